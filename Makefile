@@ -1,0 +1,55 @@
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+PINS   := pyproject.toml constraints.txt
+
+# What `make test` leaves to `make test-all` (they need the optional libraries) and to `make experiments`.
+EXTRAS := torch or cluster or mujoco or train
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check bench experiments clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.stamp-core: $(PINS) | $(BIN)/python
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.stamp-test: $(PINS) | $(BIN)/python
+	$(PIP) -e '.[test]'
+	@touch $(VENV)/.stamp-core $@
+
+$(VENV)/.stamp-all: $(VENV)/.stamp-test
+	$(PIP) -e '.[test-all]'
+	@touch $@
+
+demo: $(VENV)/.stamp-core ## install the core library and run the demonstration
+	$(BIN)/bondic demo
+
+check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy --strict src
+	$(BIN)/lint-imports
+
+test: check ## check, then every test that needs no optional library
+	$(BIN)/pytest -m "not ($(EXTRAS)) and not slow"
+
+test-all: test $(VENV)/.stamp-all ## test, then the tests that need torch, mujoco, dask and ray
+	$(BIN)/pytest -m "($(EXTRAS)) and not slow"
+
+bench: $(VENV)/.stamp-test ## run the benchmarks
+	@if [ -f benchmarks/run_all.py ]; then $(BIN)/python benchmarks/run_all.py; \
+	else echo "no benchmarks/run_all.py yet"; fi
+
+experiments: $(VENV)/.stamp-all ## the long statistical runs
+	$(BIN)/pytest -m slow --timeout 0
+
+clean: ## remove the environment, caches and build output
+	rm -rf $(VENV) build dist out bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

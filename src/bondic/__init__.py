@@ -1,0 +1,81 @@
+"""bondic: intervals for the value of a policy from logged decisions, valid for finite data.
+
+Names are imported on first use, so that `import bondic` stays instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from bondic._version import __version__
+
+_HOMES = {
+    "Transitions": "bondic.data.transitions",
+    "InitialStates": "bondic.data.initial",
+    "Blocks": "bondic.data.blocks",
+    "RowRange": "bondic.data.blocks",
+    "RowProbabilities": "bondic.policies.protocol",
+    "CallablePolicy": "bondic.policies.protocol",
+    "CallableSampler": "bondic.policies.protocol",
+    "TablePolicy": "bondic.policies.discrete",
+    "SoftmaxPolicy": "bondic.policies.discrete",
+    "DeterministicPolicy": "bondic.policies.discrete",
+    "UniformPolicy": "bondic.policies.discrete",
+    "GaussianPolicy": "bondic.policies.continuous",
+    "MixturePolicy": "bondic.policies.mixture",
+    "Gaussian": "bondic.kernels.gaussian",
+    "Laplace": "bondic.kernels.laplace",
+    "Matern": "bondic.kernels.matern",
+    "Constant": "bondic.kernels.constant",
+    "Dirac": "bondic.kernels.dirac",
+    "ActionEmbedding": "bondic.kernels.dirac",
+    "TimeMask": "bondic.kernels.masked",
+    "Linear": "bondic.kernels.linear",
+    "ExplicitFeatures": "bondic.kernels.linear",
+    "RandomFeatures": "bondic.kernels.features",
+    "Problem": "bondic.problem",
+    "make_problem": "bondic.problem",
+    "Instruments": "bondic.spaces.instruments",
+    "Ball": "bondic.spaces.ball",
+    "Provenance": "bondic.spaces.provenance",
+    "KernelFunction": "bondic.spaces.functions",
+    "FeatureFunction": "bondic.spaces.functions",
+    "Pinelis": "bondic.concentration.pinelis",
+    "FixedLambda": "bondic.concentration.fixed_lambda",
+    "PlugIn": "bondic.concentration.plug_in",
+    "FiniteClass": "bondic.concentration.finite_class",
+    "Dual": "bondic.estimate",
+    "Result": "bondic.result",
+    "Status": "bondic.certificate.conclude",
+    "estimate_interval": "bondic.estimate",
+    "evaluate_policy": "bondic.estimate",
+    "Certificate": "bondic.certificate.certificate",
+    "Verification": "bondic.certificate.verify",
+    "verify": "bondic.certificate.verify",
+    "save_certificate": "bondic.certificate.io",
+    "load_certificate": "bondic.certificate.io",
+    "BondicError": "bondic.errors",
+    "InvalidInput": "bondic.errors",
+    "PolicyError": "bondic.errors",
+    "TunedOnCertifiedRows": "bondic.errors",
+    "NumericalError": "bondic.errors",
+    "VerificationError": "bondic.errors",
+    "ValidityWarning": "bondic.errors",
+}
+
+__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'bondic' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+

@@ -1,0 +1,1 @@
+"""Bellman residual, kernel Bellman loss, discrepancy and doubly robust value."""

@@ -1,0 +1,64 @@
+"""The signed measure mu_omega and its norm: how badly omega balances the log against the policy (4), (7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.kernels.base import Kernel
+from bondic.kernels.normal_form import normal_form
+from bondic.problem import Problem
+from bondic.rounding import Enclosure, U
+from bondic.sums.quadratic import Engine, quadratic_form
+from bondic.sums.reference import Progress
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SignedMeasure:
+    """Points with slot weights; `error` is the relative error of each weight."""
+
+    points: FloatArray
+    weights: FloatArray
+    error: float
+
+
+def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -> SignedMeasure:
+    """mu_omega = d_{pi,0} + (1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ).
+
+    The floats omega_i are taken as the weights. With `start=False` the initial part is left out (mu_omega - mu_0).
+    """
+    n = len(problem)
+    share = omega / n
+    logged = np.zeros((n, problem.layout.slots))
+    logged[np.arange(n), problem.slots] = -share
+    following = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
+    points, weights = [problem.logged, problem.next.points], [logged, following]
+    if start:
+        points.append(problem.initial.points)
+        weights.append(problem.initial.weights * problem.initial_states.weights[problem.initial.rows, None])
+    # omega / n, times gamma, times pi: three roundings. pi and p are defined as the normalised rows: floats that were
+    # divided by their float sum, which is off by at most (number of terms) U
+    normalisation = problem.layout.slots + (len(problem.initial_states) if start else 0) + 4
+    return SignedMeasure(np.concatenate(points), np.concatenate(weights), (8 + normalisation) * U)
+
+
+def discrepancy(
+    problem: Problem,
+    kernel: Kernel,
+    omega: FloatArray,
+    *,
+    start: bool = True,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> Enclosure:
+    """|mu_omega| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""
+    measure = signed_measure(problem, omega, start=start)
+    terms = normal_form(kernel, problem.layout)
+    square = quadratic_form(
+        terms, measure.points, measure.weights, weight_error=measure.error, engine=engine, progress=progress
+    )
+    return square.sqrt()

@@ -1,0 +1,21 @@
+"""Doubly robust value (5)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.residual import FunctionValues, bellman_residual, initial_value, residual_error
+from bondic.problem import Problem
+from bondic.rounding import Enclosure, certified_dot, inflate, upper_sum
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def doubly_robust_value(problem: Problem, values: FunctionValues, omega: FloatArray) -> Enclosure:
+    """J^(q, omega) = E_{d_pi,0}[q] - (1/n) sum_i omega_i R^q_i; with q = 0 it is the weighted reward."""
+    n = len(problem)
+    correction = certified_dot(omega, bellman_residual(problem, values))
+    spread = upper_sum(np.abs(omega)) * residual_error(problem, values)
+    correction = Enclosure(correction.mid, inflate(correction.rad + spread))
+    return initial_value(problem, values) - correction / float(n)

@@ -1,0 +1,1 @@
+"""The bounds: dual F+-, rejection witness, primal and oracle checks."""

@@ -1,0 +1,163 @@
+"""Dual bound (10): any omega gives a valid end point; this module evaluates it, outward rounded.
+
+    F+(omega) = J^(q^, omega) + r_Q |mu_omega| + eps |omega| + allowances
+    F-(omega) = J^(q^, omega) - r_Q |mu_omega| - eps |omega| - allowances
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.discrepancy import discrepancy
+from bondic.bellman.doubly_robust import doubly_robust_value
+from bondic.bellman.residual import FunctionValues, function_values
+from bondic.concentration.gauge import Gauge, NoiseFacts
+from bondic.concentration.initial import initial_error
+from bondic.concentration.noise_facts import noise_facts
+from bondic.concentration.value_range import ValueRange, value_range
+from bondic.errors import InvalidInput
+from bondic.problem import Problem
+from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.spaces.ball import Ball
+from bondic.spaces.functions import Function
+from bondic.spaces.instruments import Instruments
+from bondic.sums.quadratic import Engine
+from bondic.sums.reference import Progress
+
+FloatArray = npt.NDArray[np.float64]
+End = Literal["lower", "upper"]
+
+
+@dataclass(frozen=True)
+class BoundTerms:
+    """One end point, split into the terms of its formula."""
+
+    end: End
+    value: Enclosure  # doubly robust value J^(q^, omega); the weighted reward when the center is 0
+    discrepancy: Enclosure  # |mu_omega|
+    weight_norm: Enclosure  # |omega|
+    bias: Enclosure  # r_Q |mu_omega|
+    noise: Enclosure  # eps |omega| and the rounding of omega
+    initial: Enclosure  # initial distribution or initial actions seen through a sample
+    misspecification: Enclosure
+    bound: float  # the end point, rounded outward
+    rounding: float  # how much of it is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """Everything a bound depends on besides omega: fixed before omega is looked for."""
+
+    problem: Problem
+    ball: Ball
+    instruments: Instruments
+    gauge: Gauge
+    noise_probability: float
+    initial_probability: float | None
+    sides: int  # 2 for an interval, 1 for a one-sided bound
+
+    def facts(self) -> NoiseFacts:
+        """What the gauge may know about the certified rows."""
+        p, t = self.problem, self.problem.terms
+        return noise_facts(
+            self.instruments.kernel,
+            p.layout,
+            p.logged,
+            p.slots,
+            gamma=t.gamma,
+            reward_range=t.reward_range,
+            may_terminate=t.may_terminate,
+            horizon=t.horizon,
+            times=p.times,
+            fixed_count=len(p.rows),
+        )
+
+    def epsilon(self) -> Enclosure:
+        return self.gauge.epsilon(self.facts(), self.noise_probability)
+
+    def range(self) -> ValueRange:
+        """[v_lo, v_hi] of the value itself, at time 0."""
+        return problem_range(self.problem)
+
+    def initial_term(self) -> Enclosure:
+        """0 when d_0 and the means over initial actions are exact."""
+        states = self.problem.initial_states
+        if states.kind == "exact" and self.problem.answers.exact:
+            return Enclosure(0.0)
+        if self.initial_probability is None:
+            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+        return initial_error(
+            self.range().width,
+            self.initial_probability,
+            states.weights,
+            draws=max(self.problem.initial_draws, 1) if states.kind == "exact" else 1,
+            count_fixed=states.count_fixed,
+            sides=self.sides,
+        )
+
+
+def problem_range(problem: Problem) -> ValueRange:
+    terms = problem.terms
+    return value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
+
+
+def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
+    """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
+    if omega is None or omega.is_zero:
+        return np.zeros(len(problem)), 0.0
+    values, error = omega.values(problem.logged)
+    return np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
+
+
+def dual_bound(
+    setting: Setting,
+    omega: Function | None,
+    ends: tuple[End, ...] = ("lower", "upper"),
+    *,
+    center: FunctionValues | None = None,
+    epsilon: Enclosure | None = None,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> tuple[BoundTerms, ...]:
+    """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
+
+    The floats omega_i computed at the rows are used as the weights of (4) and (5). If they differ from the
+    function's values by at most eta, the noise grows by at most eta * mean B_i, which is added.
+    """
+    problem, ball = setting.problem, setting.ball
+    n = len(problem)
+    facts = setting.facts()
+    eps = setting.gauge.epsilon(facts, setting.noise_probability) if epsilon is None else epsilon
+    values = function_values(problem, ball.center) if center is None else center
+    rows, eta = weights_at_rows(problem, omega)
+    value = doubly_robust_value(problem, values, rows)
+    size = discrepancy(problem, ball.kernel, rows, engine=engine, progress=progress)
+    norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm()
+    slack = eta * upper_sum(facts.widths) / n
+    noise = eps * norm
+    noise = Enclosure(noise.mid, inflate(noise.rad + slack * (1 + 8 * U)))
+    bias = Enclosure(ball.radius) * size
+    start = setting.initial_term()
+    allowance = misspecification_allowance(problem, ball.misspecification, rows)
+    spread = bias + noise + start + allowance
+    out = []
+    for end in ends:
+        total = value + spread if end == "upper" else value - spread
+        bound = total.upper if end == "upper" else total.lower
+        out.append(
+            BoundTerms(end, value, size, norm, bias, noise, start, allowance, bound, abs(bound - total.mid))
+        )
+    return tuple(out)
+
+
+def misspecification_allowance(problem: Problem, beta: float, omega: FloatArray) -> Enclosure:
+    """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) )."""
+    if beta == 0:
+        return Enclosure(0.0)
+    factors = 1.0 + problem.gamma * problem.continues
+    total = certified_dot(np.abs(omega), factors) * (1 + 4 * U)
+    return Enclosure(beta) * (1.0 + total / float(len(problem)))

@@ -1,0 +1,66 @@
+"""Rejection test: a witness omega proves that no q in Q fits the log at level delta (section 5).
+
+With h = (1/n) sum_i omega_i R^q^_i and nu = mu_omega - mu_0, every q in Q has L_W(q) |omega| >= |h| - r_Q |nu|.
+On the event of the gauge L_W(q*) <= eps. So
+
+    |h| - r_Q |nu| > eps |omega|   rejects (jointly) q* in Q, the reward range and the data assumption,
+    eps_obs = (|h| - r_Q |nu|) / |omega|  gives a p-value,   (|h| - eps |omega|) / |nu|  is a lower bound of r_min.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bondic.bellman.discrepancy import discrepancy
+from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, residual_error
+from bondic.bounds.dual import Setting, misspecification_allowance, weights_at_rows
+from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.spaces.functions import Function
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """What a witness proves; every number is rounded to the cautious side."""
+
+    rejected: bool
+    p_value: float  # an upper bound: rejects at every level above it
+    loss_floor: float  # no q in Q has L_W(q) below this
+    epsilon: float
+    minimal_radius: float  # a lower bound of r_min = min { |q - center| : L_W(q) <= eps }
+
+
+def trivial_rejection(epsilon: Enclosure) -> Rejection:
+    """Without a witness nothing is rejected."""
+    return Rejection(False, 1.0, 0.0, epsilon.upper, 0.0)
+
+
+def evaluate_witness(
+    setting: Setting, omega: Function | None, *, center: FunctionValues | None = None
+) -> Rejection:
+    """Evaluate a proposed witness, outward rounded (towards not rejecting)."""
+    facts = setting.facts()
+    eps = setting.gauge.epsilon(facts, setting.noise_probability)
+    if omega is None or omega.is_zero:
+        return trivial_rejection(eps)
+    problem, ball = setting.problem, setting.ball
+    n = len(problem)
+    values = function_values(problem, ball.center) if center is None else center
+    rows, eta = weights_at_rows(problem, omega)
+    residual = bellman_residual(problem, values)
+    h = certified_dot(rows, residual) / float(n)
+    spread = upper_sum(np.abs(rows)) * residual_error(problem, values) / n + eta * upper_sum(facts.widths) / n
+    h = Enclosure(h.mid, inflate(h.rad + spread * (1 + 8 * U)))
+    # beta: some q in Q is within beta of q*; its residual differs from that of q* by beta (1 + gamma 1[next]) at most
+    size = (misspecification_allowance(problem, ball.misspecification, rows) - ball.misspecification).upper
+    size = max(size, 0.0)
+    nu = discrepancy(problem, ball.kernel, rows, start=False)
+    norm = omega.norm()
+    reach = (abs(h) - Enclosure(ball.radius) * nu - size).lower
+    floor = max(0.0, reach / norm.upper * (1 - 4 * U)) if norm.upper > 0 else 0.0
+    free = (abs(h) - eps * norm - size).lower
+    radius = 0.0 if free <= 0 else math.inf if nu.upper == 0 else free / nu.upper * (1 - 4 * U)
+    rejected = floor > eps.upper
+    return Rejection(rejected, setting.gauge.level(facts, floor), floor, eps.upper, radius)

@@ -1,0 +1,224 @@
+"""Re-check a certificate against a log with the trusted core alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
+from bondic.bounds.rejection import Rejection, evaluate_witness, trivial_rejection
+from bondic.certificate.certificate import FORMAT, Certificate, claim, compute_digest
+from bondic.certificate.conclude import conclude
+from bondic.certificate.spec import Reader, Spec, UserFunctions
+from bondic.concentration.budget import ErrorBudget
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.errors import BondicError, VerificationError
+from bondic.policies.answers import PolicyAnswers
+from bondic.problem import Problem, Terms, assemble, make_problem
+from bondic.spaces.ball import Ball
+from bondic.spaces.instruments import Instruments
+from bondic.spaces.provenance import Provenance
+
+_POLICY_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A passed verification: the recomputed interval (use this one) and what was checked."""
+
+    low: float
+    high: float
+    status: str
+    alpha: float
+    checks: tuple[str, ...]
+
+
+def verify(
+    certificate: Certificate, log: Transitions, policy: Any = None, *, functions: UserFunctions | None = None
+) -> Verification:
+    """Recompute the interval from omega and the log; raise VerificationError on any disagreement.
+
+    No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
+    and `functions` when a kernel uses feature functions of your own.
+    """
+    try:
+        return _verify(certificate, log, policy, functions)
+    except VerificationError:
+        raise
+    except BondicError as problem:
+        raise VerificationError(f"The certificate cannot be evaluated: {problem}") from problem
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as problem:
+        raise VerificationError(f"The certificate is damaged ({type(problem).__name__}: {problem}).") from problem
+
+
+def _verify(
+    certificate: Certificate, log: Transitions, policy: Any, functions: UserFunctions | None
+) -> Verification:
+    body, checks = certificate.body, []
+    _require(body["format"] == FORMAT, f"Unknown certificate format {body['format']!r}.")
+    _require(
+        compute_digest(body, certificate.arrays) == certificate.digest,
+        "The digest does not match: the certificate was changed after it was made.",
+    )
+    checks.append("digest matches the content")
+    _require(
+        log.content_hash == body["problem"]["log_hash"],
+        "The log is not the one that was certified (content hashes differ).",
+    )
+    checks.append("log is the certified one")
+    setting, budget = rebuild(certificate, log, functions)
+    rows = (setting.problem.rows.start, setting.problem.rows.stop)
+    _require(
+        not setting.instruments.provenance.saw(rows, log.content_hash),
+        "W was tuned on rows that it certifies.",
+    )
+    checks.append("W did not see the certified rows")
+    if policy is not None:
+        _check_policy(setting.problem, log, policy)
+        checks.append("policy gives the stored answers")
+    reader = Reader(certificate.arrays, setting.problem.layout, functions)
+    ends: dict[End, BoundTerms] = {}
+    for end in ("lower", "upper"):
+        if end not in body["ends"]:
+            continue
+        (terms,) = dual_bound(setting, reader.function(body["ends"][end]["omega"]), (end,))
+        _compare_terms(end, body["ends"][end]["claim"], terms)
+        ends[end] = terms
+        checks.append(f"{end} end point recomputed from omega")
+    _require(set(ends) == _needed(body["side"]), "The certificate lacks an end point.")
+    rejection = _check_rejection(setting, reader, body["rejection"])
+    checks.append("rejection test recomputed from its witnesses")
+    result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, body["side"])
+    _compare_interval(body["claims"], result.low, result.high, ends)
+    _require(body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one.")
+    checks.append("interval and status follow from the end points")
+    return Verification(result.low, result.high, result.status.name, budget.alpha, tuple(checks))
+
+
+def _needed(side: str) -> set[str]:
+    return {"both": {"lower", "upper"}, "lower": {"lower"}, "upper": {"upper"}}[side]
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise VerificationError(message)
+
+
+def rebuild(
+    certificate: Certificate, log: Transitions, functions: UserFunctions | None = None
+) -> tuple[Setting, ErrorBudget]:
+    """The setting that the certificate describes, from its data and the log."""
+    body, arrays = certificate.body, certificate.arrays
+    spec = body["problem"]
+    initial = InitialStates(
+        arrays[spec["initial"]["observations"]["array"]],
+        arrays[spec["initial"]["weights"]["array"]],
+        spec["initial"]["kind"],
+        spec["initial"]["count_fixed"],
+    )
+    answers = PolicyAnswers(
+        arrays[spec["answers"]["next"]["array"]],
+        arrays[spec["answers"]["initial"]["array"]],
+        spec["answers"]["discrete"],
+        spec["answers"]["exact"],
+    )
+    terms = spec["terms"]
+    statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    problem = assemble(log, initial, answers, statement, seed=spec["seed"]).select(*spec["rows"])
+    reader = Reader(arrays, problem.layout, functions)
+    ball = Ball(
+        reader.kernel(body["ball"]["kernel"]),
+        body["ball"]["radius"],
+        reader.function(body["ball"]["center"]),
+        body["ball"]["misspecification"],
+        _provenance(body["ball"]["provenance"]),
+    )
+    instruments = Instruments(
+        reader.kernel(body["instruments"]["kernel"]), _provenance(body["instruments"]["provenance"])
+    )
+    budget = ErrorBudget(body["alpha"], body["budget"])
+    sides = 2 if body["side"] == "both" else 1
+    setting = Setting(
+        problem, ball, instruments, reader.gauge(body["gauge"]), budget["noise"], budget.get("initial"), sides
+    )
+    return setting, budget
+
+
+def _provenance(spec: Spec) -> Provenance:
+    rows = spec["rows"]
+    return Provenance(spec["note"], None if rows is None else (rows[0], rows[1]), spec["log_hash"])
+
+
+def _compare_terms(end: str, claimed: Spec, terms: BoundTerms) -> None:
+    """Both numbers are within their own error of the exact one; so they agree up to both errors."""
+    recomputed = claim(terms)
+    for key, value in recomputed.items():
+        if isinstance(value, list):
+            (mid, rad), (other, slack) = value, claimed[key]
+            allowed = rad + slack
+        else:
+            mid, other, allowed = value, claimed[key], terms.rounding + claimed["rounding"]
+        ok = key == "rounding" or abs(mid - other) <= allowed * (1 + 1e-9)
+        _require(ok, f"The {end} end point: `{key}` is {mid!r} when recomputed, {other!r} in the certificate.")
+
+
+def _compare_interval(claims: Spec, low: float, high: float, ends: dict[End, BoundTerms]) -> None:
+    slack = {end: 2 * terms.rounding * (1 + 1e-9) for end, terms in ends.items()}
+    for name, mine, end in (("low", low, "lower"), ("high", high, "upper")):
+        allowed = slack.get(end, 0.0)  # type: ignore[call-overload]
+        _require(
+            abs(mine - claims[name]) <= allowed,
+            f"The interval's {name} end is {mine!r} when recomputed, {claims[name]!r} in the certificate.",
+        )
+
+
+def _check_rejection(setting: Setting, reader: Reader, spec: Spec) -> Rejection:
+    best = combine_witnesses(setting, [reader.function(witness) for witness in spec["witnesses"]])
+    for key, value in asdict(best).items():
+        other = spec["claim"][key]
+        same = value == other or math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-12)
+        _require(same, f"The rejection test: `{key}` is {value!r} when recomputed, {other!r} in the certificate.")
+    return best
+
+
+def combine_witnesses(setting: Setting, witnesses: list[Any]) -> Rejection:
+    """The strongest of several witnesses: all refer to the same event."""
+    best = trivial_rejection(setting.epsilon())
+    for witness in witnesses:
+        other = evaluate_witness(setting, witness)
+        best = Rejection(
+            best.rejected or other.rejected,
+            min(best.p_value, other.p_value),
+            max(best.loss_floor, other.loss_floor),
+            other.epsilon,
+            max(best.minimal_radius, other.minimal_radius),
+        )
+    return best
+
+
+def _check_policy(problem: Problem, log: Transitions, policy: Any) -> None:
+    terms, answers = problem.terms, problem.answers
+    fresh = make_problem(
+        log,
+        policy,
+        problem.initial_states,
+        gamma=terms.gamma,
+        reward_range=terms.reward_range,
+        horizon=terms.horizon,
+        may_terminate=terms.may_terminate,
+        time_varying=terms.time_varying,
+        draws=1 if answers.discrete else int(answers.next.shape[1]),
+        initial_draws=1 if answers.discrete else int(answers.initial.shape[1]),
+        seed=problem.seed,
+    ).answers
+    for name in ("next", "initial"):
+        mine, stored = getattr(fresh, name), getattr(answers, name)
+        same = mine.shape == stored.shape and bool(np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored))))
+        _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
+
+
+__all__ = ["Verification", "combine_witnesses", "rebuild", "verify"]

@@ -1,0 +1,54 @@
+"""Noise gauges: numbers eps with |(1/n) sum_i omega(x_i) R^q*_i| <= eps |omega| for all omega in H_k at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.rounding import Enclosure, log_enclosure
+
+FloatArray = npt.NDArray[np.float64]
+Guarantee = Literal["finite-sample", "asymptotic", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseFacts:
+    """What a gauge may know: nothing here depends on rewards or next states of the rows."""
+
+    count: int  # n: rows that carry weight
+    fixed_count: int  # rows of the stretch, fixed beforehand; dropped ones count as rows of weight 0
+    sup_diag: float  # K_max
+    diagonal: FloatArray  # k(x_i, x_i), (n,), rounded up
+    widths: FloatArray  # B_i, (n,)
+    largest_width: float  # B over all times
+    largest_reward: float  # r_max = max |r|
+    reach: float  # s_H, or 1 / (1 - gamma), rounded up
+
+
+class Gauge(ABC):
+    """One concentration inequality."""
+
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee: ...
+
+    @abstractmethod
+    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
+        """eps such that the event has probability at least 1 - `probability`."""
+
+    @abstractmethod
+    def level(self, facts: NoiseFacts, observed: float) -> float:
+        """The smallest probability whose eps is at most `observed` (an upper bound, at most 1): a p-value."""
+
+    @abstractmethod
+    def describe(self) -> str: ...
+
+
+def log_two_over(probability: float) -> Enclosure:
+    return log_enclosure(Enclosure(2.0) / probability)

@@ -1,0 +1,50 @@
+"""Collect what a gauge may know from the statements of a problem."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.concentration.gauge import NoiseFacts
+from bondic.concentration.value_range import discounted_steps, row_widths, value_range
+from bondic.kernels.base import Kernel
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.rounding import U
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def noise_facts(
+    kernel: Kernel,
+    layout: Layout,
+    points: FloatArray,
+    slots: npt.NDArray[np.int64],
+    *,
+    gamma: float,
+    reward_range: tuple[float, float],
+    may_terminate: bool,
+    horizon: int | None,
+    times: npt.NDArray[np.int64] | None,
+    fixed_count: int | None = None,
+) -> NoiseFacts:
+    """K_max, the diagonal k(x_i, x_i), the widths B_i and the paper's r_max / (1 - gamma)."""
+    diagonal = np.zeros(points.shape[0])
+    for term in normal_form(kernel, layout):
+        squares = np.einsum("ij,ij->i", term.embedding, term.embedding)[slots]
+        diagonal += term.diag(points) * squares
+        size, error = term.bounds(points, points)
+        diagonal += (error + 8 * U * (term.embedding.shape[1] + 2) * size) * squares
+    sup = kernel.sup_diag
+    widths = row_widths(
+        gamma, reward_range, may_terminate=may_terminate, horizon=horizon, times=times, count=points.shape[0]
+    )
+    return NoiseFacts(
+        count=points.shape[0],
+        fixed_count=points.shape[0] if fixed_count is None else fixed_count,
+        sup_diag=sup,
+        diagonal=np.minimum(diagonal, sup * (1 + 64 * U)),
+        widths=widths,
+        largest_width=value_range(gamma, reward_range, may_terminate=may_terminate, horizon=horizon).width,
+        largest_reward=max(abs(reward_range[0]), abs(reward_range[1])),
+        reach=discounted_steps(gamma, horizon).upper,
+    )

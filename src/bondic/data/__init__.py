@@ -1,0 +1,1 @@
+"""The log, the initial distribution and ordered blocks of rows."""

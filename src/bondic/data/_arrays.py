@@ -1,0 +1,159 @@
+"""Border control for arrays: convert, check, freeze, and name the row that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+
+Setter = Callable[[str, Any], None]
+FloatArray = npt.NDArray[np.float64]
+
+_LARGEST_EXACT = 2**53
+
+
+def setter(target: object) -> Setter:
+    """Assign to a frozen dataclass while it is being built; arrays become read-only."""
+
+    def put(name: str, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+        object.__setattr__(target, name, value)
+
+    return put
+
+
+def first(mask: npt.NDArray[np.bool_]) -> int | None:
+    """Index of the first true entry."""
+    hits = np.flatnonzero(mask)
+    return int(hits[0]) if hits.size else None
+
+
+def looks_whole(values: Any) -> bool:
+    """Whether every value is a whole number: then observations are taken to be discrete."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biu":
+        return True
+    return bool(array.dtype.kind == "f" and array.size and np.all(np.isfinite(array)) and np.all(array == np.rint(array)))
+
+
+def _floats(name: str, values: Any) -> FloatArray:
+    try:
+        array = np.asarray(values)
+    except ValueError as problem:
+        raise InvalidInput(f"`{name}` cannot be read as an array ({problem}). Pass rows of equal length.") from problem
+    if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _LARGEST_EXACT:
+        raise InvalidInput(f"`{name}` holds integers beyond 2**53, which float64 cannot represent exactly. Rescale them.")
+    if array.dtype.kind not in "biuf":
+        raise InvalidInput(f"`{name}` has dtype {array.dtype}; numbers are needed. Encode categories as numbers first.")
+    return np.array(array, dtype=np.float64, order="C", copy=True)
+
+
+def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None = None) -> FloatArray:
+    bad = ~np.isfinite(array)
+    if bad.ndim == 2:
+        bad = bad.any(axis=1)
+    if allowed is not None:
+        array[bad & allowed] = 0.0
+        bad &= ~allowed
+    if (row := first(bad)) is not None:
+        raise InvalidInput(
+            f"`{name}` is not finite at row {row} ({array[row]}). The bound cannot be evaluated there; repair the "
+            "value. Never drop a row because of its reward or its next observation: that selection breaks the guarantee."
+        )
+    return array
+
+
+def vector(name: str, values: Any, n: int | None = None) -> FloatArray:
+    array = _floats(name, values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0].copy()
+    if array.ndim != 1:
+        raise InvalidInput(f"`{name}` has shape {array.shape}; one number per row is needed.")
+    _length(name, array, n)
+    return _finite(name, array)
+
+
+def matrix(name: str, values: Any, n: int | None = None, missing_ok: npt.NDArray[np.bool_] | None = None) -> FloatArray:
+    """Rows of numbers; a 1-d array is read as one column. Rows flagged `missing_ok` may be NaN and become 0."""
+    array = _floats(name, values)
+    if array.ndim == 1:
+        array = array[:, None].copy()
+    if array.ndim != 2 or (array.shape[1] == 0 and array.shape[0] > 0):
+        raise InvalidInput(f"`{name}` has shape {array.shape}; an array of shape (rows, dimensions) is needed.")
+    if missing_ok is not None:
+        _length(name, array, missing_ok.shape[0])
+    _length(name, array, n)
+    return _finite(name, array, missing_ok)
+
+
+def _length(name: str, array: npt.NDArray[Any], n: int | None) -> None:
+    if n is not None and array.shape[0] != n:
+        raise InvalidInput(f"`{name}` has {array.shape[0]} rows, the observations have {n}. Every column needs one entry per row.")
+
+
+def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInput(f"`{name}` has shape {array.shape}; one flag per row is needed.")
+    _length(name, array, n)
+    if array.dtype.kind not in "biuf" or (row := first((array != 0) & (array != 1))) is not None:
+        where = f" (row {row}: {array[row]})" if array.dtype.kind in "biuf" else ""
+        raise InvalidInput(f"`{name}` must be true/false (or 1/0) in every row{where}.")
+    return np.array(array, dtype=np.bool_, copy=True)
+
+
+def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInput(f"`{name}` has shape {array.shape}; one whole number per row is needed.")
+    _length(name, array, n)
+    if array.dtype.kind == "f":
+        if (row := first(~np.isfinite(array) | (array != np.rint(array)))) is not None:
+            raise InvalidInput(f"`{name}` is {array[row]} at row {row}; whole numbers are needed.")
+    elif array.dtype.kind not in "biu":
+        raise InvalidInput(f"`{name}` has dtype {array.dtype}; whole numbers are needed.")
+    return np.array(array, dtype=np.int64, copy=True)
+
+
+def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
+    """Episode ids: whole numbers as they are, strings coded by first appearance."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return integers(name, array, n)
+    if array.ndim != 1:
+        raise InvalidInput(f"`{name}` has shape {array.shape}; one id per row is needed.")
+    _length(name, array, n)
+    _, first_row, inverse = np.unique(array.astype(str), return_index=True, return_inverse=True)
+    rank = np.empty(first_row.size, dtype=np.int64)
+    rank[np.argsort(first_row)] = np.arange(first_row.size)
+    return np.asarray(rank[inverse], dtype=np.int64)
+
+
+def actions(name: str, values: Any, n: int) -> npt.NDArray[Any]:
+    """Integers of shape (n,) are discrete actions, floats are continuous ones."""
+    array = np.asarray(values)
+    if array.dtype.kind in "biu" and (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
+        chosen = integers(name, array, n)
+        if (row := first(chosen < 0)) is not None:
+            raise InvalidInput(f"`{name}` is {chosen[row]} at row {row}. Discrete actions are numbered 0, 1, 2, ...")
+        return chosen
+    return matrix(name, values, n)
+
+
+def feed(digest: Any, name: str, array: npt.NDArray[Any] | None) -> None:
+    """Add an array to a hash together with its name, shape and type (little-endian, C order)."""
+    if array is None:
+        digest.update(f"|{name}:none|".encode())
+        return
+    portable = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+    digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
+    digest.update(memoryview(portable).cast("B"))

@@ -1,0 +1,92 @@
+"""The initial distribution d_0: a finite list with weights, or a sample that pays for itself (section 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data import _arrays
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+
+_WEIGHT_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class InitialStates:
+    """States that carry d_0, with weights that sum to 1.
+
+    `kind="exact"`: d_0 *is* this weighted list; no error probability is spent on it.
+    `kind="sample"`: n_0 independent draws of d_0, n_0 fixed beforehand; part of alpha is spent on
+    |J* - J_emp| <= (v_hi - v_lo) sqrt(log(2/delta_0) / (2 n_0)).
+    """
+
+    observations: FloatArray  # (n_0, d)
+    weights: FloatArray  # (n_0,)
+    kind: Literal["exact", "sample"]
+    count_fixed: bool = True  # n_0 was fixed beforehand; if not, a bound that holds for every n_0 is used
+
+    def __post_init__(self) -> None:
+        put = _arrays.setter(self)
+        if self.kind not in ("exact", "sample"):
+            raise InvalidInput(f"`kind` of the initial states is {self.kind!r}; it is 'exact' or 'sample'.")
+        put("observations", _arrays.matrix("initial observations", self.observations))
+        count = self.observations.shape[0]
+        if count == 0:
+            raise InvalidInput("There are no initial states. The value of a policy needs a place to start.")
+        weights = _arrays.vector("initial weights", self.weights, count)
+        if (row := _arrays.first(weights < 0)) is not None:
+            raise InvalidInput(f"The weight of initial state {row} is {weights[row]}; weights are probabilities, >= 0.")
+        total = float(weights.sum())
+        if abs(total - 1.0) > _WEIGHT_TOLERANCE:
+            raise InvalidInput(f"The weights of the initial states sum to {total}, not 1. Divide by their sum if that is meant.")
+        put("weights", weights / total)
+
+    @staticmethod
+    def exact(observations: Any, weights: Any = None) -> InitialStates:
+        """d_0 is this list of states (uniform unless weights are given)."""
+        states = _arrays.matrix("initial observations", observations)
+        if weights is None:
+            weights = np.full(max(states.shape[0], 1), 1.0 / max(states.shape[0], 1))[: states.shape[0]]
+        return InitialStates(states, weights, "exact")
+
+    @staticmethod
+    def sample(observations: Any, *, count_fixed: bool = True) -> InitialStates:
+        """n_0 independent draws of d_0; `count_fixed=False` when their number was not fixed beforehand."""
+        states = _arrays.matrix("initial observations", observations)
+        weights = np.full(max(states.shape[0], 1), 1.0 / max(states.shape[0], 1))[: states.shape[0]]
+        return InitialStates(states, weights, "sample", count_fixed)
+
+    @staticmethod
+    def from_log(log: Transitions) -> InitialStates:
+        """The first observation of every episode of the log, as a sample of d_0 of uncontrolled size.
+
+        Assumes that episodes start independently from d_0. Episodes are told apart by `episode_ids`; without
+        them a row after a termination or truncation starts a new one.
+        """
+        if log.episode_ids is not None:
+            _, starts = np.unique(log.episode_ids, return_index=True)
+            starts = np.sort(starts)
+            if log.timesteps is not None and (row := _arrays.first(log.timesteps[starts] != 0)) is not None:
+                raise InvalidInput(
+                    f"The episode of row {starts[row]} starts at timestep {log.timesteps[starts[row]]}, not 0: its first "
+                    "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample)."
+                )
+        else:
+            assert log.truncations is not None
+            ends = log.terminations | log.truncations
+            if not ends.any():
+                raise InvalidInput(
+                    "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
+                    "InitialStates.exact(states) or InitialStates.sample(states)."
+                )
+            starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
+        return InitialStates.sample(log.observations[starts], count_fixed=False)
+
+    def __len__(self) -> int:
+        return int(self.observations.shape[0])

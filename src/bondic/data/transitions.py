@@ -1,0 +1,170 @@
+"""The log D_n = (s_i, a_i, r_i, s'_i), i = 1..n, in the order of time (theory, section 1)."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data import _arrays
+from bondic.errors import InvalidInput, ValidityWarning
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """A frozen log of transitions; row order is time and is never changed.
+
+    The one assumption about the log: given everything before row i and (s_i, a_i), the pair (r_i, s'_i) was
+    drawn from the environment. How (s_i, a_i) was chosen is free. Rows may have been selected only by what was
+    known before (r_i, s'_i). Nothing here can check that; what can be checked is.
+
+    Actions are discrete when given as integers (0, 1, ...), continuous when given as floats. `terminations`
+    means that nothing follows (the value after is 0); `truncations` means that recording stopped although the
+    process went on: s' is real and is used.
+    """
+
+    observations: FloatArray  # (n, d)
+    actions: npt.NDArray[Any]  # (n,) int64, or (n, k) float64
+    rewards: FloatArray  # (n,)
+    next_observations: FloatArray  # (n, d)
+    terminations: BoolArray  # (n,)
+    truncations: BoolArray | None = None  # (n,)
+    episode_ids: npt.NDArray[Any] | None = None  # (n,)
+    timesteps: IntArray | None = None  # (n,)
+    behavior_action_probs: FloatArray | None = None  # (n,)
+    discrete_observations: bool | None = None
+    content_hash: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        put = _arrays.setter(self)
+        whole = _arrays.looks_whole(self.observations)
+        put("observations", _arrays.matrix("observations", self.observations))
+        n = self.observations.shape[0]
+        if n == 0:
+            raise InvalidInput("The log is empty. An interval needs at least one transition.")
+        put("actions", _arrays.actions("actions", self.actions, n))
+        put("rewards", _arrays.vector("rewards", self.rewards, n))
+        put("terminations", _arrays.flags("terminations", self.terminations, n))
+        truncations = np.zeros(n, dtype=bool) if self.truncations is None else self.truncations
+        put("truncations", _arrays.flags("truncations", truncations, n))
+        put("next_observations", self._next_observations(n))
+        if self.discrete_observations is None:
+            put("discrete_observations", whole)
+        self._optional_columns(n, put)
+        self._check_keys()
+        put("content_hash", self._hash())
+
+    def _next_observations(self, n: int) -> FloatArray:
+        values = _arrays.matrix("next_observations", self.next_observations, missing_ok=self.terminations)
+        if values.shape != self.observations.shape:
+            raise InvalidInput(
+                f"`next_observations` has shape {values.shape}, `observations` {(n, self.observations.shape[1])}. "
+                "They describe the same space and the same rows: pass arrays of one shape."
+            )
+        return values
+
+    def _optional_columns(self, n: int, put: _arrays.Setter) -> None:
+        if self.episode_ids is not None:
+            put("episode_ids", _arrays.identifiers("episode_ids", self.episode_ids, n))
+        if self.timesteps is not None:
+            put("timesteps", _arrays.integers("timesteps", self.timesteps, n))
+            if (row := _arrays.first(np.asarray(self.timesteps) < 0)) is not None:
+                raise InvalidInput(f"`timesteps` is negative at row {row}. Time starts at 0.")
+        if self.behavior_action_probs is not None:
+            probs = _arrays.vector("behavior_action_probs", self.behavior_action_probs, n)
+            if (row := _arrays.first((probs <= 0) | ((probs > 1) & self.discrete_actions))) is not None:
+                raise InvalidInput(
+                    f"`behavior_action_probs` is {probs[row]} at row {row}. The probability (density, for "
+                    "continuous actions) of an action that was taken is positive, and a probability is at most 1."
+                )
+            put("behavior_action_probs", probs)
+
+    def _check_keys(self) -> None:
+        if self.episode_ids is None:
+            self._warn_about_equal_rows()
+            return
+        episodes = np.asarray(self.episode_ids)
+        order = np.argsort(episodes, kind="stable")
+        same = episodes[order][1:] == episodes[order][:-1]
+        earlier, later = order[:-1][same], order[1:][same]
+        if (bad := _arrays.first(self.terminations[earlier])) is not None:
+            raise InvalidInput(
+                f"Row {later[bad]} follows row {earlier[bad]} in the same episode, but row {earlier[bad]} is "
+                "terminated. Nothing follows a termination (vector environments that reset on the next step write "
+                "such rows): drop the rows after it, or give the new episode its own id."
+            )
+        if self.timesteps is None:
+            self._warn_about_equal_rows()
+            return
+        step = self.timesteps[later] - self.timesteps[earlier]
+        if (bad := _arrays.first(step == 0)) is not None:
+            raise InvalidInput(
+                f"Rows {earlier[bad]} and {later[bad]} carry the same (episode, timestep) key. A copied row is not "
+                "new data and breaks the guarantee: keep each event once."
+            )
+        if (bad := _arrays.first(step < 0)) is not None:
+            self._refuse_disorder(int(earlier[bad]), int(later[bad]), episodes)
+
+    def _refuse_disorder(self, earlier: int, later: int, episodes: npt.NDArray[Any]) -> None:
+        assert self.timesteps is not None
+        keys = np.stack([episodes, self.timesteps], axis=1)
+        _, counts = np.unique(keys, axis=0, return_counts=True)
+        if counts.max() > 1:
+            raise InvalidInput(
+                f"Row {later} goes back in time within its episode and (episode, timestep) keys are repeated: the "
+                "log, or a part of it, seems pasted twice. A copied row is not new data: keep each event once."
+            )
+        raise InvalidInput(
+            f"Row {later} (timestep {self.timesteps[later]}) comes after row {earlier} (timestep "
+            f"{self.timesteps[earlier]}) of the same episode. Row order is the order of time: sort each episode by "
+            "timestep before building the log."
+        )
+
+    def _warn_about_equal_rows(self) -> None:
+        if self.discrete_observations:
+            return
+        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
+        rows = np.ascontiguousarray(rows + 0.0)
+        packed = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+        _, first_row, inverse = np.unique(packed, return_index=True, return_inverse=True)
+        copies = np.flatnonzero(first_row[inverse] != np.arange(len(self)))
+        if copies.size:
+            warnings.warn(
+                f"{copies.size} rows equal an earlier row in every value (first: row {copies[0]}, a copy of row "
+                f"{first_row[inverse[copies[0]]]}) although observations are continuous. If they are the same event "
+                "logged twice the interval is not valid: pass episode_ids and timesteps, or remove them. They are kept.",
+                ValidityWarning,
+                stacklevel=4,
+            )
+
+    def _action_matrix(self) -> FloatArray:
+        return np.asarray(self.actions, dtype=np.float64).reshape(len(self), -1)
+
+    @property
+    def discrete_actions(self) -> bool:
+        return self.actions.ndim == 1
+
+    def __len__(self) -> int:
+        return int(self.observations.shape[0])
+
+    def __repr__(self) -> str:
+        kind = "discrete" if self.discrete_actions else f"{self.actions.shape[1]}-d"
+        return (
+            f"Transitions(n={len(self)}, observation_dim={self.observations.shape[1]}, actions={kind}, "
+            f"terminations={int(self.terminations.sum())}, hash={self.content_hash[:12]})"
+        )
+
+    def _hash(self) -> str:
+        digest = hashlib.sha256(b"bondic transitions 1")
+        for name in ("observations", "actions", "rewards", "next_observations", "terminations", "truncations",
+                     "episode_ids", "timesteps", "behavior_action_probs"):  # fmt: skip
+            _arrays.feed(digest, name, getattr(self, name))
+        return digest.hexdigest()

@@ -1,0 +1,148 @@
+"""The log D_n = (s_i, a_i, r_i, s'_i), theory section 1, of an environment with finitely many actions.
+
+Two row orders, both valid under the data assumption: episode by episode (the episodes never see one
+another), and one interleaved stream in time order for the adaptive behaviour, whose action at row i looks at
+every earlier reward.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+ActionProbs = Callable[[Floats], Floats]
+"""States (n, d) to action probabilities (n, n_actions)."""
+
+Outcomes = Callable[[Floats, np.random.Generator], tuple[Floats, Floats, Flags]]
+"""States (n, d) to one draw *per action*: rewards (n, K), next states (n, K, d), terminations (n, K).
+
+The action is chosen without looking at these draws, so the chosen column is a draw of (r, s') given (s, a).
+"""
+
+EXPLORE_AFTER_LOSS = 0.9  # far apart on purpose: a method that assumes independent rows should notice
+EXPLORE_AFTER_GAIN = 0.1
+
+
+def freeze(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array, read-only: a result that is kept must not be changed by whoever looks at it."""
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """Rows (s_i, a_i, r_i, s'_i), i = 1..n, in an order that is a valid order of time.
+
+    A truncated row is not terminal: its next observation is real. A terminated row ends its episode.
+    """
+
+    observations: Floats  # (n, d)
+    actions: Integers  # (n,)
+    rewards: Floats  # (n,)
+    next_observations: Floats  # (n, d)
+    terminations: Flags  # (n,)
+    truncations: Flags  # (n,)
+    episode_ids: Integers  # (n,)
+    timesteps: Integers  # (n,)
+    behavior_action_probs: Floats  # (n,), of the logged action, given everything before the row
+
+    def __post_init__(self) -> None:
+        for column in vars(self).values():
+            freeze(column)
+
+
+def exploration_rate(last_reward: float, mean_reward: float) -> float:
+    """ε_i = 0.9 if r_{i−1} < (r_1 + … + r_{i−1}) / (i − 1), else 0.1: the share of uniform actions."""
+    return EXPLORE_AFTER_LOSS if last_reward < mean_reward else EXPLORE_AFTER_GAIN
+
+
+class _RewardMemory:
+    """Running mean of all rewards of the stream, and the latest one; before the first reward both are 0."""
+
+    def __init__(self) -> None:
+        self.last = self.total = 0.0
+        self.count = 0
+
+    def rate(self) -> float:
+        return exploration_rate(self.last, self.total / max(self.count, 1))
+
+    def add(self, reward: float) -> None:
+        self.last = reward
+        self.total += reward
+        self.count += 1
+
+
+def _choose(probs: Floats, uniforms: Floats) -> tuple[Integers, Floats]:
+    """a_i = #{k < K − 1 : u_i ≥ p_i0 + … + p_ik} (inverse distribution function), and its probability."""
+    cumulative = np.cumsum(probs, axis=1)[:, :-1]
+    actions = np.asarray(np.sum(uniforms[:, None] >= cumulative, axis=1), dtype=np.int64)
+    return actions, probs[np.arange(len(actions)), actions]
+
+
+def _choose_adaptively(
+    probs: Floats, uniforms: Floats, rewards: Floats, memory: _RewardMemory
+) -> tuple[Integers, Floats]:
+    """a_i ~ (1 − ε_i) p_i + ε_i / K with ε_i from all rewards before row i, so row by row."""
+    n_rows, n_actions = probs.shape
+    actions = np.zeros(n_rows, dtype=np.int64)
+    chosen_probs = np.zeros(n_rows)
+    # Plain floats: this loop cannot be vectorised, and numpy scalars are ten times slower.
+    for row, (base, outcome, uniform) in enumerate(
+        zip(probs.tolist(), rewards.tolist(), uniforms.tolist(), strict=True)
+    ):
+        rate = memory.rate()
+        action, below = 0, 0.0
+        for action in range(n_actions):
+            chosen = (1.0 - rate) * base[action] + rate / n_actions
+            below += chosen
+            if uniform < below:
+                break
+        actions[row], chosen_probs[row] = action, chosen
+        memory.add(outcome[action])
+    return actions, chosen_probs
+
+
+def simulate(
+    starts: Floats,
+    length: int,
+    outcomes: Outcomes,
+    action_probs: ActionProbs,
+    *,
+    adaptive: bool,
+    rng: np.random.Generator,
+) -> Rollout:
+    """(r_i, s'_i) ~ P(· | s_i, a_i), one episode per row of `starts` (n_episodes, d), ≤ `length` steps each.
+
+    Rows come episode by episode, or, if `adaptive`, in time order: all episodes' step 0, then all step 1, …
+    """
+    if length < 1 or len(starts) < 1:
+        raise ValueError(f"a rollout needs a step to log, got {len(starts)} episodes of length {length}.")
+    states, ids = starts, np.arange(len(starts), dtype=np.int64)
+    memory, steps = _RewardMemory(), []
+    for time in range(length):
+        rewards, next_states, ended = outcomes(states, rng)
+        probs, uniforms = action_probs(states), rng.random(len(ids))
+        if adaptive:
+            actions, chosen_probs = _choose_adaptively(probs, uniforms, rewards, memory)
+        else:
+            actions, chosen_probs = _choose(probs, uniforms)
+        chosen = (np.arange(len(ids)), actions)
+        over = ended[chosen]
+        cut = ~over if time == length - 1 else np.zeros_like(over)
+        times = np.full(len(ids), time, dtype=np.int64)
+        row = (states, actions, rewards[chosen], next_states[chosen], over, cut, ids, times, chosen_probs)
+        steps.append(row)
+        states, ids = next_states[chosen][~over], ids[~over]
+        if not len(ids):
+            break
+    columns = [np.concatenate(parts) for parts in zip(*steps, strict=True)]
+    if not adaptive:
+        by_episode = np.lexsort((columns[7], columns[6]))
+        columns = [column[by_episode] for column in columns]
+    return Rollout(*columns)

@@ -1,0 +1,183 @@
+"""What a kernel is here: an expression of leaves, sums and products on the parts of a point.
+
+A point x = (s, t, a) has parts "observation", "time" and "action"; "state" is observation and time together,
+"point" everything. A leaf acts on one of these; `+`, `*` and multiplication by a positive number build new kernels. Only `normal_form` looks inside
+an expression.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+Part = Literal["observation", "time", "state", "action", "point"]
+PARTS = ("observation", "time", "state", "action", "point")
+
+NUMPY_ULP = 4.0
+"""numpy's exp, cos and sin are trusted to this many units U (checked by `kernels.accuracy` before use)."""
+
+
+class Kernel(ABC):
+    """A positive-definite kernel on points."""
+
+    @property
+    @abstractmethod
+    def sup_diag(self) -> float:
+        """K_max: an upper bound of k(x, x) over all points (inf when there is none)."""
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return Sum((self, other))
+
+    def __mul__(self, other: Kernel | float) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product((self, other))
+        return Scaled(float(other), self)
+
+    def __rmul__(self, other: float) -> Kernel:
+        return self * other
+
+
+class Leaf(Kernel):
+    """A kernel on one part of the point, given by an elementary formula."""
+
+    name: ClassVar[str]
+    on: Part
+
+    @abstractmethod
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """The matrix k(x_i, y_j); x (m, d), y (n, d) -> (m, n)."""
+
+    @abstractmethod
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        """A bound of |computed - exact| over the entries of `block` and `diag`, barring overflow."""
+
+    @abstractmethod
+    def diag(self, x: FloatArray) -> FloatArray:
+        """k(x_i, x_i)."""
+
+    def max_abs(self, x: FloatArray, y: FloatArray) -> float:
+        """An upper bound of |k(x_i, y_j)|."""
+        del x, y
+        return self.sup_diag
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Any]:
+        """Numbers and arrays from which `from_parameters` builds the same kernel."""
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Leaf:
+        return cls(**parameters)
+
+
+class FeatureLeaf(Leaf):
+    """A leaf with an explicit finite feature map: k(x, y) = phi(x) . phi(y)."""
+
+    @abstractmethod
+    def features(self, x: FloatArray) -> FloatArray:
+        """phi(x_i); (m, d) -> (m, D)."""
+
+    @abstractmethod
+    def feature_error(self, x: FloatArray) -> float:
+        """A bound of |computed - exact| over the entries of `features`."""
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.asarray(self.features(x) @ self.features(y).T)
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        phi = self.features(x)
+        return np.asarray(np.einsum("ij,ij->i", phi, phi))
+
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        """Products of features that are off by at most e: D (2 M e + e^2) and the dot product's own rounding."""
+        error = max(self.feature_error(x), self.feature_error(y))
+        count = self.features(x[:1]).shape[1]
+        size = math.sqrt(self.max_abs(x, y))
+        return 1.01 * (2 * error * math.sqrt(count) * size + count * error**2 + (count + 2) * 2.0**-53 * size**2)
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Kernel):
+    """(k_1 + k_2)(x, y) = k_1(x, y) + k_2(x, y)."""
+
+    parts: tuple[Kernel, ...]
+
+    @property
+    def sup_diag(self) -> float:
+        return sum(part.sup_diag for part in self.parts)
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.parts))
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Kernel):
+    """(k_1 k_2)(x, y) = k_1(x, y) k_2(x, y)."""
+
+    parts: tuple[Kernel, ...]
+
+    @property
+    def sup_diag(self) -> float:
+        return math.prod(part.sup_diag for part in self.parts)
+
+    def __repr__(self) -> str:
+        return " * ".join(f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Kernel):
+    """(c k)(x, y) = c k(x, y), c > 0."""
+
+    factor: float
+    part: Kernel
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.factor) and self.factor > 0):
+            raise InvalidInput(f"A kernel can only be multiplied by a positive number, not {self.factor}.")
+
+    @property
+    def sup_diag(self) -> float:
+        return self.factor * self.part.sup_diag
+
+    def __repr__(self) -> str:
+        return f"{self.factor:g} * ({self.part!r})"
+
+
+def check_part(on: str) -> None:
+    if on not in PARTS:
+        raise InvalidInput(f"A kernel acts on one of {', '.join(PARTS)}, not on {on!r}.")
+
+
+def scale_vector(values: Any, what: str) -> FloatArray:
+    """Positive finite bandwidths: one number for all dimensions, or one per dimension."""
+    array = np.atleast_1d(np.array(values, dtype=np.float64))
+    if array.ndim != 1 or not np.all(np.isfinite(array)) or np.any(array <= 0):
+        raise InvalidInput(f"The {what} must be positive and finite (one number, or one per dimension); got {values}.")
+    array.flags.writeable = False
+    return array
+
+
+def per_dimension(scales: FloatArray, dimension: int, what: str) -> FloatArray:
+    """Spread one bandwidth over all dimensions, or insist on one each."""
+    if scales.size == 1:
+        return np.full(dimension, scales[0])
+    if scales.size != dimension:
+        raise InvalidInput(f"{what} has {scales.size} bandwidths but acts on {dimension} dimensions. Pass one number or one each.")
+    return scales
+
+
+def scaled_squares(x: FloatArray, y: FloatArray, scales: FloatArray) -> FloatArray:
+    """sum_l ((x_l - y_l) / h_l)^2 from differences of the kernel's own inputs; relative error (d + 6) U."""
+    total = np.zeros((x.shape[0], y.shape[0]))
+    for axis, scale in enumerate(per_dimension(scales, x.shape[1], "The kernel")):
+        difference = (x[:, axis, None] - y[None, :, axis]) / scale
+        difference *= difference
+        total += difference
+    return total

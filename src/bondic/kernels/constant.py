@@ -1,0 +1,44 @@
+"""Constant offset: lets a ball contain functions with a large mean cheaply."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import FloatArray, Leaf, Part
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Leaf):
+    """k(x, y) = c,  K_max = c."""
+
+    value: float = 1.0
+    name: ClassVar[str] = "constant"
+    on: Part = "observation"
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.value) and self.value > 0):
+            raise InvalidInput(f"A constant kernel needs a positive value, not {self.value}.")
+
+    @property
+    def sup_diag(self) -> float:
+        return float(self.value)
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.full((x.shape[0], y.shape[0]), self.value)
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        return np.full(x.shape[0], self.value)
+
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        del x, y
+        return 0.0
+
+    def parameters(self) -> dict[str, Any]:
+        return {"value": self.value}
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value:g})"

@@ -1,0 +1,82 @@
+"""Random Fourier features as an exact kernel of their own (section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import NUMPY_ULP, FeatureLeaf, FloatArray, Part, check_part, scale_vector
+from bondic.rounding import U
+
+
+@dataclass(frozen=True, eq=False)
+class RandomFeatures(FeatureLeaf):
+    """k(x, y) = (1/m) sum_j cos( f_j . (x - y) ) = phi(x) . phi(y), cos/sin pairs, so k(x, x) = 1 = K_max.
+
+    It is a positive-definite kernel for *any* frequencies, so nothing is approximate about using it for W. The
+    frequencies come from a seed, never from the rows that are certified. `center` only keeps arguments small.
+    """
+
+    frequencies: Any  # (m, d)
+    center: Any = 0.0  # (d,)
+    on: Part = "observation"
+    name: ClassVar[str] = "random-features"
+
+    def __post_init__(self) -> None:
+        check_part(self.on)
+        frequencies = np.array(self.frequencies, dtype=np.float64, ndmin=2)
+        if frequencies.ndim != 2 or frequencies.size == 0 or not np.all(np.isfinite(frequencies)):
+            raise InvalidInput("Frequencies form a finite matrix: one row per cos/sin pair, one column per dimension.")
+        center = np.broadcast_to(np.array(self.center, dtype=np.float64), frequencies.shape[1:]).copy()
+        for field, array in (("frequencies", frequencies), ("center", center)):
+            array.flags.writeable = False
+            object.__setattr__(self, field, array)
+
+    @staticmethod
+    def gaussian(
+        pairs: int, dimension: int, bandwidth: Any, *, seed: int, center: Any = 0.0, on: Part = "observation"
+    ) -> RandomFeatures:
+        """Frequencies of the Gaussian kernel with these bandwidths: N(0, 1/h_l^2) per dimension."""
+        if pairs < 1:
+            raise InvalidInput(f"At least one cos/sin pair is needed, not {pairs}.")
+        scales = np.broadcast_to(scale_vector(bandwidth, "bandwidth"), (dimension,))
+        normal = np.random.default_rng(seed).standard_normal((pairs, dimension))
+        return RandomFeatures(normal / scales, center, on)
+
+    @property
+    def sup_diag(self) -> float:
+        return 1.0
+
+    def _check(self, x: FloatArray) -> None:
+        if x.shape[1] != self.frequencies.shape[1]:
+            raise InvalidInput(f"Random features were made for {self.frequencies.shape[1]} dimensions, the points have {x.shape[1]}.")
+
+    def features(self, x: FloatArray) -> FloatArray:
+        self._check(x)
+        pairs = self.frequencies.shape[0]
+        angles = (x - self.center) @ self.frequencies.T
+        phi = np.empty((x.shape[0], 2 * pairs))
+        np.cos(angles, out=phi[:, :pairs])
+        np.sin(angles, out=phi[:, pairs:])
+        phi *= 1.0 / np.sqrt(pairs)
+        return phi
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        return np.ones(x.shape[0])
+
+    def feature_error(self, x: FloatArray) -> float:
+        """Angles are off by (d + 2) U sum_l |f_l||x_l - c_l|, cos and sin by NUMPY_ULP U, the scaling by 3 U."""
+        self._check(x)
+        reach = np.abs(x - self.center).max(axis=0, initial=0.0)
+        largest = float((np.abs(self.frequencies) @ reach).max())
+        pairs = self.frequencies.shape[0]
+        return float(1.01 * ((x.shape[1] + 3) * U * largest + (NUMPY_ULP + 4) * U) / np.sqrt(pairs))
+
+    def parameters(self) -> dict[str, Any]:
+        return {"frequencies": self.frequencies, "center": self.center, "on": self.on}
+
+    def __repr__(self) -> str:
+        return f"RandomFeatures({self.frequencies.shape[0]} pairs, on={self.on!r})"

@@ -1,0 +1,51 @@
+"""Gaussian kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, scale_vector, scaled_squares
+from bondic.rounding import U
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(Leaf):
+    """k(x, y) = exp( -1/2 sum_l ((x_l - y_l) / h_l)^2 ),  K_max = 1."""
+
+    bandwidth: Any
+    on: Part = "observation"
+    name: ClassVar[str] = "gaussian"
+
+    def __post_init__(self) -> None:
+        check_part(self.on)
+        object.__setattr__(self, "bandwidth", scale_vector(self.bandwidth, "bandwidth"))
+
+    @property
+    def sup_diag(self) -> float:
+        return 1.0
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        squares = scaled_squares(x, y, self.bandwidth)
+        squares *= -0.5
+        return np.asarray(np.exp(squares, out=squares))
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        return np.ones(x.shape[0])
+
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        """t e^-t <= 0.368 times the relative error (d + 6) U of the exponent, plus the exponential's own."""
+        return float((0.37 * (x.shape[1] + 8) + NUMPY_ULP) * U)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"bandwidth": self.bandwidth, "on": self.on}
+
+    def __repr__(self) -> str:
+        return f"Gaussian({_short(self.bandwidth)}, on={self.on!r})"
+
+
+def _short(values: FloatArray) -> str:
+    text = ", ".join(f"{value:.4g}" for value in values[:6])
+    return text if values.size == 1 else f"[{text}{', …' if values.size > 6 else ''}]"

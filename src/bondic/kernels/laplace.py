@@ -1,0 +1,47 @@
+"""Laplace kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, per_dimension, scale_vector
+from bondic.rounding import U
+
+
+@dataclass(frozen=True, eq=False)
+class Laplace(Leaf):
+    """k(x, y) = exp( -sum_l |x_l - y_l| / h_l ),  K_max = 1."""
+
+    bandwidth: Any
+    on: Part = "observation"
+    name: ClassVar[str] = "laplace"
+
+    def __post_init__(self) -> None:
+        check_part(self.on)
+        object.__setattr__(self, "bandwidth", scale_vector(self.bandwidth, "bandwidth"))
+
+    @property
+    def sup_diag(self) -> float:
+        return 1.0
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        total = np.zeros((x.shape[0], y.shape[0]))
+        for axis, scale in enumerate(per_dimension(self.bandwidth, x.shape[1], "The Laplace kernel")):
+            total -= np.abs(x[:, axis, None] - y[None, :, axis]) / scale
+        return np.asarray(np.exp(total, out=total))
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        return np.ones(x.shape[0])
+
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        """t e^-t <= 0.368 times the relative error (d + 2) U of the exponent, plus the exponential's own."""
+        return float((0.37 * (x.shape[1] + 4) + NUMPY_ULP) * U)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"bandwidth": self.bandwidth, "on": self.on}
+
+    def __repr__(self) -> str:
+        return f"Laplace({', '.join(f'{value:.4g}' for value in self.bandwidth)}, on={self.on!r})"

@@ -1,0 +1,115 @@
+"""Linear kernels and kernels of explicit feature functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import FeatureLeaf, FloatArray, Leaf, Part, check_part
+from bondic.rounding import U
+
+
+def _check_bound(bound: float, largest: float, what: str) -> None:
+    if largest > bound * (1 + 1e-9):
+        raise InvalidInput(
+            f"{what} reaches squared norm {largest:.6g} on the points, above the stated supremum {bound:.6g}. "
+            "The supremum enters the noise bound: state one that holds for every possible point."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(FeatureLeaf):
+    """k(x, y) = sum_l (x_l - c_l)(y_l - c_l) / h_l^2 with a stated supremum K_max of k(x, x)."""
+
+    supremum: float = math.inf
+    bandwidth: Any = 1.0
+    center: Any = 0.0
+    on: Part = "observation"
+    name: ClassVar[str] = "linear"
+
+    def __post_init__(self) -> None:
+        check_part(self.on)
+        if not self.supremum > 0:
+            raise InvalidInput(f"The supremum of a linear kernel is positive, not {self.supremum}.")
+        for field in ("bandwidth", "center"):
+            array = np.atleast_1d(np.array(getattr(self, field), dtype=np.float64))
+            array.flags.writeable = False
+            object.__setattr__(self, field, array)
+
+    @property
+    def sup_diag(self) -> float:
+        return float(self.supremum)
+
+    def features(self, x: FloatArray) -> FloatArray:
+        return np.asarray((x - self.center) / self.bandwidth)
+
+    def feature_error(self, x: FloatArray) -> float:
+        return float(3 * U * np.abs(self.features(x)).max(initial=0.0))
+
+    def max_abs(self, x: FloatArray, y: FloatArray) -> float:
+        largest = max(float(self.diag(x).max(initial=0.0)), float(self.diag(y).max(initial=0.0)))
+        _check_bound(self.supremum, largest, "A linear kernel")
+        return largest * 1.000001
+
+    def parameters(self) -> dict[str, Any]:
+        return {"supremum": self.supremum, "bandwidth": self.bandwidth, "center": self.center, "on": self.on}
+
+    def __repr__(self) -> str:
+        return f"Linear(supremum={self.supremum:g}, on={self.on!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class ExplicitFeatures(FeatureLeaf):
+    """k(x, y) = f(x) . f(y) for a function f of the caller, with a stated supremum of |f(x)|^2.
+
+    The floats that `function` returns are the features (no error is charged to them), so a certificate can be
+    re-checked only with the same function: `verify(..., functions={name: function})`.
+    """
+
+    function: Callable[[FloatArray], FloatArray]
+    supremum: float
+    label: str
+    on: Part = "observation"
+    name: ClassVar[str] = "explicit-features"
+
+    def __post_init__(self) -> None:
+        check_part(self.on)
+        if not self.supremum > 0:
+            raise InvalidInput(f"The supremum of |features|^2 is positive, not {self.supremum}.")
+
+    @property
+    def sup_diag(self) -> float:
+        return float(self.supremum)
+
+    def features(self, x: FloatArray) -> FloatArray:
+        values = np.asarray(self.function(x), dtype=np.float64)
+        if values.ndim != 2 or values.shape[0] != x.shape[0] or not np.all(np.isfinite(values)):
+            raise InvalidInput(f"Feature function {self.label!r} must return a finite array with one row per point.")
+        largest = float(np.einsum("ij,ij->i", values, values).max(initial=0.0))
+        _check_bound(self.supremum, largest, f"Feature function {self.label!r}")
+        return values
+
+    def feature_error(self, x: FloatArray) -> float:
+        del x
+        return 0.0
+
+    def max_abs(self, x: FloatArray, y: FloatArray) -> float:
+        return max(float(self.diag(x).max(initial=0.0)), float(self.diag(y).max(initial=0.0))) * 1.000001
+
+    def parameters(self) -> dict[str, Any]:
+        return {"supremum": self.supremum, "label": self.label, "on": self.on}
+
+    @classmethod
+    def from_parameters(cls, parameters: dict[str, Any]) -> Leaf:
+        if "function" not in parameters:
+            label = parameters["label"]
+            raise InvalidInput(f"This kernel needs the feature function {label!r}: pass functions={{{label!r}: f}}.")
+        return cls(**parameters)
+
+    def __repr__(self) -> str:
+        return f"ExplicitFeatures({self.label!r}, supremum={self.supremum:g}, on={self.on!r})"

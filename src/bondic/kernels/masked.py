@@ -1,0 +1,44 @@
+"""Time mask: functions that vanish from the horizon on (section 12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import FloatArray, Leaf, Part
+
+
+@dataclass(frozen=True, eq=False)
+class TimeMask(Leaf):
+    """k(t, u) = 1[t < H] 1[u < H]: multiplied to a kernel it makes q(., t >= H) = 0.  K_max = 1."""
+
+    horizon: int
+    name: ClassVar[str] = "time-mask"
+    on: Part = "time"
+
+    def __post_init__(self) -> None:
+        if self.horizon < 1:
+            raise InvalidInput(f"The horizon is a number of steps >= 1, not {self.horizon}.")
+
+    @property
+    def sup_diag(self) -> float:
+        return 1.0
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return np.outer(x[:, 0] < self.horizon, y[:, 0] < self.horizon).astype(np.float64)
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        return np.asarray(x[:, 0] < self.horizon, dtype=np.float64)
+
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        del x, y
+        return 0.0
+
+    def parameters(self) -> dict[str, Any]:
+        return {"horizon": self.horizon}
+
+    def __repr__(self) -> str:
+        return f"TimeMask({self.horizon})"

@@ -1,0 +1,161 @@
+"""Any kernel expression as a sum of products: the form in which sums are evaluated.
+
+    k((z, a), (y, b)) = sum_terms  c * prod_f f(z[cols], y[cols]) * (E_a . E_b)
+
+z holds the vector parts of a point; `a` is the slot of a discrete action (continuous actions are part of z and
+there is one slot). E is the action embedding of the term: identity for Dirac, ones for "does not look at actions".
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import FloatArray, Kernel, Leaf, Product, Scaled, Sum
+from bondic.kernels.constant import Constant
+from bondic.kernels.dirac import ActionEmbedding, Dirac
+from bondic.rounding import U
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the parts of a point live: columns [observation | time? | action?], and the number of action slots."""
+
+    observation_dim: int
+    has_time: bool
+    action_dim: int  # 0 for discrete actions
+    slots: int  # number of discrete actions; 1 for continuous ones
+
+    @property
+    def discrete(self) -> bool:
+        return self.action_dim == 0
+
+    @property
+    def dimension(self) -> int:
+        return self.observation_dim + int(self.has_time) + self.action_dim
+
+    def columns(self, part: str) -> tuple[int, ...]:
+        d = self.observation_dim
+        if part == "observation":
+            return tuple(range(d))
+        if part == "time":
+            if not self.has_time:
+                raise InvalidInput("A kernel acts on time, but the problem has none: pass horizon= or time_varying=True.")
+            return (d,)
+        if part == "state":
+            return tuple(range(d + int(self.has_time)))
+        if part == "action":
+            return tuple(range(self.dimension - self.action_dim, self.dimension))
+        return tuple(range(self.dimension))
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One product of the normal form."""
+
+    coefficient: float
+    factors: tuple[tuple[Leaf, tuple[int, ...]], ...]
+    embedding: FloatArray  # (slots, p)
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """The matrix of the vector part, coefficient included: c * prod_f f(x_i, y_j)."""
+        total: FloatArray | None = None
+        for leaf, columns in self.factors:
+            values = leaf.block(x[:, columns], y[:, columns])
+            total = values if total is None else total * values
+        if total is None:
+            return np.full((x.shape[0], y.shape[0]), self.coefficient)
+        return total if self.coefficient == 1.0 else total * self.coefficient
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        total = np.full(x.shape[0], self.coefficient)
+        for leaf, columns in self.factors:
+            total = total * leaf.diag(x[:, columns])
+        return total
+
+    def bounds(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
+        """(largest |value|, absolute error of a computed value) of `block`."""
+        size, widened = self.coefficient, self.coefficient
+        for leaf, columns in self.factors:
+            largest = leaf.max_abs(x[:, columns], y[:, columns])
+            size *= largest
+            widened *= largest + leaf.value_error(x[:, columns], y[:, columns])
+        rounding = (len(self.factors) + 1) * U * widened
+        return size * (1 + 1e-12), (widened - size) * (1 + 1e-9) + rounding + 4 * U * size
+
+    def columns(self, weights: FloatArray) -> FloatArray:
+        """Slot weights (N, slots) -> embedded weight columns (N, p)."""
+        if self.embedding is _identity(self.embedding.shape[0]):
+            return weights
+        return np.asarray(weights @ self.embedding)
+
+    @property
+    def embedding_norm(self) -> float:
+        """max_a sum_p |E_ap|, how much absolute slot weight an embedded column can carry."""
+        return float(np.abs(self.embedding).sum(axis=1).max())
+
+
+_IDENTITIES: dict[int, FloatArray] = {}
+
+
+def _identity(size: int) -> FloatArray:
+    if size not in _IDENTITIES:
+        matrix = np.eye(size)
+        matrix.flags.writeable = False
+        _IDENTITIES[size] = matrix
+    return _IDENTITIES[size]
+
+
+def normal_form(kernel: Kernel, layout: Layout) -> tuple[Term, ...]:
+    """Expand a kernel expression on this layout."""
+    if isinstance(kernel, Sum):
+        return tuple(itertools.chain.from_iterable(normal_form(part, layout) for part in kernel.parts))
+    if isinstance(kernel, Scaled):
+        return tuple(
+            Term(kernel.factor * term.coefficient, term.factors, term.embedding) for term in normal_form(kernel.part, layout)
+        )
+    if isinstance(kernel, Product):
+        expanded = [normal_form(part, layout) for part in kernel.parts]
+        return tuple(_multiply(combination) for combination in itertools.product(*expanded))
+    if isinstance(kernel, Leaf):
+        return (_leaf_term(kernel, layout),)
+    raise InvalidInput(f"{kernel!r} is not a kernel of this library.")
+
+
+def _leaf_term(leaf: Leaf, layout: Layout) -> Term:
+    ones = np.ones((layout.slots, 1))
+    if isinstance(leaf, Constant):
+        return Term(leaf.value, (), ones)
+    if not layout.discrete or leaf.on in ("observation", "time", "state"):
+        if isinstance(leaf, ActionEmbedding):
+            raise InvalidInput("An action embedding is for discrete actions; these actions are continuous.")
+        return Term(1.0, ((leaf, layout.columns(leaf.on)),), ones)
+    if isinstance(leaf, Dirac) and leaf.on == "action":
+        return Term(1.0, (), _identity(layout.slots))
+    if isinstance(leaf, ActionEmbedding):
+        if leaf.embedding.shape[0] != layout.slots:
+            raise InvalidInput(f"The action embedding has {leaf.embedding.shape[0]} rows, the policy {layout.slots} actions.")
+        return Term(1.0, (), leaf.embedding)
+    raise InvalidInput(
+        f"{leaf!r} acts on discrete actions as if they were numbers. Use Dirac(on='action'), or "
+        "ActionEmbedding.from_gram with the similarities you mean."
+    )
+
+
+def _multiply(terms: tuple[Term, ...]) -> Term:
+    embedding: FloatArray | None = None
+    for term in terms:
+        if embedding is None or (embedding.shape[1] == 1 and np.all(embedding == 1.0)):
+            embedding = term.embedding
+        elif term.embedding.shape[1] == 1 and np.all(term.embedding == 1.0):
+            continue
+        else:
+            product = embedding[:, :, None] * term.embedding[:, None, :]
+            embedding = product.reshape(embedding.shape[0], -1)
+    assert embedding is not None
+    factors = tuple(itertools.chain.from_iterable(term.factors for term in terms))
+    return Term(math.prod(term.coefficient for term in terms), factors, embedding)

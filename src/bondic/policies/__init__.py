@@ -1,0 +1,1 @@
+"""Target policies: action probabilities for discrete actions, a sampler for continuous ones."""

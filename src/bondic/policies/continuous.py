@@ -1,0 +1,36 @@
+"""Continuous policies: Gaussian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPolicy:
+    """a ~ N( mean(s), diag(std^2) ), optionally clipped to a box (the clipped action is the action)."""
+
+    mean: Callable[[FloatArray], Any]  # (n, d) -> (n, k)
+    std: Any  # number, (k,), or function of observations
+    low: Any = None
+    high: Any = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.std) and (np.any(np.asarray(self.std) < 0) or not np.all(np.isfinite(self.std))):
+            raise InvalidInput(f"The standard deviation must be finite and >= 0, not {self.std}.")
+
+    def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
+        mean = np.asarray(self.mean(observations), dtype=np.float64).reshape(observations.shape[0], -1)
+        std = np.asarray(self.std(observations) if callable(self.std) else self.std, dtype=np.float64)
+        actions = mean + std * rng.standard_normal(mean.shape)
+        if self.low is not None or self.high is not None:
+            actions = np.clip(actions, self.low, self.high)
+        return np.asarray(actions)

@@ -1,0 +1,153 @@
+"""What a policy has to offer, and how it is asked: validated, at the border, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import PolicyError
+
+FloatArray = npt.NDArray[np.float64]
+
+PROBABILITY_TOLERANCE = 1e-6
+"""Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalised row."""
+
+
+@runtime_checkable
+class DiscretePolicy(Protocol):
+    """pi(a | s) as an array: then every mean over next actions is exact."""
+
+    def action_probs(self, observations: FloatArray) -> FloatArray:
+        """(n, d) -> (n, number of actions), rows sum to 1."""
+        ...
+
+
+@runtime_checkable
+class ContinuousPolicy(Protocol):
+    """a ~ pi(. | s) through a sampler.
+
+    A policy with an attribute `deterministic = True` always returns the same action for the same observation;
+    one draw is then exact.
+    """
+
+    def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """(n, d) -> (n, k), one draw per row."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class RowProbabilities:
+    """Probabilities written down per row, so that no policy code is needed.
+
+    `next_probs[i]` is pi(. | s'_i) (rows of terminal transitions are ignored), `initial_probs[j]` is pi(. | s_0j).
+    """
+
+    next_probs: Any  # (n, number of actions)
+    initial_probs: Any  # (n_0, number of actions)
+
+
+@dataclass(frozen=True)
+class CallablePolicy:
+    """A plain function `f(observations) -> probabilities` as a discrete policy."""
+
+    function: Callable[..., Any]
+    time_dependent: bool = False
+
+    def action_probs(self, observations: FloatArray, *time: Any) -> FloatArray:
+        return np.asarray(self.function(observations, *time))
+
+
+@dataclass(frozen=True)
+class CallableSampler:
+    """A plain function `f(observations, rng) -> actions` as a continuous policy."""
+
+    function: Callable[..., Any]
+    deterministic: bool = False
+    time_dependent: bool = False
+
+    def sample_action(self, observations: FloatArray, rng: np.random.Generator, *time: Any) -> FloatArray:
+        return np.asarray(self.function(observations, rng, *time))
+
+
+def is_time_dependent(policy: object) -> bool:
+    return bool(getattr(policy, "time_dependent", False))
+
+
+def is_deterministic(policy: object) -> bool:
+    return bool(getattr(policy, "deterministic", False))
+
+
+def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> npt.NDArray[Any]:
+    try:
+        answer = call(observations.copy(), *more)
+    except Exception as problem:
+        raise PolicyError(f"The policy raised {type(problem).__name__} at the {what}: {problem}") from problem
+    try:
+        array = np.asarray(answer, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise PolicyError(f"The policy returned something that is not an array of numbers at the {what}.") from problem
+    return array
+
+
+def discrete_probabilities(
+    policy: DiscretePolicy, observations: FloatArray, timesteps: Any, what: str, slots: int | None = None
+) -> FloatArray:
+    """Ask for pi(. | s) at every observation and check the answer."""
+    more = (timesteps,) if is_time_dependent(policy) else ()
+    return check_probabilities(
+        _ask(policy.action_probs, observations, what, *more), observations.shape[0], what, slots
+    )
+
+
+def check_probabilities(values: Any, rows: int, what: str, slots: int | None = None) -> FloatArray:
+    """Shape, sign and sums; returns the normalised rows."""
+    try:
+        probs = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise PolicyError(f"The action probabilities at the {what} are not an array of numbers.") from problem
+    if probs.ndim != 2 or probs.shape[0] != rows or probs.shape[1] == 0 or (slots and probs.shape[1] != slots):
+        wanted = f"({rows}, {slots or 'number of actions'})"
+        raise PolicyError(f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed.")
+    bad = ~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise PolicyError(f"Action probabilities at {what} {row} are {probs[row]}: each must be finite and >= 0.")
+    sums = probs.sum(axis=1)
+    bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise PolicyError(f"Action probabilities at {what} {row} sum to {sums[row]:.9g}, not 1. Normalise the policy's output.")
+    return probs / sums[:, None]
+
+
+def sampled_actions(
+    policy: ContinuousPolicy,
+    observations: FloatArray,
+    timesteps: Any,
+    what: str,
+    *,
+    draws: int,
+    dimension: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """`draws` independent actions per observation: (n, draws, k)."""
+    more = (timesteps,) if is_time_dependent(policy) else ()
+    out = np.empty((observations.shape[0], draws, dimension))
+    for draw in range(draws):
+        actions = _ask(policy.sample_action, observations, what, rng, *more)
+        if actions.ndim == 1 and dimension == 1:
+            actions = actions[:, None]
+        if actions.shape != (observations.shape[0], dimension):
+            raise PolicyError(
+                f"Sampled actions at the {what} have shape {actions.shape}; ({observations.shape[0]}, {dimension}) is "
+                "needed: one action per row, of the dimension that the log has."
+            )
+        if not np.all(np.isfinite(actions)):
+            row = int(np.flatnonzero(~np.isfinite(actions).all(axis=1))[0])
+            raise PolicyError(f"The policy returned a non-finite action at {what} {row}: {actions[row]}.")
+        out[:, draw] = actions
+    return out

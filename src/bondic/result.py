@@ -1,0 +1,103 @@
+"""The result of an evaluation: frozen, complete, and able to explain itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bondic.bounds.dual import BoundTerms
+from bondic.bounds.rejection import Rejection
+from bondic.certificate.assumptions import Assumption
+from bondic.certificate.certificate import Certificate
+from bondic.certificate.conclude import Status
+from bondic.concentration.budget import ErrorBudget
+from bondic.concentration.gauge import Guarantee
+from bondic.concentration.value_range import ValueRange
+
+
+@dataclass(frozen=True)
+class ConfidenceInterval:
+    """[low, high]."""
+
+    low: float
+    high: float
+
+    @property
+    def length(self) -> float:
+        return self.high - self.low
+
+    def __contains__(self, value: float) -> bool:
+        return self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        return f"[{self.low:.6g}, {self.high:.6g}]"
+
+
+@dataclass(frozen=True)
+class Result:
+    """An interval for the value of a policy (a discounted sum, not normalised by 1 - gamma)."""
+
+    low: float
+    high: float
+    estimate: float  # point estimate: no guarantee of its own
+    alpha: float
+    side: str
+    method: str
+    guarantee: Guarantee
+    status: Status
+    value_range: ValueRange  # what the reward range alone implies
+    lower: BoundTerms | None
+    upper: BoundTerms | None
+    rejection: Rejection
+    gap: tuple[float, float]  # how far each end may be from the best omega could do
+    rows: tuple[int, int]  # certified rows of the log
+    budget: ErrorBudget
+    assumptions: tuple[Assumption, ...]
+    choices: dict[str, str]  # every default that was filled in, in words
+    seeds: dict[str, int]
+    versions: dict[str, str]
+    hashes: dict[str, str]
+    effective_sample_size: float
+    seconds: dict[str, float]
+    certificate: Certificate = field(repr=False)
+
+    @property
+    def interval(self) -> ConfidenceInterval:
+        return ConfidenceInterval(self.low, self.high)
+
+    @property
+    def length(self) -> float:
+        return self.high - self.low
+
+    def __repr__(self) -> str:
+        level = f"{100 * (1 - self.alpha):g}%"
+        kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
+        return (
+            f"Result({level} {kind} {self.interval}, estimate={self.estimate:.6g}, status={self.status.name}, "
+            f"guarantee={self.guarantee!r}, method={self.method!r}, n={self.rows[1] - self.rows[0]})"
+        )
+
+    def terms(self) -> dict[str, dict[str, float]]:
+        """Every term of both end points, as upper bounds of its size (the value itself signed)."""
+        out: dict[str, dict[str, float]] = {}
+        for name, end in (("lower", self.lower), ("upper", self.upper)):
+            if end is not None:
+                out[name] = {
+                    "doubly robust value": end.value.mid,
+                    "bias  radius x discrepancy": end.bias.upper,
+                    "noise  eps x |omega|": end.noise.upper,
+                    "initial distribution": end.initial.upper if end.initial.mid else 0.0,
+                    "misspecification": end.misspecification.upper if end.misspecification.mid else 0.0,
+                    "rounding": end.rounding,
+                    "end point": end.bound,
+                }
+        return out
+
+    def _repr_html_(self) -> str:
+        from bondic.report.html import result_fragment  # noqa: PLC0415
+
+        return result_fragment(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: what the certificate's body holds."""
+        return dict(self.certificate.body)

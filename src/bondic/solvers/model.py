@@ -1,0 +1,139 @@
+"""The search problem (11) in coordinates: min_w  g.w + r |psi_0 + A w| + kappa |w|, from one pass over the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.residual import FunctionValues, bellman_residual
+from bondic.problem import Cloud, Problem
+from bondic.solvers.basis import Basis, TermBasis
+from bondic.spaces.functions import Function
+
+FloatArray = npt.NDArray[np.float64]
+
+_BLOCK = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class SearchModel:
+    """Matrices of (11). `start` = psi_0 (M,), `balance` = A (M, D), `gradient` = g (D,)."""
+
+    weights: Basis  # coordinates of omega
+    values: Basis  # coordinates of q
+    start: FloatArray
+    balance: FloatArray
+    gradient: FloatArray
+    offset: float  # E_{d_pi,0}[center]
+    hidden: float  # share of |k| that the landmarks miss, on average
+
+    def function(self, w: FloatArray) -> Function:
+        return self.weights.function(w)
+
+
+def build_model(
+    problem: Problem,
+    weights: Basis,
+    values: Basis,
+    center: FunctionValues,
+    *,
+    progress: Callable[[float], None] | None = None,
+) -> SearchModel:
+    """Accumulate A and g over blocks of rows; memory does not grow with n."""
+    residual = bellman_residual(problem, center)
+    n = len(problem)
+    gradient = [np.zeros((part.size, part.embedded)) for part in weights.parts]
+    raw = [[np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts] for q in values.parts]
+    order = np.argsort(problem.next.rows, kind="stable")
+    sorted_rows = problem.next.rows[order]
+    for top in range(0, n, _BLOCK):
+        stop = min(top + _BLOCK, n)
+        if progress is not None:
+            progress(top / n)
+        rows = slice(top, stop)
+        first, last = np.searchsorted(sorted_rows, [top, stop])
+        picked = order[first:last]
+        phi = [part.finish(part.raw(problem.logged[rows])) for part in weights.parts]
+        for block, basis, total in zip(phi, weights.parts, gradient, strict=True):
+            columns = basis.term.embedding[problem.slots[rows]]
+            total -= block.T @ (columns * residual[rows, None]) / n
+        _accumulate(problem, values, weights, phi, raw, rows, picked)
+    blocks = [
+        np.hstack([_finish(q, block).reshape(q.size * q.embedded, -1) for block in line])
+        for q, line in zip(values.parts, raw, strict=True)
+    ]
+    return SearchModel(
+        weights=weights,
+        values=values,
+        start=_initial_coordinates(problem, values),
+        balance=np.vstack(blocks) / n,
+        gradient=np.concatenate([total.ravel() for total in gradient]),
+        offset=float(problem.initial_states.weights @ center.initial),
+        hidden=_hidden(values, problem.logged),
+    )
+
+
+def _accumulate(
+    problem: Problem,
+    values: Basis,
+    weights: Basis,
+    phi: list[FloatArray],
+    raw: list[list[FloatArray]],
+    rows: slice,
+    picked: npt.NDArray[np.int64],
+) -> None:
+    """Add gamma psi(x') phi^T - psi(x) phi^T of one block of rows to the raw sums."""
+    slots = problem.slots[rows]
+    cloud = problem.next
+    owner = cloud.rows[picked] - rows.start
+    for q, line in zip(values.parts, raw, strict=True):
+        here = q.raw(problem.logged[rows])
+        there = q.raw(cloud.points[picked])
+        here_columns = q.term.embedding[slots]
+        there_columns = problem.gamma * (cloud.weights[picked] @ q.term.embedding)
+        for block, w, total in zip(phi, weights.parts, line, strict=True):
+            for c in range(w.embedded):
+                factor = w.term.embedding[slots, c]
+                mine = np.flatnonzero(factor)
+                after = np.flatnonzero(factor[owner])
+                right, right_after = block[mine] * factor[mine, None], block[owner[after]] * factor[owner[after], None]
+                for b in range(q.embedded):
+                    total[:, b, :, c] -= here[mine].T @ (right * here_columns[mine, b, None])
+                    total[:, b, :, c] += there[after].T @ (right_after * there_columns[after, b, None])
+
+
+def _finish(q: TermBasis, block: FloatArray) -> FloatArray:
+    """Apply the triangular factor to the first axis of raw sums (m, p, ., .)."""
+    flat = block.reshape(block.shape[0], -1)
+    return np.asarray(q.finish(flat.T).T).reshape(block.shape)
+
+
+def _initial_coordinates(problem: Problem, values: Basis) -> FloatArray:
+    return cloud_coordinates(values, problem.initial, problem.initial_states.weights)
+
+
+def cloud_coordinates(basis: Basis, cloud: Cloud, row_weights: FloatArray) -> FloatArray:
+    """Coordinates of the embedding of a weighted cloud, e.g. d_{pi,0}."""
+    out = []
+    for part in basis.parts:
+        columns = (cloud.weights * row_weights[cloud.rows, None]) @ part.term.embedding
+        total = np.zeros((part.size, part.embedded))
+        for top in range(0, cloud.points.shape[0], _BLOCK):
+            total += part.raw(cloud.points[top : top + _BLOCK]).T @ columns[top : top + _BLOCK]
+        out.append(part.finish(total.T).T.ravel())
+    return np.concatenate(out)
+
+
+def _hidden(values: Basis, points: FloatArray) -> float:
+    """Mean share of k(x, x) outside the landmarks' span, on up to 512 logged points."""
+    some = points[:: max(1, points.shape[0] // 512)][:512]
+    missing, total = 0.0, 0.0
+    for part in values.parts:
+        diagonal = part.term.diag(some)
+        inside = (part.finish(part.raw(some)) ** 2).sum(axis=1)
+        missing += float(np.maximum(diagonal - inside, 0.0).sum())
+        total += float(diagonal.sum())
+    return missing / total if total > 0 else 0.0

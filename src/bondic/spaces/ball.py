@@ -1,0 +1,35 @@
+"""Q: the ball of functions that must contain q* (section 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import Kernel
+from bondic.spaces.functions import Function
+from bondic.spaces.provenance import Provenance
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """Q = { q : |q - center| <= radius } in the RKHS of `kernel`; center 0 unless given.
+
+    q* in Q is an assumption; it may be chosen with the log in any way (for the dual bound), it can be rejected by
+    data but not proved. `misspecification` = beta >= 0 weakens it to "some q in Q is within beta of q* everywhere".
+    """
+
+    kernel: Kernel
+    radius: float
+    center: Function | None = None
+    misspecification: float = 0.0
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.radius) and self.radius >= 0):
+            raise InvalidInput(f"The radius of Q must be finite and >= 0, not {self.radius}.")
+        if not (math.isfinite(self.misspecification) and self.misspecification >= 0):
+            raise InvalidInput(f"The misspecification allowance must be finite and >= 0, not {self.misspecification}.")
+
+    def with_radius(self, radius: float) -> Ball:
+        return replace(self, radius=radius)

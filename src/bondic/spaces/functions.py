@@ -1,0 +1,218 @@
+"""Functions on points, represented so that values and norms can be certified."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+from bondic.kernels.base import FeatureLeaf, Kernel
+from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.rounding import Enclosure, U, certified_dot, inflate
+from bondic.sums.quadratic import evaluate, quadratic_form
+
+FloatArray = npt.NDArray[np.float64]
+
+_BLOCK = 4096
+
+
+class Function(ABC):
+    """A function f(z, a) on points z and action slots a."""
+
+    layout: Layout
+
+    @abstractmethod
+    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+        """(N, D) -> values for every slot (N, slots) and a bound of their error."""
+
+    @abstractmethod
+    def norm(self) -> Enclosure:
+        """An enclosure of a number that is at least the norm of f in the space of its kernel."""
+
+    @property
+    @abstractmethod
+    def is_zero(self) -> bool: ...
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFunction(Function):
+    """f(z, a) = sum_j sum_b w_jb k((z, a), (c_j, b)),  |f|^2 = w^T K w."""
+
+    kernel: Kernel
+    layout: Layout
+    centers: FloatArray  # (M, D)
+    weights: FloatArray  # (M, slots)
+
+    def __post_init__(self) -> None:
+        shape = (self.centers.shape[0], self.layout.slots)
+        if self.centers.ndim != 2 or self.centers.shape[1] != self.layout.dimension or self.weights.shape != shape:
+            raise InvalidInput(f"A kernel function needs centers (M, {self.layout.dimension}) and weights {shape}.")
+
+    @property
+    def is_zero(self) -> bool:
+        return not np.any(self.weights)
+
+    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+        return evaluate(normal_form(self.kernel, self.layout), points, self.centers, self.weights)
+
+    def norm(self) -> Enclosure:
+        return quadratic_form(normal_form(self.kernel, self.layout), self.centers, self.weights).sqrt()
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureFunction(Function):
+    """f(z, a) = phi(z, a) . w for a kernel with explicit features;  |f| <= |w|.
+
+    Coordinates: for each term of the normal form, features of the term (row-major) times embedding columns.
+    """
+
+    kernel: Kernel
+    layout: Layout
+    coordinates: FloatArray  # (D,)
+
+    def __post_init__(self) -> None:
+        needed = FeatureMap(self.kernel, self.layout).dimension
+        if self.coordinates.shape != (needed,):
+            raise InvalidInput(f"The kernel has {needed} features; {self.coordinates.shape} coordinates were given.")
+
+    @property
+    def is_zero(self) -> bool:
+        return not np.any(self.coordinates)
+
+    def norm(self) -> Enclosure:
+        return certified_dot(self.coordinates, self.coordinates).sqrt()
+
+    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+        features = FeatureMap(self.kernel, self.layout)
+        out = np.zeros((points.shape[0], self.layout.slots))
+        error = 0.0
+        for term, part in features.split(self.coordinates):
+            weights = part.reshape(-1, term.embedding.shape[1])  # (m, p)
+            for top in range(0, points.shape[0], _BLOCK):
+                phi = term_features(term, points[top : top + _BLOCK])
+                out[top : top + _BLOCK] += (phi @ weights) @ term.embedding.T
+            error += _value_error(term, points, weights)
+        return out, inflate(error * (1 + 4 * (len(features.terms) + 2) * U))
+
+
+def _value_error(term: Term, points: FloatArray, weights: FloatArray) -> float:
+    """|phi~ W E^T - phi W E^T|: error of the features, and roundings bounded by Cauchy-Schwarz."""
+    feature_error, size = term_feature_bounds(term, points)
+    reach = float(np.abs(term.embedding).max())
+    ones, squares = np.abs(weights).sum(), np.sqrt((weights**2).sum(axis=0)).sum()
+    roundings = (weights.shape[0] + weights.shape[1] + 8) * U
+    return float(1.01 * reach * (feature_error * ones + roundings * size * squares + feature_error * roundings * ones))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """phi with k(x, y) = phi(x) . phi(y), for kernels whose leaves all have explicit features."""
+
+    kernel: Kernel
+    layout: Layout
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return normal_form(self.kernel, self.layout)
+
+    @staticmethod
+    def exists(kernel: Kernel, layout: Layout) -> bool:
+        return all(isinstance(leaf, FeatureLeaf) for term in normal_form(kernel, layout) for leaf, _ in term.factors)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        probe = np.zeros((1, self.layout.dimension))
+        if not self.exists(self.kernel, self.layout):
+            raise InvalidInput(f"{self.kernel!r} has no finite list of features; use centers instead.")
+        return tuple(term_features(term, probe).shape[1] * term.embedding.shape[1] for term in self.terms)
+
+    @property
+    def dimension(self) -> int:
+        return sum(self.sizes)
+
+    def split(self, coordinates: FloatArray) -> list[tuple[Term, FloatArray]]:
+        ends = np.cumsum(self.sizes)[:-1]
+        return list(zip(self.terms, np.split(coordinates, ends), strict=True))
+
+
+def term_features(term: Term, points: FloatArray) -> FloatArray:
+    """sqrt(c) times the row-wise tensor product of the leaves' features; (N, D) -> (N, m)."""
+    total = np.full((points.shape[0], 1), math.sqrt(term.coefficient))
+    for leaf, columns in term.factors:
+        assert isinstance(leaf, FeatureLeaf)
+        phi = leaf.features(points[:, columns])
+        total = phi * total if total.shape[1] == 1 else (total[:, :, None] * phi[:, None, :]).reshape(len(points), -1)
+    return total
+
+
+def term_feature_bounds(term: Term, points: FloatArray) -> tuple[float, float]:
+    """(error of an entry of `term_features`, largest Euclidean norm of a row)."""
+    scale = math.sqrt(term.coefficient)
+    size, widened = scale, scale * (1 + 2 * U)
+    for leaf, columns in term.factors:
+        assert isinstance(leaf, FeatureLeaf)
+        part = points[:, columns]
+        largest = math.sqrt(leaf.max_abs(part, part))
+        size *= largest
+        widened = widened * (largest + leaf.feature_error(part)) * (1 + 2 * U)
+    return (widened - size) * (1 + 1e-6) + 4 * U * size, size * (1 + 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class TermExpansion:
+    """One term's share of an expansion: centers and weights in the term's embedded columns."""
+
+    centers: FloatArray  # (M, D)
+    weights: FloatArray  # (M, p)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpansionFunction(Function):
+    """f = sum_t f_t, f_t(z, a) = sum_j k_t(z, c_j) (w_j . E_a), one part per term of the kernel's normal form.
+
+    |f|^2 <= sum_t |f_t|^2: the norm in the space of a sum of kernels is the least over all such splittings.
+    """
+
+    kernel: Kernel
+    layout: Layout
+    parts: tuple[TermExpansion, ...]
+
+    def __post_init__(self) -> None:
+        for term, part in self._pairs():
+            if part.weights.shape != (part.centers.shape[0], term.embedding.shape[1]):
+                raise InvalidInput("The weights of an expansion do not fit its centers and action embedding.")
+
+    def _pairs(self) -> list[tuple[Term, TermExpansion]]:
+        terms = normal_form(self.kernel, self.layout)
+        if len(terms) != len(self.parts):
+            raise InvalidInput(f"The kernel has {len(terms)} terms; {len(self.parts)} expansions were given.")
+        return list(zip(terms, self.parts, strict=True))
+
+    @property
+    def is_zero(self) -> bool:
+        return not any(np.any(part.weights) for part in self.parts)
+
+    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+        out, error = np.zeros((points.shape[0], self.layout.slots)), 0.0
+        for term, part in self._pairs():
+            columns, extra = evaluate((_bare(term),), points, part.centers, part.weights)
+            out += columns @ term.embedding.T
+            reach = term.embedding_norm
+            size = float(np.abs(columns).max(initial=0.0)) + extra
+            error += reach * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
+        return out, inflate(1.01 * error)
+
+    def norm(self) -> Enclosure:
+        total = Enclosure(0.0)
+        for term, part in self._pairs():
+            total = total + quadratic_form((_bare(term),), part.centers, part.weights)
+        return total.sqrt()
+
+
+def _bare(term: Term) -> Term:
+    """The same term with embedded columns as slots."""
+    return Term(term.coefficient, term.factors, np.eye(term.embedding.shape[1]))

@@ -1,0 +1,23 @@
+"""Where a choice came from: fixed beforehand, or tuned on certain rows of a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """`rows` = (start, stop) of the log with hash `log_hash`; None when no row was looked at."""
+
+    note: str = "fixed beforehand"
+    rows: tuple[int, int] | None = None
+    log_hash: str = ""
+
+    def saw(self, rows: tuple[int, int], log_hash: str) -> bool:
+        """Whether any of these rows was used for the choice (an unknown log counts as the same log)."""
+        if self.rows is None or (self.log_hash and log_hash and self.log_hash != log_hash):
+            return False
+        return max(self.rows[0], rows[0]) < min(self.rows[1], rows[1])
+
+    def __str__(self) -> str:
+        return self.note if self.rows is None else f"{self.note} on rows {self.rows[0]}..{self.rows[1] - 1}"

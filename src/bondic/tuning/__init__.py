@@ -1,0 +1,1 @@
+"""Choices made from data: on earlier rows only, and the result remembers which."""

@@ -1,0 +1,76 @@
+"""Sensible W and Q for a user who names neither; every choice is written into the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bondic.kernels.base import Kernel
+from bondic.kernels.constant import Constant
+from bondic.kernels.dirac import Dirac
+from bondic.kernels.features import RandomFeatures
+from bondic.kernels.gaussian import Gaussian
+from bondic.problem import Problem
+from bondic.spaces.ball import Ball
+from bondic.spaces.instruments import Instruments
+from bondic.spaces.provenance import Provenance
+from bondic.tuning.radius import held_out_radius
+from bondic.tuning.scales import input_scales, median_distance
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the defaults are made of."""
+
+    pairs: int = 128
+    seed: int = 0
+    radius_factor: float = 10.0
+    weight_bandwidth: float = 1.0  # of k, in units of the median distance
+    value_bandwidth: float = 1.0  # of k~, likewise
+
+
+def default_instruments(problem: Problem, pilot: Problem | None, choices: Choices) -> Instruments:
+    """W: half constant, half random Fourier features of a Gaussian on the state, times Dirac on discrete actions.
+
+    The constant part holds the mean weight 1 / (1 - gamma) cheaply. K_max = 1.
+    """
+    center, scales = input_scales(pilot, problem.layout.dimension)
+    bandwidth = scales * median_distance(pilot, scales) * choices.weight_bandwidth
+    features = RandomFeatures.gaussian(
+        choices.pairs,
+        problem.layout.dimension,
+        bandwidth,
+        seed=choices.seed,
+        center=center,
+        on="state" if problem.layout.discrete else "point",
+    )
+    local: Kernel = features * Dirac(on="action") if problem.layout.discrete else features
+    return Instruments(0.5 * Constant(1.0) + 0.5 * local, _provenance(pilot, "scales and bandwidth"))
+
+
+def default_value_kernel(problem: Problem, pilot: Problem | None, choices: Choices) -> Kernel:
+    """k~: Gaussian on the state times Dirac on discrete actions, plus a constant."""
+    _, scales = input_scales(pilot, problem.layout.dimension)
+    bandwidth = scales * median_distance(pilot, scales) * choices.value_bandwidth
+    if problem.layout.discrete:
+        return Gaussian(bandwidth, on="state") * Dirac(on="action") + Constant(1.0)
+    return Gaussian(bandwidth, on="point") + Constant(1.0)
+
+
+def default_ball(
+    problem: Problem, pilot: Problem | None, kernel: Kernel, instruments: Instruments, choices: Choices
+) -> tuple[Ball, str]:
+    """Q centred at 0 with the held-out radius. Q may look at the log in any way; without a pilot it uses all rows."""
+    source = problem if pilot is None else pilot
+    fitted = held_out_radius(source, kernel, instruments.kernel, factor=choices.radius_factor)
+    note = (
+        f"radius {fitted.radius:.6g} = {choices.radius_factor:g} x norm {fitted.fitted_norm:.6g} of the q fitted on "
+        f"rows {source.rows.start}..{source.rows.start + max(1, len(source) // 2) - 1} that scored best on the rows after them"
+    )
+    ball = Ball(kernel, fitted.radius, provenance=_provenance(source, "scales, bandwidth and radius"))
+    return ball, note
+
+
+def _provenance(pilot: Problem | None, what: str) -> Provenance:
+    if pilot is None:
+        return Provenance(f"{what} fixed beforehand")
+    return Provenance(f"{what} tuned", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)

@@ -1,0 +1,60 @@
+"""Radius of Q: ten times the norm of the q that predicts held-out rows best (sections 5 and 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.residual import function_values
+from bondic.concentration.value_range import value_range
+from bondic.kernels.base import Kernel
+from bondic.problem import Problem
+from bondic.solvers.basis import make_basis
+from bondic.solvers.model import build_model
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FittedRadius:
+    """r_Q = factor * |q^|, with the ridge that won on later rows."""
+
+    radius: float
+    fitted_norm: float
+    ridge: float
+    held_out_loss: float
+
+
+def held_out_radius(
+    pilot: Problem, values: Kernel, instruments: Kernel, *, factor: float, rank: int = 200
+) -> FittedRadius:
+    """Fit q^ on the first half of the rows for a path of ridges, score L_W on the second half, keep the best.
+
+    The order of rows is time: the later half judges. If no fit beats q = 0 by more than rounding, the norm of the
+    constant function at the edge of the value range stands in, so that the ball is never empty by accident.
+    """
+    half = max(1, len(pilot) // 2)
+    fit, judge = pilot.select(0, half), pilot.select(half if half < len(pilot) else 0)
+    q_basis = make_basis(values, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9)
+    w_basis = make_basis(instruments, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9)
+    first = build_model(fit, w_basis, q_basis, function_values(fit, None))
+    second = build_model(judge, w_basis, q_basis, function_values(judge, None))
+    u, sigma, right = np.linalg.svd(first.balance, full_matrices=False)
+    target = right @ first.gradient
+    top = max(float(sigma.max(initial=0.0)) ** 2, 1e-300)
+    best: FittedRadius | None = None
+    for ridge in top * np.geomspace(1e-10, 10.0, 23):
+        theta = u @ (-sigma * target / (sigma**2 + ridge))
+        loss = float(np.linalg.norm(second.gradient + second.balance.T @ theta))
+        norm = float(np.linalg.norm(theta))
+        if best is None or loss < best.held_out_loss:
+            best = FittedRadius(factor * norm, norm, float(ridge), loss)
+    assert best is not None
+    if best.fitted_norm > 0 and np.isfinite(best.fitted_norm):
+        return best
+    terms = pilot.terms
+    bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
+    size = max(abs(bound.low), abs(bound.high), 1e-300)
+    return FittedRadius(factor * size, 0.0, best.ridge, best.held_out_loss)

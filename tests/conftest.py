@@ -1,0 +1,17 @@
+"""Settings and fixtures common to all tests."""
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator with the same seed in every test."""
+    return np.random.default_rng(20201101)

@@ -1,0 +1,577 @@
+"""Environments are oracles: every closed form is checked against a slow, obvious twin or against simulation.
+
+Statistical tests use a fixed seed and 4 standard errors: a false alarm has probability < 1e-4 per comparison.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+
+from bondic.environments.rollout import EXPLORE_AFTER_GAIN, EXPLORE_AFTER_LOSS, Rollout, exploration_rate
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.environments.tabular import TabularMDP
+
+SYNTHETIC = {
+    "default": SyntheticMDP.default(0.8),
+    "noisy, ends": replace(
+        SyntheticMDP.default(0.9, seed=1, reward_noise=0.3, termination=0.2),
+        constant=-2.0,
+        offset=0.5,
+        bandwidth=0.6,
+        reversion=0.6,
+    ),
+    "2 dimensions": SyntheticMDP.default(0.8, seed=2, dimension=2, n_actions=3, termination=0.1),
+}
+TABULAR = {
+    "plain": TabularMDP.random(np.random.default_rng(1)),
+    "noisy, ends": TabularMDP.random(np.random.default_rng(2), reward_noise=0.2, termination=0.3),
+}
+EVERY = {**SYNTHETIC, **{f"tabular {name}": mdp for name, mdp in TABULAR.items()}}
+
+synthetic = pytest.mark.parametrize("mdp", SYNTHETIC.values(), ids=SYNTHETIC.keys())
+tabular = pytest.mark.parametrize("mdp", TABULAR.values(), ids=TABULAR.keys())
+every = pytest.mark.parametrize("mdp", EVERY.values(), ids=EVERY.keys())
+
+
+def returns(log: Rollout, gamma: float) -> np.ndarray:
+    """Σ_t γ^t r_t per episode."""
+    return np.bincount(log.episode_ids, weights=gamma**log.timesteps * log.rewards)
+
+
+def within_four_standard_errors(samples: np.ndarray, mean: float) -> bool:
+    """|sample mean − mean| ≤ 4 s / sqrt(n)."""
+    return abs(samples.mean() - mean) <= 4.0 * samples.std() / np.sqrt(len(samples))
+
+
+def slow_synthetic_q(mdp: SyntheticMDP, state: np.ndarray, action: int) -> float:
+    """q*(s, a) by its definition, one term at a time."""
+    total = mdp.constant
+    for center, owner, weight in zip(mdp.centers, mdp.center_actions, mdp.weights, strict=True):
+        if owner == action:
+            total += weight * np.exp(-((state - center) @ (state - center)) / (2 * mdp.bandwidth**2))
+    return float(total)
+
+
+def slow_synthetic_v(mdp: SyntheticMDP, state: np.ndarray) -> float:
+    """v*(s) = Σ_a π(a|s) q*(s, a) by its definition."""
+    odds = [np.exp(weights @ state / mdp.target_temperature) for weights in mdp.score_weights]
+    return float(sum(o * slow_synthetic_q(mdp, state, a) for a, o in enumerate(odds)) / sum(odds))
+
+
+def slow_next_value(mdp: SyntheticMDP, state: np.ndarray, action: int) -> float:
+    """(1 − T(s)) Σ_m p_m v*(ρ s + b_a + ξ_m) by its definition."""
+    mean = mdp.reversion * state + mdp.drifts[action]
+    total = sum(
+        p * slow_synthetic_v(mdp, mean + jump) for p, jump in zip(mdp.jump_probs, mdp.jumps, strict=True)
+    )
+    return float(total * (1 - mdp.termination / (1 + np.exp(-state[0]))))
+
+
+def residuals(mdp: SyntheticMDP | TabularMDP, log: Rollout) -> np.ndarray:
+    """R̂q*(x_i, y_i) of the log's rows, theory (2)."""
+    if isinstance(mdp, SyntheticMDP):
+        current, following = (
+            mdp.q_star(log.observations, log.actions),
+            mdp.state_values(log.next_observations),
+        )
+    else:
+        current = mdp.q_star[log.observations[:, 0].astype(int), log.actions]
+        following = mdp.v_star[log.next_observations[:, 0].astype(int)]
+    return current - mdp.gamma * np.where(log.terminations, 0.0, following) - log.rewards
+
+
+# --- both kinds ---------------------------------------------------------------------------------------
+
+
+@every
+def test_value_agrees_with_simulation_of_the_target_policy(mdp, rng):
+    log = mdp.rollout(2000, 100, rng, behaviour="target")  # 0.9^100 < 3e-5, a hundredth of a standard error
+    samples = returns(log, mdp.gamma)
+    assert within_four_standard_errors(samples, mdp.value)
+    # The test has power: it tells J* from a value 10 standard errors away, and that is a small change.
+    assert not within_four_standard_errors(samples, mdp.value + 10 * samples.std() / np.sqrt(2000))
+    assert samples.std() / np.sqrt(2000) < 0.05
+
+
+@every
+def test_rewards_never_leave_the_range(mdp, rng):
+    low, high = mdp.reward_range
+    behaviours = {"logging": 18_000, "target": 1000, "adaptive": 1000}
+    logs = [mdp.rollout(n, 12, rng, behaviour=name) for name, n in behaviours.items()]
+    rewards = np.concatenate([log.rewards for log in logs])
+    assert len(rewards) > 100_000
+    assert low <= rewards.min()
+    assert rewards.max() <= high
+
+
+@every
+@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
+def test_rollout_columns_and_flags(mdp, behaviour, rng):
+    n_episodes, length = 200, 12
+    log = mdp.rollout(n_episodes, length, rng, behaviour=behaviour)
+    n, d = log.observations.shape
+    assert d == (mdp.centers.shape[1] if isinstance(mdp, SyntheticMDP) else 1)
+    assert log.next_observations.shape == (n, d)
+    assert all(len(column) == n for column in vars(log).values())
+    assert log.actions.dtype.kind == log.episode_ids.dtype.kind == log.timesteps.dtype.kind == "i"
+    assert log.terminations.dtype == log.truncations.dtype == np.bool_
+    assert not any(column.flags.writeable for column in vars(log).values())
+    assert np.array_equal(np.unique(log.episode_ids), np.arange(n_episodes))
+    assert np.all((log.behavior_action_probs > 0) & (log.behavior_action_probs <= 1))
+    for episode in range(n_episodes):
+        rows = np.flatnonzero(log.episode_ids == episode)
+        assert np.array_equal(log.timesteps[rows], np.arange(len(rows)))
+        ends = log.terminations[rows] | log.truncations[rows]
+        assert ends[-1]
+        assert not ends[:-1].any()
+        assert log.truncations[rows[-1]] == (not log.terminations[rows[-1]])
+        assert log.terminations[rows[-1]] or len(rows) == length
+        assert np.array_equal(log.observations[rows[1:]], log.next_observations[rows[:-1]])
+
+
+def test_termination_happens_only_where_it_is_possible(rng):
+    for mdp in EVERY.values():
+        log = mdp.rollout(200, 12, rng)
+        assert log.terminations.any() == (np.max(mdp.termination) > 0.0)
+        if not log.terminations.any():
+            assert len(log.rewards) == 200 * 12
+
+
+@every
+def test_row_order(mdp, rng):
+    log = mdp.rollout(50, 10, rng)
+    assert all(a <= b for a, b in pairwise(zip(log.episode_ids, log.timesteps, strict=True)))
+    stream = mdp.rollout(50, 10, rng, behaviour="adaptive")
+    assert all(a <= b for a, b in pairwise(zip(stream.timesteps, stream.episode_ids, strict=True)))
+
+
+@every
+def test_adaptive_probabilities_follow_from_all_earlier_rewards(mdp, rng):
+    log = mdp.rollout(40, 20, rng, behaviour="adaptive")
+    if isinstance(mdp, SyntheticMDP):
+        base = mdp.behaviour_probs(log.observations)
+    else:
+        base = mdp.behaviour[log.observations[:, 0].astype(int)]
+    total, last, rates = 0.0, 0.0, []
+    for row, reward in enumerate(log.rewards):
+        rates.append(exploration_rate(last, total / max(row, 1)))
+        total, last = total + reward, reward
+    rates = np.array(rates)
+    assert {EXPLORE_AFTER_GAIN, EXPLORE_AFTER_LOSS} == set(rates)
+    taken = base[np.arange(len(rates)), log.actions]
+    np.testing.assert_allclose(
+        log.behavior_action_probs, (1 - rates) * taken + rates / base.shape[1], rtol=0, atol=1e-15
+    )
+
+
+def test_adaptive_behaviour_depends_on_the_past_and_the_others_do_not(rng):
+    mdp = TabularMDP.random(rng)
+    seen = {"logging": set(), "adaptive": set()}
+    for behaviour, probs in seen.items():
+        log = mdp.rollout(60, 20, rng, behaviour=behaviour)
+        same = (log.observations[:, 0] == 0) & (log.actions == 0)
+        probs.update(log.behavior_action_probs[same])
+    assert len(seen["logging"]) == 1
+    assert len(seen["adaptive"]) == 2
+
+
+@every
+@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
+def test_stated_action_probabilities_are_those_of_the_actions_taken(mdp, behaviour, rng):
+    """E[ 1[a_i = a] / p_i | past ] = 1 for every action."""
+    log = mdp.rollout(2000, 10, rng, behaviour=behaviour)
+    for action in range(mdp.n_actions if isinstance(mdp, SyntheticMDP) else mdp.target.shape[1]):
+        assert within_four_standard_errors((log.actions == action) / log.behavior_action_probs, 1.0)
+
+
+@every
+@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
+def test_logged_residuals_of_q_star_have_mean_zero_and_the_stated_variance(mdp, behaviour, rng):
+    log = mdp.rollout(2000, 10, rng, behaviour=behaviour)
+    noise = residuals(mdp, log)
+    if isinstance(mdp, SyntheticMDP):
+        variances = mdp.residual_variances(log.observations, log.actions)
+    else:
+        variances = mdp.residual_variances[log.observations[:, 0].astype(int), log.actions]
+    assert within_four_standard_errors(noise, 0.0)
+    assert within_four_standard_errors(noise**2 - variances, 0.0)
+    # Martingale differences: also uncorrelated with what the adaptive behaviour looks at.
+    assert within_four_standard_errors(noise[1:] * noise[:-1], 0.0)
+    assert variances.mean() > 1e-3
+
+
+@every
+def test_same_seed_same_log(mdp):
+    logs = [mdp.rollout(5, 6, np.random.default_rng(seed), behaviour="adaptive") for seed in (3, 3, 4)]
+    assert np.array_equal(logs[0].rewards, logs[1].rewards)
+    assert not np.array_equal(logs[0].rewards[:5], logs[2].rewards[:5])
+
+
+@every
+def test_refused_rollouts(mdp, rng):
+    with pytest.raises(ValueError, match="unknown behaviour"):
+        mdp.rollout(1, 1, rng, behaviour="greedy")
+    with pytest.raises(ValueError, match="needs a step"):
+        mdp.rollout(1, 0, rng)
+    with pytest.raises(ValueError, match="needs a step"):
+        mdp.rollout(0, 1, rng)
+
+
+# --- synthetic ----------------------------------------------------------------------------------------
+
+
+def random_points(mdp: SyntheticMDP, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """States uniform in the state box, actions uniform."""
+    return rng.uniform(*mdp.state_box, (n, mdp.centers.shape[1])), rng.integers(mdp.n_actions, size=n)
+
+
+@synthetic
+def test_bellman_equation_by_the_slow_definition(mdp, rng):
+    states, actions = random_points(mdp, rng, 60)
+    rewards = mdp.expected_rewards(states)[np.arange(60), actions]
+    for state, action, reward in zip(states, actions, rewards, strict=True):
+        left = slow_synthetic_q(mdp, state, action)
+        assert abs(left - reward - mdp.gamma * slow_next_value(mdp, state, action)) <= 1e-12
+    slow = [slow_synthetic_q(mdp, s, a) for s, a in zip(states, actions, strict=True)]
+    np.testing.assert_allclose(mdp.q_star(states, actions), slow, rtol=0, atol=1e-12)
+
+
+@synthetic
+def test_expected_residual(mdp, rng):
+    states, actions = random_points(mdp, rng, 300)
+    assert np.abs(mdp.expected_residuals(mdp.q_star, states, actions)).max() <= 1e-12
+
+    def shifted(points, chosen):
+        return mdp.q_star(points, chosen) + 2.0
+
+    alive = 1 - mdp.termination / (1 + np.exp(-states[:, 0]))
+    expected = 2.0 * (1 - mdp.gamma * alive)  # a constant is its own next value
+    np.testing.assert_allclose(mdp.expected_residuals(shifted, states, actions), expected, rtol=0, atol=1e-12)
+
+
+def test_expected_residual_agrees_with_logged_residuals(rng):
+    mdp = SYNTHETIC["2 dimensions"]
+    log = mdp.rollout(20_000, 1, rng)
+
+    def q(points, chosen):
+        return np.sin(points[:, 0]) * chosen + points[:, 1]
+
+    columns = [q(log.next_observations, np.full(len(log.rewards), action)) for action in range(mdp.n_actions)]
+    following = np.sum(mdp.target_probs(log.next_observations) * np.stack(columns, axis=1), axis=1)
+    sampled = q(log.observations, log.actions) - log.rewards
+    sampled -= mdp.gamma * np.where(log.terminations, 0.0, following)
+    exact = mdp.expected_residuals(q, log.observations, log.actions)
+    assert within_four_standard_errors(sampled - exact, 0.0)
+    assert np.abs(exact).mean() > 0.1
+
+
+@synthetic
+def test_norm_is_the_limit_of_minimum_norm_interpolation(mdp):
+    """min ‖f‖ over f that equal q* at points is qᵀK̃⁻¹q ≤ ‖q*‖², with = once they see all of q*."""
+    d = mdp.centers.shape[1]
+    far = 100.0 * np.arange(1, 1501)[:, None] * np.ones(d)  # g = 0 between them: they see the constant only
+    points = np.concatenate([mdp.centers, far])
+    actions = np.concatenate([mdp.center_actions, np.zeros(len(far), dtype=int)])
+    squares = np.sum((points[:, None] - points) ** 2, axis=2)
+    gram = np.exp(-squares / (2 * mdp.bandwidth**2)) * (actions[:, None] == actions) + mdp.offset
+    values = mdp.q_star(points, actions)
+    interpolation = np.sqrt(values @ np.linalg.solve(gram, values))
+    assert interpolation <= mdp.q_norm * (1 + 1e-9)
+    assert interpolation >= mdp.q_norm * (1 - 1e-3)
+
+
+@synthetic
+def test_norm_formula(mdp):
+    total = mdp.constant**2 / mdp.offset
+    for z, a, x in zip(mdp.centers, mdp.center_actions, mdp.weights, strict=True):
+        for t, b, y in zip(mdp.centers, mdp.center_actions, mdp.weights, strict=True):
+            total += x * y * (a == b) * np.exp(-np.sum((z - t) ** 2) / (2 * mdp.bandwidth**2))
+    assert mdp.q_norm == pytest.approx(np.sqrt(total), rel=1e-13)
+    assert replace(mdp, offset=4.0).q_norm < mdp.q_norm
+
+
+@synthetic
+def test_states_stay_in_the_box_on_the_worst_path(mdp, rng):
+    low, high = mdp.state_box
+    for side in (np.argmin, np.argmax):
+        for axis in range(len(low)):
+            action, jump = side(mdp.drifts[:, axis]), side(mdp.jumps[:, axis])
+            state = np.array([low, high][side is np.argmax])
+            for _ in range(200):
+                state = mdp.reversion * state + mdp.drifts[action] + mdp.jumps[jump]
+                assert np.all((low <= state) & (state <= high))
+    visited = mdp.rollout(2000, 30, rng).next_observations
+    assert np.all((low <= visited) & (visited <= high))
+    assert np.ptp(visited, axis=0).min() > 0.5 * (high - low).min()
+
+
+@synthetic
+def test_reward_range_covers_the_box_and_is_not_vacuous(mdp, rng):
+    low, high = mdp.reward_range
+    states, _ = random_points(mdp, rng, 40_000)
+    rewards = mdp.expected_rewards(states)
+    assert low <= rewards.min() - mdp.reward_noise
+    assert rewards.max() + mdp.reward_noise <= high
+    slack = 0.01 if states.shape[1] == 1 else 0.5  # a cover of 20 000 cells is finer in one dimension
+    assert high - low <= (1 + slack) * (np.ptp(rewards) + 2 * mdp.reward_noise)
+
+
+@synthetic
+def test_cells_cover_the_state_box(mdp, rng):
+    points, radius = mdp._cover()
+    corners = np.stack(np.meshgrid(*zip(*mdp.state_box, strict=True)), axis=-1).reshape(-1, points.shape[1])
+    states = np.concatenate([random_points(mdp, rng, 2000)[0], corners])
+    distances, _ = cKDTree(points).query(states)
+    assert distances.max() <= radius
+    assert distances.max() >= 0.99 * radius  # the corners are that far
+
+
+@pytest.mark.parametrize("constant", [5.0, -5.0])
+def test_reward_range_in_high_dimension_falls_back_to_the_plain_interval(constant, rng):
+    mdp = replace(SyntheticMDP.default(0.9, dimension=8, termination=0.9), constant=constant)
+    low, high = mdp.reward_range
+    assert high - low <= 2 * (5 + np.abs(mdp.weights).sum())
+    states, _ = random_points(mdp, rng, 5000)
+    rewards = mdp.expected_rewards(states)
+    assert low <= rewards.min()
+    assert rewards.max() <= high
+
+
+# Problems in which one term of the slope L_a is all there is, and is attained: a bound that forgets it fails.
+ATTAINED = {
+    "q": {"reversion": 0.0, "weights": np.array([2.0, 0.0])},
+    "policy": {"bandwidth": 1e3, "weights": np.array([1.0, -1.0])},
+    "termination": {"weights": np.zeros(2), "termination": 0.8, "constant": -3.0},
+}
+
+
+@pytest.mark.parametrize("changes", ATTAINED.values(), ids=ATTAINED.keys())
+def test_reward_slopes_are_attained_and_never_exceeded(changes):
+    plain = replace(
+        SyntheticMDP.default(0.9, n_centers=2),
+        centers=np.zeros((2, 1)),
+        drifts=np.zeros((2, 1)),
+        jumps=np.zeros((1, 1)),
+        jump_probs=np.ones(1),
+        bandwidth=0.5,
+    )
+    mdp = replace(plain, **changes)
+    states = np.linspace(-3.0, 3.0, 60_001)[:, None]
+    steepest = np.abs(np.diff(mdp.expected_rewards(states), axis=0)).max() / 1e-4
+    assert steepest == pytest.approx(mdp.reward_slopes.max(), rel=3e-3)
+    assert steepest <= mdp.reward_slopes.max() * (1 + 1e-6)
+
+
+@synthetic
+def test_reward_slopes_are_never_exceeded(mdp, rng):
+    states, _ = random_points(mdp, rng, 5000)
+    steps = 1e-4 * rng.standard_normal(states.shape)
+    change = np.abs(mdp.expected_rewards(states + steps) - mdp.expected_rewards(states))
+    assert np.all(change.max(axis=0) > 0)
+    assert np.all(change <= mdp.reward_slopes * np.linalg.norm(steps, axis=1)[:, None])
+
+
+def test_policies_and_custom_behaviour(rng):
+    mdp = SYNTHETIC["default"]
+    states, _ = random_points(mdp, rng, 50)
+    target, logging = mdp.target_probs(states), mdp.behaviour_probs(states)
+    odds = np.log(target[:, 1] / target[:, 0]), np.log(logging[:, 1] / logging[:, 0])
+    np.testing.assert_allclose(odds[0], 10 * odds[1], rtol=1e-8)  # temperatures 0.1 and 1
+    log = mdp.rollout(30, 5, rng, behaviour=lambda points: np.tile([0.0, 1.0], (len(points), 1)))
+    assert np.all(log.actions == 1)
+    assert np.all(log.behavior_action_probs == 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gamma": 1.0}, "gamma"),
+        ({"reversion": 1.0}, "stays bounded"),
+        ({"offset": 0.0}, "finite norm"),
+        ({"target_temperature": 0.0}, "temperatures"),
+        ({"termination": 1.5}, "probability"),
+        ({"reward_noise": -0.1}, "reward_noise"),
+        ({"initial_probs": np.full(5, 0.3)}, "initial_probs"),
+        ({"center_actions": np.arange(8)}, "center_actions"),
+    ],
+)
+def test_synthetic_refuses(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replace(SYNTHETIC["default"], **changes)
+
+
+# --- tabular ------------------------------------------------------------------------------------------
+
+
+def with_reward_by_next_state(rng: np.random.Generator, **options: float) -> TabularMDP:
+    """A random problem whose reward depends on s'."""
+    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, termination=0.4, **options)
+    return replace(mdp, rewards=rng.uniform(0.2, 0.8, (3, 2, 3)))
+
+
+@tabular
+def test_q_star_solves_the_bellman_equation(mdp):
+    S, A = mdp.target.shape
+    for s in range(S):
+        for a in range(A):
+            following = sum(mdp.transitions[s, a, t] * mdp.target[t] @ mdp.q_star[t] for t in range(S))
+            right = (
+                mdp.transitions[s, a] @ mdp.rewards[s, a]
+                + mdp.gamma * (1 - mdp.termination[s, a]) * following
+            )
+            assert abs(mdp.q_star[s, a] - right) <= 1e-12
+    assert np.abs(mdp.expected_residuals(mdp.q_star)).max() <= 1e-12
+    assert mdp.value == pytest.approx(np.sum(mdp.initial_pairs * mdp.q_star), abs=1e-13)
+
+
+@tabular
+def test_expected_residual_of_any_table_averages_its_logged_residuals(mdp, rng):
+    q = rng.standard_normal(mdp.target.shape)
+    log = mdp.rollout(5000, 4, rng)
+    state, following = log.observations[:, 0].astype(int), log.next_observations[:, 0].astype(int)
+    next_values = np.where(log.terminations, 0.0, np.sum(mdp.target * q, axis=1)[following])
+    sampled = q[state, log.actions] - mdp.gamma * next_values - log.rewards
+    exact = mdp.expected_residuals(q)[state, log.actions]
+    for s in range(len(mdp.target)):
+        assert within_four_standard_errors((sampled - exact)[state == s], 0.0)
+
+
+def brute_force(mdp: TabularMDP, state: int, action: int, steps: int) -> float:
+    """E Σ γ^t r_t over `steps` steps, by listing every path."""
+    if steps == 0:
+        return 0.0
+    total = 0.0
+    for following, p in enumerate(mdp.transitions[state, action]):
+        for zeta, weight in zip(mdp.noise_values, mdp.noise_probs, strict=True):
+            total += p * weight * (mdp.rewards[state, action, following] + zeta)
+        for chosen, probability in enumerate(mdp.target[following]):
+            later = brute_force(mdp, following, chosen, steps - 1)
+            total += p * (1 - mdp.termination[state, action]) * probability * mdp.gamma * later
+    return total
+
+
+@pytest.mark.parametrize("gamma", [0.7, 1.0])
+def test_finite_horizon_against_every_path(gamma, rng):
+    mdp = with_reward_by_next_state(rng, gamma=gamma, reward_noise=0.1)
+    table = mdp.finite_horizon(4)
+    assert table.shape == (5, 3, 2)
+    assert np.all(table[4] == 0.0)
+    for time in range(5):
+        slow = [[brute_force(mdp, s, a, 4 - time) for a in range(2)] for s in range(3)]
+        np.testing.assert_allclose(table[time], slow, rtol=0, atol=1e-12)
+    for time in range(4):
+        assert np.abs(mdp.expected_residuals(table[time], table[time + 1])).max() <= 1e-12
+    assert mdp.finite_value(4) == pytest.approx(np.sum(mdp.initial_pairs * table[0]), abs=1e-14)
+
+
+@tabular
+def test_long_horizon_reaches_the_infinite_one(mdp):
+    gap = np.abs(mdp.finite_horizon(400)[0] - mdp.q_star).max()
+    assert gap <= 1e-12
+    assert np.abs(mdp.finite_horizon(5)[0] - mdp.q_star).max() > 1e-3
+
+
+@tabular
+def test_visitation_is_the_discounted_sum(mdp):
+    states, total, mass = mdp.initial_probs, np.zeros_like(mdp.target), 0.0
+    for time in range(400):
+        pairs = states[:, None] * mdp.target
+        total += mdp.gamma**time * pairs
+        mass += mdp.gamma**time * pairs.sum()
+        states = sum(
+            pairs[s, a] * (1 - mdp.termination[s, a]) * mdp.transitions[s, a]
+            for s, a in np.ndindex(pairs.shape)
+        )
+    np.testing.assert_allclose(mdp.visitation, total, rtol=0, atol=1e-12)
+    assert mdp.visitation.sum() == pytest.approx(mass, abs=1e-12)
+    if np.max(mdp.termination) == 0:
+        assert mass == pytest.approx(1 / (1 - mdp.gamma), abs=1e-12)
+    else:
+        assert mass < 0.9 / (1 - mdp.gamma)
+    assert mdp.value == pytest.approx(np.sum(mdp.visitation * mdp.expected_rewards), abs=1e-12)
+
+
+@tabular
+def test_density_ratio_balances_the_log(mdp, rng):
+    log = mdp.log_distribution(7)
+    ratio = mdp.density_ratio(log)
+    for _ in range(20):
+        f = rng.standard_normal(mdp.target.shape)
+        values = np.sum(mdp.target * f, axis=1)
+        following = (1 - mdp.termination) * np.einsum("sat,t->sa", mdp.transitions, values)
+        balance = np.sum(mdp.initial_pairs * f) + np.sum(log * ratio * (mdp.gamma * following - f))
+        assert abs(balance) <= 1e-12
+        wrong = np.sum(mdp.initial_pairs * f) + np.sum(log * (mdp.gamma * following - f)) / (1 - mdp.gamma)
+        assert abs(wrong) > 1e-6
+
+
+@pytest.mark.parametrize("ending", [0.0, 0.9])
+def test_log_distribution_is_that_of_the_rollout(ending, rng):
+    half = np.where(np.arange(6)[:, None] < 3, ending, 0.0)
+    mdp = replace(TABULAR["plain"], termination=half)
+    log = mdp.rollout(20_000, 7, rng)
+    counts = np.zeros_like(mdp.target)
+    np.add.at(counts, (log.observations[:, 0].astype(int), log.actions), 1.0)
+    exact = mdp.log_distribution(7)
+    assert exact.sum() == pytest.approx(1.0, abs=1e-14)
+    # Rows of an episode depend on one another: only the 20 000 episodes count as independent.
+    assert np.abs(counts / counts.sum() - exact).max() < 4 * 0.5 / np.sqrt(20_000)
+
+
+def test_density_ratio_refuses_a_log_that_misses_the_target():
+    mdp = TABULAR["plain"]
+    log = np.array(mdp.log_distribution(7))
+    log[2, 1] = 0.0
+    with pytest.raises(ValueError, match=r"never visits \(2, 1\)"):
+        mdp.density_ratio(log)
+
+
+def test_efficient_variance_is_the_variance_of_the_weighted_residual(rng):
+    mdp = TABULAR["noisy, ends"]
+    log = mdp.rollout(200_000, 1, rng)
+    ratio = mdp.density_ratio(mdp.log_distribution(1))
+    weighted = ratio[log.observations[:, 0].astype(int), log.actions] * residuals(mdp, log)
+    assert within_four_standard_errors(weighted**2, mdp.efficient_variance(mdp.log_distribution(1)))
+    assert within_four_standard_errors(weighted, 0.0)
+
+
+@pytest.mark.parametrize(("gamma", "reward_range"), [(0.9, (0.0, 1.0)), (0.5, (-3.0, 2.0))])
+def test_saturating_residual_is_half_the_width_of_the_value_range(gamma, reward_range, rng):
+    mdp = TabularMDP.saturating(gamma=gamma, reward_range=reward_range)
+    low, high = reward_range
+    width = (high - low) / (1 - gamma)
+    log = mdp.rollout(10_000, 1, rng)
+    assert np.all(log.observations == 0.0)
+    noise = residuals(mdp, log)
+    np.testing.assert_allclose(np.abs(noise), width / 2, rtol=1e-12)
+    assert within_four_standard_errors(np.sign(noise), 0.0)
+    np.testing.assert_allclose(mdp.v_star[1:], [high / (1 - gamma), low / (1 - gamma)], rtol=1e-12)
+    assert mdp.value == pytest.approx((high + low) / 2 / (1 - gamma), rel=1e-12)
+    assert mdp.residual_variances[0, 0] == pytest.approx(width**2 / 4, rel=1e-12)
+
+
+def test_tabular_refuses(rng):
+    mdp = TABULAR["noisy, ends"]
+    for changes, message in [
+        ({"target": mdp.target * 1.1}, "target"),
+        ({"gamma": 1.2}, "gamma"),
+        ({"reward_range": (0.3, 1.0)}, "wider range"),
+        ({"noise_values": np.array([0.0, 0.1])}, "mean 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            replace(mdp, **changes)
+    endless = TabularMDP.random(rng, gamma=1.0)
+    with pytest.raises(ValueError, match="finite_horizon"):
+        _ = endless.value
+
+
+def test_tables_are_read_only():
+    mdp = TABULAR["plain"]
+    for table in (mdp.transitions, mdp.rewards, mdp.q_star, mdp.visitation, mdp.expected_rewards):
+        with pytest.raises(ValueError, match="read-only"):
+            table[0, 0] = 0.0
+    with pytest.raises(ValueError, match="read-only"):
+        SYNTHETIC["default"].weights[0] = 0.0

@@ -1,0 +1,410 @@
+"""The slow twin against the reference values, and against itself where two routes lead to one number."""
+
+import json
+from functools import cache, cached_property
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import naive
+
+FOLDER = Path(__file__).parent / "reference"
+NAMES = ["continuous-1", "continuous-2", "discrete-1", "discrete-2"]
+FORMULA = 1e-12  # relative, as promised beside the reference values
+OPTIMUM = 1e-6
+
+
+def close(ours, theirs, tolerance=FORMULA, scale=1.0):
+    return abs(float(ours) - theirs) <= tolerance * max(abs(theirs), scale)
+
+
+class Case:
+    """One reference problem with its points and kernels."""
+
+    def __init__(self, name):
+        self.data = d = json.loads((FOLDER / f"{name}.json").read_text())
+        self.gamma = d["gamma"]
+        self.logged = naive.logged_points(d["states"], d["actions"])
+        if d["kind"] == "discrete":
+            self.nexts = naive.next_points_discrete(d["next_states"], d["next_probabilities"], d["terminal"])
+            self.initial = naive.initial_points_discrete(d["initial_states"], d["initial_probabilities"])
+        else:
+            self.nexts = naive.next_points_continuous(d["next_states"], d["next_actions"], d["terminal"])
+            self.initial = naive.initial_points_continuous(
+                d["initial_states"], [[a] for a in d["initial_actions"]]
+            )
+        self.kernel_q, self.kernel_w = self.kernel(d["h_q"]), self.kernel(d["h_w"])
+        self.omega = naive.omega_values(self.kernel_w, d["given"]["alpha"], self.logged, self.logged)
+        self.omega_norm = naive.omega_norm(self.kernel_w, d["given"]["alpha"], self.logged)
+        self.mu_norm_squared = naive.mu_norm_squared(
+            self.kernel_q, self.omega, self.logged, self.nexts, self.initial, self.gamma
+        )
+        points = self.logged + [p for row in self.nexts for _, p in row] + [p for _, p in self.initial]
+        self.q = naive.expansion(self.kernel_q, d["given"]["theta"], points)
+        assert len(points) == len(d["given"]["theta"])
+        self.rewards = d["rewards"]
+
+    def kernel(self, h):
+        def base(x, y):
+            return naive.gaussian(x, y, h)
+
+        return (
+            naive.on_product(base, naive.dirac) if self.data["kind"] == "discrete" else naive.on_joined(base)
+        )
+
+    @cached_property
+    def matrices(self):
+        return naive.problem_matrices(
+            self.kernel_w, self.kernel_q, self.logged, self.nexts, self.initial, self.rewards, self.gamma
+        )
+
+
+all_cases = cache(Case)
+
+
+@pytest.fixture(params=NAMES)
+def case(request):
+    return all_cases(request.param)
+
+
+def test_formulas(case):
+    d, expected = case.data, case.data["expected"]
+    n, (low, high) = len(case.logged), case.data["reward_range"]
+    assert all(close(a, b) for a, b in zip(case.omega, expected["omega"], strict=True))
+    assert close(case.omega_norm, expected["omega_norm"])
+    assert close(case.mu_norm_squared, expected["mu_norm_squared"])
+
+    residual = naive.residuals(case.q, case.logged, case.nexts, case.rewards, case.gamma)
+    assert all(close(a, b) for a, b in zip(residual, expected["residuals"], strict=True))
+    assert close(
+        naive.kernel_bellman_loss(case.kernel_w, residual, case.logged), expected["kernel_bellman_loss"]
+    )
+    start = naive.integral(case.q, case.initial)
+    assert close(start, expected["initial_value_of_q"])
+    assert close(naive.doubly_robust(start, case.omega, residual), expected["doubly_robust_at_q"])
+
+    at_zero = naive.residuals(naive.zero, case.logged, case.nexts, case.rewards, case.gamma)
+    estimate = naive.doubly_robust(0, case.omega, at_zero)
+    assert float(estimate) == pytest.approx(
+        float(np.mean([float(w) * r for w, r in zip(case.omega, case.rewards, strict=True)]))
+    )
+    for constant, bound in expected["dual"].items():
+        eps = naive.epsilon(naive.noise_constant(constant, low, high, case.gamma), n, d["delta"])
+        lower, upper = naive.dual_bounds(
+            estimate, d["radius"], mp.sqrt(case.mu_norm_squared), eps * case.omega_norm
+        )
+        assert close(eps, bound["epsilon"])
+        assert close(lower, bound["lower"])
+        assert close(upper, bound["upper"])
+
+
+def test_raw_array_entry_points_agree(case):
+    d = case.data
+    common = (d["states"], d["actions"], d["next_states"])
+    if d["kind"] == "discrete":
+        value = naive.mu_norm_squared_discrete(
+            case.kernel_q, case.omega, case.gamma, *common, d["next_probabilities"], d["terminal"],
+            d["initial_states"], d["initial_probabilities"],
+        )  # fmt: skip
+    else:
+        value = naive.mu_norm_squared_continuous(
+            case.kernel_q, case.omega, case.gamma, *common, d["next_actions"], d["terminal"],
+            d["initial_states"], [[a] for a in d["initial_actions"]],
+        )  # fmt: skip
+    assert value == case.mu_norm_squared
+
+
+def test_optima(case):
+    radius = case.data["radius"]
+    g, psi_0, a = case.matrices
+    for level in case.data["expected"]["optimal"].values():
+        eps = level["epsilon"]
+        assert close(naive.smallest_radius(g, a, eps), level["r_min"], OPTIMUM)
+        loss, _ = naive.smallest_loss(g, a, radius)
+        assert (loss > eps) == level["rejected"]
+        for sign, name in ((1, "upper"), (-1, "lower")):
+            value, weights = naive.minimise_dual(sign * g, psi_0, a, radius, eps)
+            primal = naive.maximise_primal(g, sign * psi_0, a, radius, eps)
+            if level["rejected"]:
+                assert weights is None
+                assert primal is None
+            else:
+                assert close(sign * value, level[name], OPTIMUM)
+                assert value == pytest.approx(
+                    primal[0], abs=1e-7
+                )  # weak duality from both sides: both are right
+
+
+def test_best_witness_rejects_exactly_when_the_radius_is_too_small(case):
+    """The margin at the proposed witness, with exact kernels, is inf L_W - eps: the two tests are dual."""
+    g, _, a = case.matrices
+    radius = case.data["radius"]
+    loss, w = naive.smallest_loss(g, a, radius)
+    matrix = mpmath.matrix(naive.gram(case.kernel_w, case.logged))
+    omega_w = naive._factor(matrix.tolist()) @ w
+    alpha = mp.lu_solve(matrix, mpmath.matrix([float(v) for v in omega_w]))
+    omega = naive.omega_values(case.kernel_w, list(alpha), case.logged, case.logged)
+    norm = naive.omega_norm(case.kernel_w, list(alpha), case.logged)
+    at_zero = naive.residuals(naive.zero, case.logged, case.nexts, case.rewards, case.gamma)
+    margin = naive.rejection_margin(
+        case.kernel_q, omega, at_zero, case.logged, case.nexts, case.gamma, radius, 0.02 * norm
+    )
+    assert float(margin) == pytest.approx(loss - 0.02, abs=1e-6)
+    assert (margin > 0) == case.data["expected"]["optimal"]["tiny_noise"]["rejected"]
+
+
+def test_crossing_bounds_carry_a_witness():
+    """F-(v) > F+(w) implies that w - v is a rejection witness: the second test is never weaker."""
+    g, psi_0, a = all_cases("discrete-2").matrices
+    radius, eps, rng = 4.0, 0.02, np.random.default_rng(1)
+    _, direction = naive.smallest_loss(g, a, radius)
+    crossings = 0
+    for _ in range(50):
+        w, v = (
+            scale * direction + rng.normal(size=len(g))
+            for scale in (rng.uniform(0, 3000), -rng.uniform(0, 3000))
+        )
+        upper = g @ w + radius * np.linalg.norm(psi_0 + a @ w) + eps * np.linalg.norm(w)
+        lower = g @ v - radius * np.linalg.norm(psi_0 + a @ v) - eps * np.linalg.norm(v)
+        margin = -g @ (w - v) - radius * np.linalg.norm(a @ (w - v)) - eps * np.linalg.norm(w - v)
+        crossings += upper < lower
+        assert margin >= lower - upper - 1e-9
+    assert crossings > 0
+
+
+# ----------------------------------------------------------------------------------- finite problems, in full
+
+
+def small_mdp(seed=3, states=3, actions=2):
+    rng = np.random.default_rng(seed)
+    transitions = rng.dirichlet(np.ones(states), size=(states, actions))
+    rewards = rng.uniform(-1, 1, size=(states, actions))
+    policy = rng.dirichlet(np.ones(actions), size=states)
+    return (
+        transitions,
+        rewards,
+        policy,
+        rng.dirichlet(np.ones(states)),
+        rng.uniform(0, 0.5, size=(states, actions)),
+    )
+
+
+@pytest.mark.parametrize("with_termination", [False, True])
+def test_tabular_quantities_agree_with_each_other(with_termination):
+    transitions, rewards, policy, initial, ends = small_mdp()
+    terminal = ends if with_termination else None
+    q = naive.tabular_q(transitions, rewards, policy, 0.9, terminal)
+    d = naive.tabular_visitation(transitions, policy, initial, 0.9, terminal)
+    value = naive.tabular_value(q, initial, policy)
+    assert float(sum(d[s][a] * mpf(rewards[s, a]) for s in range(3) for a in range(2))) == pytest.approx(
+        float(value), rel=1e-14
+    )
+    mass = float(sum(sum(row) for row in d))
+    assert mass < 10 - 1e-3 if with_termination else mass == pytest.approx(10, rel=1e-13)
+    far = naive.tabular_q_horizon(transitions, rewards, policy, 0.9, 300, terminal)[0]
+    assert max(abs(float(far[s][a] - q[s][a])) for s in range(3) for a in range(2)) < 1e-12
+
+
+def test_tabular_horizon():
+    transitions, rewards, policy, initial, terminal = small_mdp(5)
+    q = naive.tabular_q_horizon(transitions, rewards, policy, 1.0, 4, terminal)
+    d = naive.tabular_visitation_horizon(transitions, policy, initial, 1.0, 4, terminal)
+    total = sum(d[t][s][a] * mpf(rewards[s, a]) for t in range(4) for s in range(3) for a in range(2))
+    assert abs(total - naive.tabular_value(q[0], initial, policy)) < mpf(10) ** -45
+
+
+def test_identity_5_with_true_q_on_a_log():
+    """The three lines of (5) add up to J* for any q_hat and omega, with terminal rows and a horizon."""
+    transitions, rewards, policy, initial, ends = small_mdp(7)
+    horizon, rng = 3, np.random.default_rng(0)
+    q = naive.tabular_q_horizon(transitions, rewards, policy, 0.8, horizon, ends)
+    states, actions = rng.integers(3, size=12), rng.integers(2, size=12)
+    times, next_states, terminal = (
+        rng.integers(horizon, size=12),
+        rng.integers(3, size=12),
+        rng.random(12) < 0.3,
+    )
+    logged = naive.logged_points(states, actions, times)
+    nexts = naive.next_points_discrete(next_states, policy[next_states], terminal, times, horizon)
+    start = naive.initial_points_discrete(range(3), policy, initial, time=0)
+    noisy = rng.uniform(-1, 1, size=12)
+    guess = rng.normal(size=(horizon, 3, 2))
+    terms = naive.identity_terms(
+        lambda p: mpf(guess[p.time, p.state, p.action]), lambda p: q[p.time][p.state][p.action],
+        rng.normal(size=12), logged, nexts, start, noisy, 0.8,
+    )  # fmt: skip
+    assert (
+        abs(sum(terms) - naive.tabular_value(q[0], initial, policy)) < mpf(10) ** -14
+    )  # policy rows sum to one up to rounding
+
+
+def test_no_next_point_is_the_same_as_the_masked_kernel():
+    rng = np.random.default_rng(2)
+    states, actions, next_states = rng.normal(size=(6, 2)), rng.integers(2, size=6), rng.normal(size=(6, 2))
+    probabilities, terminal, times = rng.dirichlet([1, 1], size=6), [False] * 5 + [True], [0, 1, 2, 2, 1, 0]
+    kernel = naive.with_time(
+        naive.on_product(lambda x, y: naive.matern(x, y, [0.7, 2.0], 1.5), naive.dirac),
+        lambda s, t: naive.laplace(s, t, 2.0),
+    )
+    arguments = (
+        rng.normal(size=6),
+        1.0,
+        states,
+        actions,
+        next_states,
+        probabilities,
+        terminal,
+        states[:2],
+        probabilities[:2],
+        [0.3, 0.7],
+    )
+    dropped = naive.mu_norm_squared_discrete(kernel, *arguments, times=times, horizon=3)
+    vanishing = naive.mu_norm_squared_discrete(naive.masked(kernel, 3), *arguments, times=times, horizon=None)
+    assert abs(dropped - vanishing) < mpf(10) ** -45
+    assert abs(dropped - naive.mu_norm_squared_discrete(kernel, *arguments, times=times, horizon=None)) > 1e-3
+
+
+@pytest.mark.parametrize("may_terminate", [False, True])
+@pytest.mark.parametrize("rewards", [(-0.5, 1.0), (0.3, 1.0), (-2.0, -1.0)])
+@pytest.mark.parametrize("gamma", [0.0, 0.7, 1.0])
+def test_value_range_is_closed_under_the_bellman_target(gamma, rewards, may_terminate):
+    """r + gamma v' stays in the range of its time, so does r alone if episodes may end; ends are reached."""
+    low, high = rewards
+    horizon = 5
+    for t in range(horizon):
+        v_low, v_high = naive.value_range(low, high, gamma, may_terminate, horizon, t)
+        n_low, n_high = naive.value_range(low, high, gamma, may_terminate, horizon, t + 1)
+        targets = [mpf(low) + mpf(gamma) * n_low, mpf(high) + mpf(gamma) * n_high] + (
+            [mpf(low), mpf(high)] if may_terminate else []
+        )
+        assert abs(min(targets) - v_low) < 1e-40
+        assert abs(max(targets) - v_high) < 1e-40
+    if gamma < 1:
+        v_low, v_high = naive.value_range(low, high, gamma, may_terminate)
+        targets = [mpf(low) + mpf(gamma) * v_low, mpf(high) + mpf(gamma) * v_high] + (
+            [mpf(low), mpf(high)] if may_terminate else []
+        )
+        assert abs(min(targets) - v_low) < 1e-40
+        assert abs(max(targets) - v_high) < 1e-40
+        assert v_high - v_low <= 2 * max(abs(low), abs(high)) / (
+            1 - mpf(gamma)
+        )  # the paper's width is never the smaller one
+
+
+def test_value_range_special_cases():
+    assert [float(v) for v in naive.value_range(1, 1, 0.95, may_terminate=True)] == pytest.approx([1, 20])
+    assert naive.value_range(-1, 2, 1.0, horizon=7, time=2) == (-5, 10)
+    assert naive.value_range(1, 2, 1.0, True, horizon=7, time=2) == (1, 10)
+    assert naive.value_range(-1, 2, 1.0, True, horizon=7, time=7) == (0, 0)
+    with pytest.raises(ValueError, match="horizon"):
+        naive.value_range(0, 1, 1.0)
+
+
+def test_half_constant_lemma():
+    """E cosh|f + phi Z| <= cosh|f| exp(|phi|^2 B^2 / 8) at every angle: why c = K B^2 / 4 is enough.
+
+    Z takes two values a distance B apart and has mean zero, the extreme case of Hoeffding's lemma."""
+    worst = mpf(0)
+    for length in (0, 0.3, 1, 4):
+        for size in (0.1, 1, 3):  # |phi| B
+            for chance in (0.5, 0.2, 0.03):
+                for cosine in np.linspace(-1, 1, 9):
+                    mean = mpf(0)
+                    for probability, z in ((mpf(chance), mpf(chance) - 1), (1 - mpf(chance), mpf(chance))):
+                        step = size * z
+                        mean += probability * mp.cosh(
+                            mp.sqrt(max(0, length**2 + step**2 + 2 * length * step * mpf(cosine)))
+                        )
+                    worst = max(worst, mean / (mp.cosh(length) * mp.exp(mpf(size) ** 2 / 8)))
+    assert 0.999 < worst <= 1 + mpf(10) ** -40
+
+
+def test_noise_terms():
+    paper, wide, half = (naive.noise_constant(c, -0.5, 1.0, 0.9, k_max=2) for c in ("paper", "range", "half"))
+    assert [float(c) for c in (paper, wide, half)] == pytest.approx([800, 450, 112.5])
+    assert naive.epsilon(half, 24, 0.1) * 2 == naive.epsilon(wide, 24, 0.1)
+    lam = naive.best_lambda(0.1, 24, 15, k_max=2)
+    width = naive.range_width(-0.5, 1.0, 0.9)
+    best = naive.eps_fixed_lambda(naive.best_lambda(0.1, 24, width, 2), 0.1, [width] * 24, [2] * 24)
+    assert abs(best - naive.epsilon(half, 24, 0.1)) < mpf(10) ** -45
+    assert naive.eps_fixed_lambda(1.1 * lam, 0.1, [width] * 24, [2] * 24) > best
+    assert naive.eps_fixed_lambda(lam, 0.1, [width / 2] * 24, [2] * 24) < best
+    eps = naive.epsilon(half, 24, 0.03)
+    assert abs(naive.p_value(half, 24, eps) - mpf(0.03)) < 1e-40
+    assert naive.p_value(half, 24, 0) == 1
+
+
+def test_initial_and_misspecification_terms():
+    one = naive.initial_term_sample(-1, 4, 0.05, 50)
+    assert float(one) == pytest.approx(5 * np.sqrt(np.log(40) / 100))
+    assert abs(naive.initial_term_exact(-1, 4, 0.05, [mpf(1) / 50] * 50, 1) - one) < 1e-40
+    assert abs(naive.initial_term_exact(-1, 4, 0.05, [mpf(1) / 50] * 50, 4) * 2 - one) < 1e-40
+    assert naive.initial_term_exact(-1, 4, 0.05, [0.5, 0.5], 3, deterministic=True) == 0
+    assert float(naive.misspecification_allowance(0.1, [2, -4], 0.5, [True, False])) == pytest.approx(
+        0.1 * (1 + (3 + 4) / 2)
+    )
+    assert float(naive.misspecification_epsilon(0.1, 0.5, [1, 4])) == pytest.approx(0.1 * 1.5 * 1.5)
+    assert float(naive.misspecification_epsilon(0.1, 0.5, [1, 4], [True, False])) == pytest.approx(
+        0.1 * (1.5 + 2) / 2
+    )
+
+
+def test_misspecification_allowance_is_the_supremum():
+    """|<f, mu_omega>| over |f| <= beta reaches the allowance when f may take any sign at any point."""
+    omega, going_on = [1.5, -2.0, 0.5], [True, False, True]
+    logged = naive.logged_points([[0.0], [1.0], [2.0]], [0, 0, 0])
+    nexts = naive.next_points_discrete([[3.0], [4.0], [5.0]], [[1.0]] * 3, [not g for g in going_on])
+    measure = naive.signed_measure(omega, logged, nexts, naive.initial_points_discrete([[6.0]], [[1.0]]), 0.9)
+    assert (
+        abs(
+            sum(abs(c) for c, _ in measure) * mpf(0.2)
+            - naive.misspecification_allowance(0.2, omega, 0.9, going_on)
+        )
+        < 1e-40
+    )
+    kernel = naive.on_product(naive.dirac, naive.dirac)
+    arguments = (kernel, omega, [1.0, -1.0, 3.0], logged, nexts, 0.9, 0.5, 0.25)
+    balance = (
+        mp.sqrt((1 + mpf(0.9) ** 2) * (mpf(1.5) ** 2 + mpf(0.5) ** 2) + 4) / 3
+    )  # six points, all distinct
+    margin = mpf(5) / 3 - balance / 2 - mpf(0.25)
+    assert abs(naive.rejection_margin(*arguments) - margin) < 1e-40
+    widening = naive.misspecification_allowance(0.2, omega, 0.9, going_on) - mpf(0.2)
+    assert abs(naive.rejection_margin(*arguments, beta=0.2) - (margin - widening)) < 1e-40
+
+
+# ---------------------------------------------------------------------------------------------------- kernels
+
+
+def test_kernels():
+    x, y, h = [0.5, -1.0], [2.0, 1.0], [1.5, 0.5]
+    assert float(naive.gaussian(x, y, h)) == pytest.approx(np.exp(-(1 + 16) / 2))
+    assert naive.gaussian(x, y, 2.0) == naive.gaussian(x, y, [2.0, 2.0])
+    assert float(naive.laplace(x, y, h)) == pytest.approx(np.exp(-5))
+    r = np.sqrt(17)
+    assert float(naive.matern(x, y, h, 0.5)) == pytest.approx(np.exp(-r))
+    assert float(naive.matern(x, y, h, 1.5)) == pytest.approx((1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r))
+    assert float(naive.matern(x, y, h, 2.5)) == pytest.approx(
+        (1 + np.sqrt(5) * r + 5 * r * r / 3) * np.exp(-np.sqrt(5) * r)
+    )
+    for nu in (0.5, 1.5, 2.5):  # the general Bessel form, which the short ones are cases of
+        z = mp.sqrt(2 * nu) * mp.sqrt(17)
+        assert (
+            abs(naive.matern(x, y, h, nu) - 2 ** (1 - mpf(nu)) / mp.gamma(nu) * z**nu * mp.besselk(nu, z))
+            < 1e-40
+        )
+    assert naive.constant(x, y, 3) == 3
+    assert (naive.dirac(x, x), naive.dirac(x, y), naive.dirac(2, 2), naive.dirac(2, 1)) == (1, 0, 1, 0)
+
+
+def test_random_feature_kernel_is_the_product_of_its_features():
+    w = np.random.default_rng(0).normal(size=(5, 2))
+    x, y = [0.3, 1e3], [-2.0, 999.0]
+    product = sum(
+        a * b for a, b in zip(naive.random_features(x, w), naive.random_features(y, w), strict=True)
+    )
+    assert abs(product - naive.random_feature(x, y, w)) < mpf(10) ** -40
+    assert naive.random_feature(x, x, w) == 1
