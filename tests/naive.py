@@ -298,9 +298,7 @@ def mu_norm_squared_discrete(
         omega,
         logged_points(states, actions, times),
         next_points_discrete(next_states, next_probabilities, terminal, times, horizon),
-        initial_points_discrete(
-            initial_states, initial_probabilities, initial_weights, None if times is None else 0
-        ),
+        initial_points_discrete(initial_states, initial_probabilities, initial_weights, None if times is None else 0),
         gamma,
     )
 
@@ -315,9 +313,7 @@ def mu_norm_squared_continuous(
         omega,
         logged_points(states, actions, times),
         next_points_continuous(next_states, next_actions, terminal, times, horizon),
-        initial_points_continuous(
-            initial_states, initial_actions, initial_weights, None if times is None else 0
-        ),
+        initial_points_continuous(initial_states, initial_actions, initial_weights, None if times is None else 0),
         gamma,
     )
 
@@ -522,9 +518,7 @@ def problem_matrices(kernel_w, kernel_q, logged, nexts, initial, rewards, gamma,
             points.append(point)
         return place[key]
 
-    spread = [
-        (index(x), [(weight, index(p)) for weight, p in row]) for x, row in zip(logged, nexts, strict=True)
-    ]
+    spread = [(index(x), [(weight, index(p)) for weight, p in row]) for x, row in zip(logged, nexts, strict=True)]
     start = [(weight, index(p)) for weight, p in initial]
     psi = _factor(gram(kernel_q, points))
     psi_0 = np.zeros(psi.shape[1])
@@ -613,9 +607,7 @@ def smallest_loss(g, a, radius):
     g, a = np.asarray(g, float), np.asarray(a, float)
     d = len(g)
     cones = [_gauge(a, d, d + 1), _gauge(np.eye(d), None, d + 1)]
-    _, z = _conic(
-        np.concatenate([g, [radius]]), cones, [np.zeros(len(a) + 1), np.concatenate([[1.0], np.zeros(d)])]
-    )
+    _, z = _conic(np.concatenate([g, [radius]]), cones, [np.zeros(len(a) + 1), np.concatenate([[1.0], np.zeros(d)])])
     w = z[:d] / max(1.0, np.linalg.norm(z[:d]))
     return max(0.0, float(-g @ w - radius * np.linalg.norm(a @ w))), w
 
@@ -642,10 +634,7 @@ def tabular_q(transitions, rewards, policy, gamma, terminal=None):
         right[i] = number(rewards[s][a])
         for j, (t, b) in enumerate(pairs):
             matrix[i, j] -= (
-                number(gamma)
-                * _going_on(terminal, s, a)
-                * number(transitions[s][a][t])
-                * number(policy[t][b])
+                number(gamma) * _going_on(terminal, s, a) * number(transitions[s][a][t]) * number(policy[t][b])
             )
     solution = mp.lu_solve(matrix, right)
     table = [[None] * len(row) for row in rewards]
@@ -683,10 +672,7 @@ def tabular_visitation(transitions, policy, initial, gamma, terminal=None):
         right[j] = number(initial[t]) * number(policy[t][b])
         for i, (s, a) in enumerate(pairs):
             matrix[j, i] -= (
-                number(gamma)
-                * _going_on(terminal, s, a)
-                * number(transitions[s][a][t])
-                * number(policy[t][b])
+                number(gamma) * _going_on(terminal, s, a) * number(transitions[s][a][t]) * number(policy[t][b])
             )
     solution = mp.lu_solve(matrix, right)
     table = [[None] * len(row) for row in policy]

@@ -64,9 +64,7 @@ def slow_synthetic_v(mdp: SyntheticMDP, state: np.ndarray) -> float:
 def slow_next_value(mdp: SyntheticMDP, state: np.ndarray, action: int) -> float:
     """(1 − T(s)) Σ_m p_m v*(ρ s + b_a + ξ_m) by its definition."""
     mean = mdp.reversion * state + mdp.drifts[action]
-    total = sum(
-        p * slow_synthetic_v(mdp, mean + jump) for p, jump in zip(mdp.jump_probs, mdp.jumps, strict=True)
-    )
+    total = sum(p * slow_synthetic_v(mdp, mean + jump) for p, jump in zip(mdp.jump_probs, mdp.jumps, strict=True))
     return float(total * (1 - mdp.termination / (1 + np.exp(-state[0]))))
 
 
@@ -418,10 +416,7 @@ def test_q_star_solves_the_bellman_equation(mdp):
     for s in range(S):
         for a in range(A):
             following = sum(mdp.transitions[s, a, t] * mdp.target[t] @ mdp.q_star[t] for t in range(S))
-            right = (
-                mdp.transitions[s, a] @ mdp.rewards[s, a]
-                + mdp.gamma * (1 - mdp.termination[s, a]) * following
-            )
+            right = mdp.transitions[s, a] @ mdp.rewards[s, a] + mdp.gamma * (1 - mdp.termination[s, a]) * following
             assert abs(mdp.q_star[s, a] - right) <= 1e-12
     assert np.abs(mdp.expected_residuals(mdp.q_star)).max() <= 1e-12
     assert mdp.value == pytest.approx(np.sum(mdp.initial_pairs * mdp.q_star), abs=1e-13)
@@ -482,8 +477,7 @@ def test_visitation_is_the_discounted_sum(mdp):
         total += mdp.gamma**time * pairs
         mass += mdp.gamma**time * pairs.sum()
         states = sum(
-            pairs[s, a] * (1 - mdp.termination[s, a]) * mdp.transitions[s, a]
-            for s, a in np.ndindex(pairs.shape)
+            pairs[s, a] * (1 - mdp.termination[s, a]) * mdp.transitions[s, a] for s, a in np.ndindex(pairs.shape)
         )
     np.testing.assert_allclose(mdp.visitation, total, rtol=0, atol=1e-12)
     assert mdp.visitation.sum() == pytest.approx(mass, abs=1e-12)

@@ -33,9 +33,7 @@ class Case:
             self.initial = naive.initial_points_discrete(d["initial_states"], d["initial_probabilities"])
         else:
             self.nexts = naive.next_points_continuous(d["next_states"], d["next_actions"], d["terminal"])
-            self.initial = naive.initial_points_continuous(
-                d["initial_states"], [[a] for a in d["initial_actions"]]
-            )
+            self.initial = naive.initial_points_continuous(d["initial_states"], [[a] for a in d["initial_actions"]])
         self.kernel_q, self.kernel_w = self.kernel(d["h_q"]), self.kernel(d["h_w"])
         self.omega = naive.omega_values(self.kernel_w, d["given"]["alpha"], self.logged, self.logged)
         self.omega_norm = naive.omega_norm(self.kernel_w, d["given"]["alpha"], self.logged)
@@ -51,9 +49,7 @@ class Case:
         def base(x, y):
             return naive.gaussian(x, y, h)
 
-        return (
-            naive.on_product(base, naive.dirac) if self.data["kind"] == "discrete" else naive.on_joined(base)
-        )
+        return naive.on_product(base, naive.dirac) if self.data["kind"] == "discrete" else naive.on_joined(base)
 
     @cached_property
     def matrices(self):
@@ -79,9 +75,7 @@ def test_formulas(case):
 
     residual = naive.residuals(case.q, case.logged, case.nexts, case.rewards, case.gamma)
     assert all(close(a, b) for a, b in zip(residual, expected["residuals"], strict=True))
-    assert close(
-        naive.kernel_bellman_loss(case.kernel_w, residual, case.logged), expected["kernel_bellman_loss"]
-    )
+    assert close(naive.kernel_bellman_loss(case.kernel_w, residual, case.logged), expected["kernel_bellman_loss"])
     start = naive.integral(case.q, case.initial)
     assert close(start, expected["initial_value_of_q"])
     assert close(naive.doubly_robust(start, case.omega, residual), expected["doubly_robust_at_q"])
@@ -93,9 +87,7 @@ def test_formulas(case):
     )
     for constant, bound in expected["dual"].items():
         eps = naive.epsilon(naive.noise_constant(constant, low, high, case.gamma), n, d["delta"])
-        lower, upper = naive.dual_bounds(
-            estimate, d["radius"], mp.sqrt(case.mu_norm_squared), eps * case.omega_norm
-        )
+        lower, upper = naive.dual_bounds(estimate, d["radius"], mp.sqrt(case.mu_norm_squared), eps * case.omega_norm)
         assert close(eps, bound["epsilon"])
         assert close(lower, bound["lower"])
         assert close(upper, bound["upper"])
@@ -133,9 +125,7 @@ def test_optima(case):
                 assert primal is None
             else:
                 assert close(sign * value, level[name], OPTIMUM)
-                assert value == pytest.approx(
-                    primal[0], abs=1e-7
-                )  # weak duality from both sides: both are right
+                assert value == pytest.approx(primal[0], abs=1e-7)  # weak duality from both sides: both are right
 
 
 def test_best_witness_rejects_exactly_when_the_radius_is_too_small(case):
@@ -163,10 +153,7 @@ def test_crossing_bounds_carry_a_witness():
     _, direction = naive.smallest_loss(g, a, radius)
     crossings = 0
     for _ in range(50):
-        w, v = (
-            scale * direction + rng.normal(size=len(g))
-            for scale in (rng.uniform(0, 3000), -rng.uniform(0, 3000))
-        )
+        w, v = (scale * direction + rng.normal(size=len(g)) for scale in (rng.uniform(0, 3000), -rng.uniform(0, 3000)))
         upper = g @ w + radius * np.linalg.norm(psi_0 + a @ w) + eps * np.linalg.norm(w)
         lower = g @ v - radius * np.linalg.norm(psi_0 + a @ v) - eps * np.linalg.norm(v)
         margin = -g @ (w - v) - radius * np.linalg.norm(a @ (w - v)) - eps * np.linalg.norm(w - v)
@@ -347,9 +334,7 @@ def test_initial_and_misspecification_terms():
         0.1 * (1 + (3 + 4) / 2)
     )
     assert float(naive.misspecification_epsilon(0.1, 0.5, [1, 4])) == pytest.approx(0.1 * 1.5 * 1.5)
-    assert float(naive.misspecification_epsilon(0.1, 0.5, [1, 4], [True, False])) == pytest.approx(
-        0.1 * (1.5 + 2) / 2
-    )
+    assert float(naive.misspecification_epsilon(0.1, 0.5, [1, 4], [True, False])) == pytest.approx(0.1 * (1.5 + 2) / 2)
 
 
 def test_misspecification_allowance_is_the_supremum():
@@ -359,17 +344,12 @@ def test_misspecification_allowance_is_the_supremum():
     nexts = naive.next_points_discrete([[3.0], [4.0], [5.0]], [[1.0]] * 3, [not g for g in going_on])
     measure = naive.signed_measure(omega, logged, nexts, naive.initial_points_discrete([[6.0]], [[1.0]]), 0.9)
     assert (
-        abs(
-            sum(abs(c) for c, _ in measure) * mpf(0.2)
-            - naive.misspecification_allowance(0.2, omega, 0.9, going_on)
-        )
+        abs(sum(abs(c) for c, _ in measure) * mpf(0.2) - naive.misspecification_allowance(0.2, omega, 0.9, going_on))
         < 1e-40
     )
     kernel = naive.on_product(naive.dirac, naive.dirac)
     arguments = (kernel, omega, [1.0, -1.0, 3.0], logged, nexts, 0.9, 0.5, 0.25)
-    balance = (
-        mp.sqrt((1 + mpf(0.9) ** 2) * (mpf(1.5) ** 2 + mpf(0.5) ** 2) + 4) / 3
-    )  # six points, all distinct
+    balance = mp.sqrt((1 + mpf(0.9) ** 2) * (mpf(1.5) ** 2 + mpf(0.5) ** 2) + 4) / 3  # six points, all distinct
     margin = mpf(5) / 3 - balance / 2 - mpf(0.25)
     assert abs(naive.rejection_margin(*arguments) - margin) < 1e-40
     widening = naive.misspecification_allowance(0.2, omega, 0.9, going_on) - mpf(0.2)
@@ -392,10 +372,7 @@ def test_kernels():
     )
     for nu in (0.5, 1.5, 2.5):  # the general Bessel form, which the short ones are cases of
         z = mp.sqrt(2 * nu) * mp.sqrt(17)
-        assert (
-            abs(naive.matern(x, y, h, nu) - 2 ** (1 - mpf(nu)) / mp.gamma(nu) * z**nu * mp.besselk(nu, z))
-            < 1e-40
-        )
+        assert abs(naive.matern(x, y, h, nu) - 2 ** (1 - mpf(nu)) / mp.gamma(nu) * z**nu * mp.besselk(nu, z)) < 1e-40
     assert naive.constant(x, y, 3) == 3
     assert (naive.dirac(x, x), naive.dirac(x, y), naive.dirac(2, 2), naive.dirac(2, 1)) == (1, 0, 1, 0)
 
@@ -403,8 +380,6 @@ def test_kernels():
 def test_random_feature_kernel_is_the_product_of_its_features():
     w = np.random.default_rng(0).normal(size=(5, 2))
     x, y = [0.3, 1e3], [-2.0, 999.0]
-    product = sum(
-        a * b for a, b in zip(naive.random_features(x, w), naive.random_features(y, w), strict=True)
-    )
+    product = sum(a * b for a, b in zip(naive.random_features(x, w), naive.random_features(y, w), strict=True))
     assert abs(product - naive.random_feature(x, y, w)) < mpf(10) ** -40
     assert naive.random_feature(x, x, w) == 1

@@ -211,7 +211,9 @@ def _settle(method: Dual, problem: Problem, alpha: float) -> tuple[Setting, Erro
     start = problem.rows.start
     pilot = problem.select(start, start + wanted) if wanted else None
     certified = problem.select(start + wanted) if wanted else problem
-    notes["pilot"] = f"{pilot.rows} tune, {certified.rows} are certified" if pilot else "no pilot: every row is certified"
+    notes["pilot"] = (
+        f"{pilot.rows} tune, {certified.rows} are certified" if pilot else "no pilot: every row is certified"
+    )
     instruments = method.instruments or default_instruments(problem, pilot, method.choices)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
@@ -272,7 +274,9 @@ def _settle_gauge(
     elif method.gauge in ("half", "range", "paper"):
         gauge = Pinelis(method.gauge)  # type: ignore[arg-type]
     else:
-        raise InvalidInput(f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'plug-in' or pass a gauge object.")
+        raise InvalidInput(
+            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'plug-in' or pass a gauge object."
+        )
     notes["noise"] = gauge.describe()
     return gauge
 
@@ -365,9 +369,7 @@ def _witnesses(
     return tuple(out)
 
 
-def _point_estimate(
-    setting: Setting, model: SearchModel, spectrum: spectral.Spectrum, result: Conclusion
-) -> float:
+def _point_estimate(setting: Setting, model: SearchModel, spectrum: spectral.Spectrum, result: Conclusion) -> float:
     """E[q^] of a ridge fit of the Bellman loss, moved into the interval: a guess, no guarantee of its own."""
     ridge = 1e-6 * float(spectrum.sigma.max(initial=0.0)) ** 2 + 1e-300
     theta = -spectrum.sigma * spectrum.gradient / (spectrum.sigma**2 + ridge)

@@ -179,7 +179,9 @@ def assemble(log: Transitions, initial: InitialStates, answers: PolicyAnswers, t
     kept_rows = np.flatnonzero(frame.kept)
     if layout.discrete and (log.actions[kept_rows] >= layout.slots).any():
         row = int(kept_rows[np.flatnonzero(log.actions[kept_rows] >= layout.slots)[0]])
-        raise InvalidInput(f"Row {row} has action {log.actions[row]}, but the policy knows actions 0..{layout.slots - 1} only.")
+        raise InvalidInput(
+            f"Row {row} has action {log.actions[row]}, but the policy knows actions 0..{layout.slots - 1} only."
+        )
     later = None if frame.times is None else frame.times[frame.continues] + 1
     start_times = None if frame.times is None else np.zeros(len(initial), dtype=np.int64)
     positions = np.flatnonzero(frame.continues)
@@ -208,7 +210,9 @@ def _terms(
     if isinstance(gamma, str) or not math.isfinite(gamma):
         raise InvalidInput(f"`gamma` is {gamma!r}; a discount in [0, 1) is needed.")
     if not 0 <= gamma < 1 and not (gamma == 1 and horizon is not None):
-        raise InvalidInput(f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon=.")
+        raise InvalidInput(
+            f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon=."
+        )
     if horizon is not None and (int(horizon) != horizon or horizon < 1):
         raise InvalidInput(f"`horizon` is {horizon}; a whole number of steps >= 1 is needed.")
     try:
@@ -241,18 +245,26 @@ def _frame(log: Transitions, initial: InitialStates, terms: Terms) -> _Frame:
         )
     if not terms.may_terminate and log.terminations.any():
         row = int(np.flatnonzero(log.terminations)[0])
-        raise InvalidInput(f"may_terminate=False, but row {row} is terminated. Drop the statement, or mark it as truncated.")
+        raise InvalidInput(
+            f"may_terminate=False, but row {row} is terminated. Drop the statement, or mark it as truncated."
+        )
     if initial.observations.shape[1] != log.observations.shape[1]:
-        raise InvalidInput(f"Initial states have {initial.observations.shape[1]} dimensions, the log {log.observations.shape[1]}.")
+        raise InvalidInput(
+            f"Initial states have {initial.observations.shape[1]} dimensions, the log {log.observations.shape[1]}."
+        )
     kept = np.ones(len(log), dtype=bool)
     times: IntArray | None = None
     if terms.time_varying:
         if log.timesteps is None:
-            raise InvalidInput("A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time.")
+            raise InvalidInput(
+                "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
+            )
         if terms.horizon is not None:
             kept = np.asarray(log.timesteps < terms.horizon)
             if not kept.any():
-                raise InvalidInput(f"Every row lies at or beyond the horizon {terms.horizon}: nothing is left to evaluate.")
+                raise InvalidInput(
+                    f"Every row lies at or beyond the horizon {terms.horizon}: nothing is left to evaluate."
+                )
         times = log.timesteps[kept]
     continues = ~log.terminations[kept]
     if times is not None and terms.horizon is not None:
@@ -281,4 +293,3 @@ def _cloud(states: FloatArray, times: IntArray | None, answers: FloatArray, rows
         answers.reshape(-1, answers.shape[2]),
     )
     return Cloud(points, np.full((points.shape[0], 1), 1.0 / m), np.repeat(rows, m))
-

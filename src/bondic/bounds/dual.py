@@ -1,7 +1,7 @@
 """Dual bound (10): any omega gives a valid end point; this module evaluates it, outward rounded.
 
-    F+(omega) = J^(q^, omega) + r_Q |mu_omega| + eps |omega| + allowances
-    F-(omega) = J^(q^, omega) - r_Q |mu_omega| - eps |omega| - allowances
+F+(omega) = J^(q^, omega) + r_Q |mu_omega| + eps |omega| + allowances
+F-(omega) = J^(q^, omega) - r_Q |mu_omega| - eps |omega| - allowances
 """
 
 from __future__ import annotations
@@ -148,9 +148,7 @@ def dual_bound(
     for end in ends:
         total = value + spread if end == "upper" else value - spread
         bound = total.upper if end == "upper" else total.lower
-        out.append(
-            BoundTerms(end, value, size, norm, bias, noise, start, allowance, bound, abs(bound - total.mid))
-        )
+        out.append(BoundTerms(end, value, size, norm, bias, noise, start, allowance, bound, abs(bound - total.mid)))
     return tuple(out)
 
 

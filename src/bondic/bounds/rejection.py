@@ -37,9 +37,7 @@ def trivial_rejection(epsilon: Enclosure) -> Rejection:
     return Rejection(False, 1.0, 0.0, epsilon.upper, 0.0)
 
 
-def evaluate_witness(
-    setting: Setting, omega: Function | None, *, center: FunctionValues | None = None
-) -> Rejection:
+def evaluate_witness(setting: Setting, omega: Function | None, *, center: FunctionValues | None = None) -> Rejection:
     """Evaluate a proposed witness, outward rounded (towards not rejecting)."""
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability)

@@ -43,7 +43,9 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
             f"space of {ball.kernel!r}{allowance}. Data can reject this, not prove it. Q: {ball.provenance}.",
             joint,
         ),
-        Assumption("instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "checked"),
+        Assumption(
+            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "checked"
+        ),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
         Assumption("policy", _policy_text(setting), "stated"),
         Assumption("start", _start_text(setting), "stated"),

@@ -16,7 +16,9 @@ from bondic.certificate.certificate import Certificate
 from bondic.errors import InvalidInput, VerificationError
 
 
-def save_certificate(certificate: Certificate, path: str | os.PathLike[str], *, overwrite: bool = False) -> tuple[Path, Path]:
+def save_certificate(
+    certificate: Certificate, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> tuple[Path, Path]:
     """Write `path`.json and `path`.npz; returns both paths. Nothing is left half-written."""
     base = Path(path)
     base = base.with_suffix("") if base.suffix in (".json", ".npz") else base
@@ -44,9 +46,13 @@ def load_certificate(path: str | os.PathLike[str]) -> Certificate:
         with np.load(text.with_name(Path(arrays_name).name), allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
     except FileNotFoundError as problem:
-        raise InvalidInput(f"There is no file {problem.filename}. A certificate is NAME.json with NAME.npz beside it.") from problem
+        raise InvalidInput(
+            f"There is no file {problem.filename}. A certificate is NAME.json with NAME.npz beside it."
+        ) from problem
     except (ValueError, KeyError, AttributeError, zipfile.BadZipFile, EOFError, OSError) as problem:
-        raise VerificationError(f"{text} is not a readable certificate ({type(problem).__name__}: {problem}).") from problem
+        raise VerificationError(
+            f"{text} is not a readable certificate ({type(problem).__name__}: {problem})."
+        ) from problem
     return Certificate(document, arrays, digest)
 
 

@@ -67,7 +67,10 @@ class Writer:
         if function is None or function.is_zero:
             return None
         if isinstance(function, FeatureFunction):
-            return {"features": self.kernel(function.kernel, f"{name}.k"), "w": self.array(f"{name}.w", function.coordinates)}
+            return {
+                "features": self.kernel(function.kernel, f"{name}.k"),
+                "w": self.array(f"{name}.w", function.coordinates),
+            }
         if isinstance(function, KernelFunction):
             return {
                 "kernel": self.kernel(function.kernel, f"{name}.k"),
@@ -89,7 +92,9 @@ class Writer:
 class Reader:
     """Builds the same objects back; anything unknown is refused."""
 
-    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]], layout: Layout, functions: UserFunctions | None = None) -> None:
+    def __init__(
+        self, arrays: Mapping[str, npt.NDArray[Any]], layout: Layout, functions: UserFunctions | None = None
+    ) -> None:
         self.arrays, self.layout, self.functions = arrays, layout, dict(functions or {})
 
     def array(self, spec: Spec) -> npt.NDArray[Any]:

@@ -55,9 +55,7 @@ def verify(
         raise VerificationError(f"The certificate is damaged ({type(problem).__name__}: {problem}).") from problem
 
 
-def _verify(
-    certificate: Certificate, log: Transitions, policy: Any, functions: UserFunctions | None
-) -> Verification:
+def _verify(certificate: Certificate, log: Transitions, policy: Any, functions: UserFunctions | None) -> Verification:
     body, checks = certificate.body, []
     _require(body["format"] == FORMAT, f"Unknown certificate format {body['format']!r}.")
     _require(
@@ -94,7 +92,9 @@ def _verify(
     checks.append("rejection test recomputed from its witnesses")
     result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, body["side"])
     _compare_interval(body["claims"], result.low, result.high, ends)
-    _require(body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one.")
+    _require(
+        body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one."
+    )
     checks.append("interval and status follow from the end points")
     return Verification(result.low, result.high, result.status.name, budget.alpha, tuple(checks))
 
@@ -217,7 +217,9 @@ def _check_policy(problem: Problem, log: Transitions, policy: Any) -> None:
     ).answers
     for name in ("next", "initial"):
         mine, stored = getattr(fresh, name), getattr(answers, name)
-        same = mine.shape == stored.shape and bool(np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored))))
+        same = mine.shape == stored.shape and bool(
+            np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
+        )
         _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 

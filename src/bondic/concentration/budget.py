@@ -26,7 +26,9 @@ class ErrorBudget:
         total = math.fsum(shares.values())
         parts = {name: alpha * share / total for name, share in shares.items()}
         # division may round up: shrink by a hair so that the parts never exceed alpha
-        return ErrorBudget(alpha, {name: part * (1 - 2.0**-50) if len(parts) > 1 else alpha for name, part in parts.items()})
+        return ErrorBudget(
+            alpha, {name: part * (1 - 2.0**-50) if len(parts) > 1 else alpha for name, part in parts.items()}
+        )
 
     def __getitem__(self, event: str) -> float:
         return self.parts[event]

@@ -48,7 +48,9 @@ class Pinelis(Gauge):
         return factor * sup * width * width
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        return (2.0 * self.variance(facts) * log_two_over(probability) * float(facts.fixed_count)).sqrt() / float(facts.count)
+        return (2.0 * self.variance(facts) * log_two_over(probability) * float(facts.fixed_count)).sqrt() / float(
+            facts.count
+        )
 
     def level(self, facts: NoiseFacts, observed: float) -> float:
         """p = 2 exp( -n^2 eps^2 / (2 c N) ), N = n unless rows were dropped."""
@@ -57,7 +59,9 @@ class Pinelis(Gauge):
         variance = self.variance(facts).upper
         if variance == 0:
             return 0.0
-        return min(1.0, 2.0 * math.exp(-((facts.count * observed) ** 2) / (2.0 * facts.fixed_count * variance)) * (1 + 1e-9))
+        return min(
+            1.0, 2.0 * math.exp(-((facts.count * observed) ** 2) / (2.0 * facts.fixed_count * variance)) * (1 + 1e-9)
+        )
 
     def describe(self) -> str:
         return f"Hilbert-space Hoeffding bound, constant '{self.constant}'; n was fixed beforehand"

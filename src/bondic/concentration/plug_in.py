@@ -27,7 +27,9 @@ class PlugIn(Gauge):
         return "none"
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        return (2.0 * Enclosure(self.variance) * log_two_over(probability) * float(facts.fixed_count)).sqrt() / float(facts.count)
+        return (2.0 * Enclosure(self.variance) * log_two_over(probability) * float(facts.fixed_count)).sqrt() / float(
+            facts.count
+        )
 
     def level(self, facts: NoiseFacts, observed: float) -> float:
         if observed <= 0:

@@ -38,7 +38,9 @@ def looks_whole(values: Any) -> bool:
     array = np.asarray(values)
     if array.dtype.kind in "biu":
         return True
-    return bool(array.dtype.kind == "f" and array.size and np.all(np.isfinite(array)) and np.all(array == np.rint(array)))
+    return bool(
+        array.dtype.kind == "f" and array.size and np.all(np.isfinite(array)) and np.all(array == np.rint(array))
+    )
 
 
 def _floats(name: str, values: Any) -> FloatArray:
@@ -47,7 +49,9 @@ def _floats(name: str, values: Any) -> FloatArray:
     except ValueError as problem:
         raise InvalidInput(f"`{name}` cannot be read as an array ({problem}). Pass rows of equal length.") from problem
     if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _LARGEST_EXACT:
-        raise InvalidInput(f"`{name}` holds integers beyond 2**53, which float64 cannot represent exactly. Rescale them.")
+        raise InvalidInput(
+            f"`{name}` holds integers beyond 2**53, which float64 cannot represent exactly. Rescale them."
+        )
     if array.dtype.kind not in "biuf":
         raise InvalidInput(f"`{name}` has dtype {array.dtype}; numbers are needed. Encode categories as numbers first.")
     return np.array(array, dtype=np.float64, order="C", copy=True)
@@ -93,7 +97,9 @@ def matrix(name: str, values: Any, n: int | None = None, missing_ok: npt.NDArray
 
 def _length(name: str, array: npt.NDArray[Any], n: int | None) -> None:
     if n is not None and array.shape[0] != n:
-        raise InvalidInput(f"`{name}` has {array.shape[0]} rows, the observations have {n}. Every column needs one entry per row.")
+        raise InvalidInput(
+            f"`{name}` has {array.shape[0]} rows, the observations have {n}. Every column needs one entry per row."
+        )
 
 
 def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:

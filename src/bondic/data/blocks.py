@@ -17,7 +17,9 @@ class RowRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.stop:
-            raise InvalidInput(f"Rows {self.start} to {self.stop} are not a range of rows: 0 <= start <= stop is needed.")
+            raise InvalidInput(
+                f"Rows {self.start} to {self.stop} are not a range of rows: 0 <= start <= stop is needed."
+            )
 
     def __len__(self) -> int:
         return self.stop - self.start

@@ -44,7 +44,9 @@ class InitialStates:
             raise InvalidInput(f"The weight of initial state {row} is {weights[row]}; weights are probabilities, >= 0.")
         total = float(weights.sum())
         if abs(total - 1.0) > _WEIGHT_TOLERANCE:
-            raise InvalidInput(f"The weights of the initial states sum to {total}, not 1. Divide by their sum if that is meant.")
+            raise InvalidInput(
+                f"The weights of the initial states sum to {total}, not 1. Divide by their sum if that is meant."
+            )
         put("weights", weights / total)
 
     @staticmethod

@@ -169,7 +169,9 @@ def per_dimension(scales: FloatArray, dimension: int, what: str) -> FloatArray:
     if scales.size == 1:
         return np.full(dimension, scales[0])
     if scales.size != dimension:
-        raise InvalidInput(f"{what} has {scales.size} bandwidths but acts on {dimension} dimensions. Pass one number or one each.")
+        raise InvalidInput(
+            f"{what} has {scales.size} bandwidths but acts on {dimension} dimensions. Pass one number or one each."
+        )
     return scales
 
 

@@ -70,7 +70,9 @@ class ActionEmbedding(Leaf):
             raise InvalidInput("Action similarities form a symmetric square matrix.")
         values, vectors = np.linalg.eigh(matrix)
         if values[0] < -1e-10 * max(values[-1], 1e-300):
-            raise InvalidInput(f"Action similarities must be positive semi-definite; smallest eigenvalue {values[0]:.3g}.")
+            raise InvalidInput(
+                f"Action similarities must be positive semi-definite; smallest eigenvalue {values[0]:.3g}."
+            )
         return ActionEmbedding(vectors * np.sqrt(np.maximum(values, 0.0)))
 
     @property

@@ -52,7 +52,9 @@ class RandomFeatures(FeatureLeaf):
 
     def _check(self, x: FloatArray) -> None:
         if x.shape[1] != self.frequencies.shape[1]:
-            raise InvalidInput(f"Random features were made for {self.frequencies.shape[1]} dimensions, the points have {x.shape[1]}.")
+            raise InvalidInput(
+                f"Random features were made for {self.frequencies.shape[1]} dimensions, the points have {x.shape[1]}."
+            )
 
     def features(self, x: FloatArray) -> FloatArray:
         self._check(x)

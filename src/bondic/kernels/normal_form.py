@@ -44,7 +44,9 @@ class Layout:
             return tuple(range(d))
         if part == "time":
             if not self.has_time:
-                raise InvalidInput("A kernel acts on time, but the problem has none: pass horizon= or time_varying=True.")
+                raise InvalidInput(
+                    "A kernel acts on time, but the problem has none: pass horizon= or time_varying=True."
+                )
             return (d,)
         if part == "state":
             return tuple(range(d + int(self.has_time)))
@@ -116,7 +118,8 @@ def normal_form(kernel: Kernel, layout: Layout) -> tuple[Term, ...]:
         return tuple(itertools.chain.from_iterable(normal_form(part, layout) for part in kernel.parts))
     if isinstance(kernel, Scaled):
         return tuple(
-            Term(kernel.factor * term.coefficient, term.factors, term.embedding) for term in normal_form(kernel.part, layout)
+            Term(kernel.factor * term.coefficient, term.factors, term.embedding)
+            for term in normal_form(kernel.part, layout)
         )
     if isinstance(kernel, Product):
         expanded = [normal_form(part, layout) for part in kernel.parts]
@@ -138,7 +141,9 @@ def _leaf_term(leaf: Leaf, layout: Layout) -> Term:
         return Term(1.0, (), _identity(layout.slots))
     if isinstance(leaf, ActionEmbedding):
         if leaf.embedding.shape[0] != layout.slots:
-            raise InvalidInput(f"The action embedding has {leaf.embedding.shape[0]} rows, the policy {layout.slots} actions.")
+            raise InvalidInput(
+                f"The action embedding has {leaf.embedding.shape[0]} rows, the policy {layout.slots} actions."
+            )
         return Term(1.0, (), leaf.embedding)
     raise InvalidInput(
         f"{leaf!r} acts on discrete actions as if they were numbers. Use Dirac(on='action'), or "

@@ -63,7 +63,9 @@ def _ask_discrete(policy: Any, q: Questions) -> PolicyAnswers:
         initial = protocol.check_probabilities(policy.initial_probs, starts, "initial state")
         given = np.asarray(policy.next_probs, dtype=np.float64)
         if given.ndim != 2 or given.shape[0] != q.log_rows:
-            raise InvalidInput(f"`next_probs` has shape {given.shape}; one row per row of the log ({q.log_rows}) is needed.")
+            raise InvalidInput(
+                f"`next_probs` has shape {given.shape}; one row per row of the log ({q.log_rows}) is needed."
+            )
         following = protocol.check_probabilities(given[q.next_rows], count, "next state of row", initial.shape[1])
         return PolicyAnswers(following, initial, True, True)
     if not hasattr(policy, "action_probs"):

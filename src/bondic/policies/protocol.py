@@ -98,9 +98,7 @@ def discrete_probabilities(
 ) -> FloatArray:
     """Ask for pi(. | s) at every observation and check the answer."""
     more = (timesteps,) if is_time_dependent(policy) else ()
-    return check_probabilities(
-        _ask(policy.action_probs, observations, what, *more), observations.shape[0], what, slots
-    )
+    return check_probabilities(_ask(policy.action_probs, observations, what, *more), observations.shape[0], what, slots)
 
 
 def check_probabilities(values: Any, rows: int, what: str, slots: int | None = None) -> FloatArray:
@@ -120,7 +118,9 @@ def check_probabilities(values: Any, rows: int, what: str, slots: int | None = N
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise PolicyError(f"Action probabilities at {what} {row} sum to {sums[row]:.9g}, not 1. Normalise the policy's output.")
+        raise PolicyError(
+            f"Action probabilities at {what} {row} sum to {sums[row]:.9g}, not 1. Normalise the policy's output."
+        )
     return probs / sums[:, None]
 
 

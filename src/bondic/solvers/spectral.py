@@ -77,7 +77,9 @@ class Proposal:
         return self.objective - self.primal
 
 
-def _state(s: Spectrum, sign: float, v: FloatArray, x: float, radius: float, kappa: float) -> tuple[float, float, float]:
+def _state(
+    s: Spectrum, sign: float, v: FloatArray, x: float, radius: float, kappa: float
+) -> tuple[float, float, float]:
     """(objective, |psi_0 + A w|, |w|) at v = V^T w and w's part x along -outside."""
     t = math.hypot(float(np.linalg.norm(s.start + s.sigma * v)), s.unreachable)
     size = math.hypot(float(np.linalg.norm(v)), x)
@@ -116,9 +118,7 @@ def propose(s: Spectrum, *, sign: float, radius: float, kappa: float, tolerance:
     return best if good or best.status == "zero is optimal" and good else replace(best, status="stalled")
 
 
-def _first_size(
-    s: Spectrum, g: FloatArray, rest: float, radius: float, kappa: float, total_start: float
-) -> float:
+def _first_size(s: Spectrum, g: FloatArray, rest: float, radius: float, kappa: float, total_start: float) -> float:
     """A first guess of |w| / kappa: the size of the ridge solution that balances the start."""
     del g, rest, radius
     ridge = 1e-3 * float(s.sigma.max(initial=0.0)) ** 2 + 1e-300

@@ -23,4 +23,6 @@ class Instruments:
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.kernel.sup_diag):
-            raise InvalidInput(f"W needs a kernel that is bounded on the diagonal; {self.kernel!r} has no finite supremum.")
+            raise InvalidInput(
+                f"W needs a kernel that is bounded on the diagonal; {self.kernel!r} has no finite supremum."
+            )

@@ -148,9 +148,7 @@ def cross_sums(x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatA
     args = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T), 1.0 / scales, np.ascontiguousarray(columns.T)
     step = max(TILE, -(-x.shape[0] // (4 * threads())))
     with ThreadPoolExecutor(threads()) as pool:
-        jobs = [
-            pool.submit(_cross, *args, top, min(top + step, x.shape[0]), out) for top in range(0, x.shape[0], step)
-        ]
+        jobs = [pool.submit(_cross, *args, top, min(top + step, x.shape[0]), out) for top in range(0, x.shape[0], step)]
         for job in jobs:
             job.result()
     return out

@@ -37,7 +37,9 @@ def held_out_radius(
     """
     half = max(1, len(pilot) // 2)
     fit, judge = pilot.select(0, half), pilot.select(half if half < len(pilot) else 0)
-    q_basis = make_basis(values, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9)
+    q_basis = make_basis(
+        values, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
+    )
     w_basis = make_basis(instruments, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9)
     first = build_model(fit, w_basis, q_basis, function_values(fit, None))
     second = build_model(judge, w_basis, q_basis, function_values(judge, None))
