@@ -43,7 +43,7 @@ class Cloud:
     def roundings(self) -> int:
         """Float operations behind one entry of `per_row`."""
         longest = int(np.bincount(self.rows).max()) if self.rows.size else 0
-        return longest + self.weights.shape[1] + 2
+        return int(longest + self.weights.shape[1] + 2)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from bondic.certificate.conclude import Status
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
+from bondic.rendering import result_fragment
 
 
 @dataclass(frozen=True)
@@ -78,25 +79,18 @@ class Result:
         )
 
     def terms(self) -> dict[str, dict[str, float]]:
-        """Every term of both end points, as upper bounds of its size (the value itself signed)."""
-        out: dict[str, dict[str, float]] = {}
-        for name, end in (("lower", self.lower), ("upper", self.upper)):
-            if end is not None:
-                out[name] = {
-                    "doubly robust value": end.value.mid,
-                    "bias  radius x discrepancy": end.bias.upper,
-                    "noise  eps x |omega|": end.noise.upper,
-                    "initial distribution": end.initial.upper if end.initial.mid else 0.0,
-                    "misspecification": end.misspecification.upper if end.misspecification.mid else 0.0,
-                    "rounding": end.rounding,
-                    "end point": end.bound,
-                }
-        return out
+        """Every term of both end points: the signed value, then upper bounds of what is added or subtracted."""
+        ends = {"lower": self.lower, "upper": self.upper}
+        return {name: end.table() for name, end in ends.items() if end is not None}
 
     def _repr_html_(self) -> str:
-        from bondic.report.html import result_fragment  # noqa: PLC0415
-
         return result_fragment(self)
+
+    def summary(self) -> str:
+        """The answer in one sentence."""
+        level = f"{100 * (1 - self.alpha):g}%"
+        what = {"both": f"in {self.interval}", "lower": f"at least {self.low:.6g}", "upper": f"at most {self.high:.6g}"}
+        return f"With probability {level}, the value of the policy is {what[self.side]} ({self.status})."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds."""

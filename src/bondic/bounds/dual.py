@@ -47,6 +47,18 @@ class BoundTerms:
     bound: float  # the end point, rounded outward
     rounding: float  # how much of it is rounding
 
+    def table(self) -> dict[str, float]:
+        """Names and sizes of the terms; all but the first are added at the upper end, subtracted at the lower."""
+        return {
+            "doubly robust value": self.value.mid,
+            "bias": self.bias.upper if self.bias.mid else 0.0,
+            "noise": self.noise.upper if self.noise.mid else 0.0,
+            "initial distribution": self.initial.upper if self.initial.mid else 0.0,
+            "misspecification": self.misspecification.upper if self.misspecification.mid else 0.0,
+            "rounding": self.rounding,
+            "end point": self.bound,
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Setting:
@@ -134,14 +146,30 @@ def dual_bound(
     eps = setting.gauge.epsilon(facts, setting.noise_probability) if epsilon is None else epsilon
     values = function_values(problem, ball.center) if center is None else center
     rows, eta = weights_at_rows(problem, omega)
-    value = doubly_robust_value(problem, values, rows)
-    size = discrepancy(problem, ball.kernel, rows, engine=engine, progress=progress)
     norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm()
-    slack = eta * upper_sum(facts.widths) / n
     noise = eps * norm
-    noise = Enclosure(noise.mid, inflate(noise.rad + slack * (1 + 8 * U)))
-    bias = Enclosure(ball.radius) * size
+    noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(facts.widths) / n * (1 + 8 * U)))
     start = setting.initial_term()
+    return add_up(problem, ball, values, rows, norm, noise, start, ends, engine=engine, progress=progress)
+
+
+def add_up(
+    problem: Problem,
+    ball: Ball,
+    center: FunctionValues,
+    rows: FloatArray,
+    norm: Enclosure,
+    noise: Enclosure,
+    start: Enclosure,
+    ends: tuple[End, ...],
+    *,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> tuple[BoundTerms, ...]:
+    """J^(q^, omega) -+ ( r_Q |mu_omega| + noise + initial + misspecification ) for any valid bound of the noise."""
+    value = doubly_robust_value(problem, center, rows)
+    size = discrepancy(problem, ball.kernel, rows, engine=engine, progress=progress)
+    bias = Enclosure(ball.radius) * size
     allowance = misspecification_allowance(problem, ball.misspecification, rows)
     spread = bias + noise + start + allowance
     out = []
@@ -156,6 +184,6 @@ def misspecification_allowance(problem: Problem, beta: float, omega: FloatArray)
     """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) )."""
     if beta == 0:
         return Enclosure(0.0)
-    factors = 1.0 + problem.gamma * problem.continues
+    factors = np.asarray(1.0 + problem.gamma * problem.continues, dtype=np.float64)
     total = certified_dot(np.abs(omega), factors) * (1 + 4 * U)
     return Enclosure(beta) * (1.0 + total / float(len(problem)))

@@ -53,7 +53,7 @@ def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         array = np.ascontiguousarray(arrays[name])
         portable = array.astype(array.dtype.newbyteorder("<"), copy=False)
         digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
-        digest.update(memoryview(portable).cast("B") if portable.size else b"")
+        digest.update(portable.tobytes())
     return digest.hexdigest()
 
 

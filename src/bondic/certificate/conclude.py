@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from bondic.bounds.dual import BoundTerms, Setting
 from bondic.bounds.rejection import Rejection
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     """What came out; the value is the message."""
 
     INTERVAL = "interval: narrower than what the reward range alone implies"
     TRIVIAL = "trivial: the log adds nothing to what the reward range alone implies"
     REJECTED = "rejected: the log contradicts the assumptions (q* in Q, the reward range, or how the log arose)"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)

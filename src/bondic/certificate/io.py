@@ -29,7 +29,7 @@ def save_certificate(
     if not base.parent.is_dir():
         raise InvalidInput(f"The folder {base.parent} does not exist.")
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **dict(certificate.arrays))  # type: ignore[arg-type]
+    np.savez_compressed(buffer, allow_pickle=False, **dict(certificate.arrays))
     write_atomically(numbers, buffer.getvalue())
     document = {"digest": certificate.digest, "arrays": numbers.name, **certificate.body}
     write_atomically(text, (json.dumps(document, indent=1, allow_nan=True) + "\n").encode())

@@ -115,8 +115,9 @@ class Reader:
         parameters = {
             key: self.array(value) if isinstance(value, dict) else value for key, value in spec["parameters"].items()
         }
-        if spec["leaf"] == ExplicitFeatures.name and parameters["label"] in self.functions:
-            parameters["function"] = self.functions[parameters["label"]]
+        label = parameters.get("label")
+        if spec["leaf"] == ExplicitFeatures.name and isinstance(label, str) and label in self.functions:
+            parameters["function"] = self.functions[label]
         return LEAVES[spec["leaf"]].from_parameters(parameters)
 
     def function(self, spec: Spec | None) -> Function | None:

@@ -26,4 +26,4 @@ def unproved_rademacher_radius(
     count = values.shape[1]
     signs = rng.integers(0, 2, size=(draws, count)) * 2.0 - 1.0
     complexity = float(np.abs(signs @ values.T).max(axis=1).mean()) / count
-    return 2.0 * complexity + math.sqrt(2.0 * variance * math.log(2.0 / probability) / count)
+    return float(2.0 * complexity) + math.sqrt(2.0 * variance * math.log(2.0 / probability) / count)

@@ -58,9 +58,7 @@ def _floats(name: str, values: Any) -> FloatArray:
 
 
 def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None = None) -> FloatArray:
-    bad = ~np.isfinite(array)
-    if bad.ndim == 2:
-        bad = bad.any(axis=1)
+    bad = np.asarray(~np.isfinite(array).reshape(array.shape[0], -1).all(axis=1))
     if allowed is not None:
         array[bad & allowed] = 0.0
         bad &= ~allowed
@@ -162,4 +160,4 @@ def feed(digest: Any, name: str, array: npt.NDArray[Any] | None) -> None:
         return
     portable = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
-    digest.update(memoryview(portable).cast("B"))
+    digest.update(portable.tobytes())

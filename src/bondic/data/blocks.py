@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -47,7 +48,7 @@ class Blocks:
         ends = [min(n, max(1, round(part * n))) for part in parts]
         return Blocks(tuple(sorted(set(ends))))
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[RowRange]:
         return (RowRange(a, b) for a, b in pairwise((0, *self.ends)))
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """What a kernel is here: an expression of leaves, sums and products on the parts of a point.
 
 A point x = (s, t, a) has parts "observation", "time" and "action"; "state" is observation and time together,
-"point" everything. A leaf acts on one of these; `+`, `*` and multiplication by a positive number build new kernels. Only `normal_form` looks inside
-an expression.
+"point" everything. A leaf acts on one of these; `+`, `*` and multiplication by a positive number build new
+kernels. Only `normal_form` looks inside an expression.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class FeatureLeaf(Leaf):
         error = max(self.feature_error(x), self.feature_error(y))
         count = self.features(x[:1]).shape[1]
         size = math.sqrt(self.max_abs(x, y))
-        return 1.01 * (2 * error * math.sqrt(count) * size + count * error**2 + (count + 2) * 2.0**-53 * size**2)
+        rounding = (count + 2) * 2.0**-53 * size**2
+        return float(1.01 * (2 * error * math.sqrt(count) * size + count * error**2 + rounding))
 
 
 @dataclass(frozen=True, eq=False)

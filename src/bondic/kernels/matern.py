@@ -52,6 +52,7 @@ class Matern(Leaf):
 
     def value_error(self, x: FloatArray, y: FloatArray) -> float:
         """rho has relative error (d/2 + 6) U; the polynomial adds 5 U and the exponential its own."""
+        del y
         return float((_SENSITIVITY[self.nu] * (0.5 * x.shape[1] + 7) + NUMPY_ULP + 6) * U)
 
     def parameters(self) -> dict[str, Any]:

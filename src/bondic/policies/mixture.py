@@ -32,5 +32,5 @@ class MixturePolicy:
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
         first = np.asarray(self.policy.sample_action(observations, rng))
         second = np.asarray(self.other.sample_action(observations, rng))
-        pick = rng.random(observations.shape[0]) < self.alpha
+        pick = np.asarray(rng.random(observations.shape[0]) < self.alpha)
         return np.asarray(np.where(pick.reshape(-1, *([1] * (first.ndim - 1))), first, second))

@@ -121,7 +121,7 @@ def check_probabilities(values: Any, rows: int, what: str, slots: int | None = N
         raise PolicyError(
             f"Action probabilities at {what} {row} sum to {sums[row]:.9g}, not 1. Normalise the policy's output."
         )
-    return probs / sums[:, None]
+    return np.asarray(probs / sums[:, None])
 
 
 def sampled_actions(

@@ -111,11 +111,12 @@ def propose(s: Spectrum, *, sign: float, radius: float, kappa: float, tolerance:
         if best.status == "optimal" and best.gap <= tolerance * max(scale, abs(best.objective)):
             return best
         u, moved = _step(s, g, rest, radius, kappa, u, t, size, gradient, hessian, iteration)
-        if not moved or abs(previous - objective) <= 1e-16 * max(scale, abs(objective)) and iteration > 60:
+        settled = abs(previous - objective) <= 1e-16 * max(scale, abs(objective)) and iteration > 60
+        if not moved or settled:
             break
         previous = objective
     good = best.gap <= 1e-6 * max(scale, abs(best.objective))
-    return best if good or best.status == "zero is optimal" and good else replace(best, status="stalled")
+    return best if good else replace(best, status="stalled")
 
 
 def _first_size(s: Spectrum, g: FloatArray, rest: float, radius: float, kappa: float, total_start: float) -> float:

@@ -50,7 +50,7 @@ def _power_of_two(typingctx: Any, shifted: Any) -> Any:
     return types.float64(types.float64), codegen
 
 
-@numba.njit(inline="always", fastmath={"contract"})  # type: ignore[untyped-decorator]
+@numba.njit(inline="always", fastmath={"contract"})
 def exp_nonpositive(x):  # type: ignore[no-untyped-def]
     """exp(x) for x <= 0, relative error at most EXP_ULP U (for x >= -708)."""
     x = x if x > -708.0 else -708.0
@@ -68,4 +68,4 @@ def exp_nonpositive(x):  # type: ignore[no-untyped-def]
     p = C2 + r * p
     p = 1.0 + r * p
     p = 1.0 + r * p
-    return p * _power_of_two(shifted)
+    return p * _power_of_two(shifted)  # type: ignore[call-arg]

@@ -29,7 +29,7 @@ def value_error(dimension: int) -> float:
     return (0.37 * (dimension + 8) + EXP_ULP) * U
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"})  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _add_squares(buffer, points, inverse, i, left, width):  # type: ignore[no-untyped-def]
     """buffer[j] = sum_l ((z_il - z_jl) / h_l)^2, four dimensions per sweep."""
     d = points.shape[0]
@@ -54,7 +54,7 @@ def _add_squares(buffer, points, inverse, i, left, width):  # type: ignore[no-un
         axis += 1
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc"})
 def _dot(a, b, width):  # type: ignore[no-untyped-def]
     total = 0.0
     for j in range(width):
@@ -62,7 +62,7 @@ def _dot(a, b, width):  # type: ignore[no-untyped-def]
     return total
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"})  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True, fastmath={"contract"})
 def _tile(points, inverse, columns, top, height, left, width, buffer):  # type: ignore[no-untyped-def]
     """sum_p sum_{i in rows, j in cols} u_pi k_ij u_pj over one tile."""
     total = 0.0
@@ -77,21 +77,20 @@ def _tile(points, inverse, columns, top, height, left, width, buffer):  # type: 
     return total
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True)
 def _strip(points, inverse, columns, top, totals):  # type: ignore[no-untyped-def]
     """One row of tiles from the diagonal on; off-diagonal tiles count twice."""
     count = points.shape[1]
     buffer = np.empty(TILE)
     height = min(TILE, count - top)
-    index = 0
-    for left in range(top, count, TILE):
+    for index in range(totals.size):
+        left = top + index * TILE
         width = min(TILE, count - left)
         value = _tile(points, inverse, columns, top, height, left, width, buffer)
         totals[index] = value if left == top else 2.0 * value
-        index += 1
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(nogil=True, cache=True)
 def _cross(points_x, points_y, inverse, columns, top, bottom, out):  # type: ignore[no-untyped-def]
     """out[i, p] = sum_j k(x_i, y_j) c_pj for rows top..bottom-1."""
     d, count = points_y.shape

@@ -81,9 +81,11 @@ def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[
     """|sum_i u_i phi(z_i)|^2 per column: linear in the number of points."""
     leaf, axes = term.factors[0]
     assert isinstance(leaf, FeatureLeaf)
-    step, parts = reference.COLUMNS, []
-    for top in range(0, points.shape[0], step):
-        parts.append(columns[top : top + step].T @ leaf.features(points[top : top + step][:, axes]))
+    step = reference.COLUMNS
+    parts = [
+        columns[top : top + step].T @ leaf.features(points[top : top + step][:, axes])
+        for top in range(0, points.shape[0], step)
+    ]
     embedded = np.sum(np.array(parts), axis=0)
     # vector sums of blocks in sequence: (block + number of blocks) roundings, twice because it is squared
     summation = 2.02 * (step + len(parts) + 8 + embedded.shape[1]) * U * np.sqrt(embedded.shape[1])

@@ -30,8 +30,8 @@ def block_sums(term: Term, points: FloatArray, columns: FloatArray, progress: Pr
         if progress is not None:
             progress(1.0 - (1.0 - top / count) ** 2)
         totals.append(_block(term, points, columns, rows, rows))
-        for left in range(rows.stop, count, COLUMNS):
-            totals.append(2.0 * _block(term, points, columns, rows, slice(left, min(left + COLUMNS, count))))
+        others = [slice(left, min(left + COLUMNS, count)) for left in range(rows.stop, count, COLUMNS)]
+        totals.extend(2.0 * _block(term, points, columns, rows, other) for other in others)
     return totals
 
 

@@ -1,0 +1,62 @@
+"""Dual bound with a finite class of instruments and a union bound instead of an RKHS (section 4)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.residual import function_values
+from bondic.bounds.dual import BoundTerms, End, add_up, weights_at_rows
+from bondic.concentration.finite_class import FiniteClass
+from bondic.concentration.value_range import row_widths
+from bondic.errors import InvalidInput
+from bondic.problem import Problem
+from bondic.rounding import Enclosure, U, inflate, upper_sum
+from bondic.spaces.ball import Ball
+from bondic.spaces.functions import Function
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def finite_class_bound(
+    problem: Problem,
+    ball: Ball,
+    members: tuple[Function, ...],
+    gauge: FiniteClass,
+    weights: FloatArray,
+    *,
+    probability: float,
+    initial: Enclosure | None = None,
+    ends: tuple[End, ...] = ("lower", "upper"),
+) -> tuple[BoundTerms, ...]:
+    """F+-(omega) for omega = sum_j w_j omega_j; the members were fixed without the rows, w may be found on them.
+
+    Valid with probability 1 - `probability` for all w at once, at every stopping time n. `initial` is the term of a
+    sampled initial distribution, whose error probability the caller has set aside.
+    """
+    if len(members) != weights.size or len(members) != gauge.rates.size:
+        raise InvalidInput(
+            f"{len(members)} members, {weights.size} weights and {gauge.rates.size} rates do not fit together."
+        )
+    pairs = [weights_at_rows(problem, member) for member in members]
+    values = np.array([row for row, _ in pairs])  # (p, n)
+    terms = problem.terms
+    widths = row_widths(
+        terms.gamma,
+        terms.reward_range,
+        may_terminate=terms.may_terminate,
+        horizon=terms.horizon,
+        times=problem.times,
+        count=len(problem),
+    )
+    bounds = gauge.bounds(values, widths, probability)
+    noise = gauge.noise(weights, bounds)
+    rows = np.asarray(weights @ values)
+    # float rows against the functions they stand for: errors of the members and of the combination
+    size = float(np.abs(values).max(initial=0.0))
+    eta = float(np.abs(weights) @ np.array([error for _, error in pairs])) * 1.01
+    eta += float(np.abs(weights).sum()) * size * (weights.size + 2) * U
+    noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(widths) / len(problem)))
+    center = function_values(problem, ball.center)
+    start = Enclosure(0.0) if initial is None else initial
+    return add_up(problem, ball, center, rows, Enclosure(float(np.abs(weights).sum())), noise, start, ends)

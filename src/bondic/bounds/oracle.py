@@ -1,0 +1,101 @@
+"""Oracle bounds: how tight any method could be that uses Q and what the log could tell at best (paper, section 3).
+
+They need the true q*, so they are yardsticks for problems with known answers, not methods:
+
+    oracle    sup / inf { E[q] : q in Q, R^q(x_i, y_i) = R^q*(x_i, y_i) on every row }
+    infinite  sup / inf { E[q] : q in Q, E[R^q | x] = 0 at every x that the log can visit }   (tabular)
+
+Both maximise a linear functional over a ball cut by an affine subspace, which has a closed form: with rho_i the
+representer of constraint i, q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of mu_0 orthogonal to all rho_i).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.residual import function_values
+from bondic.kernels.base import Kernel
+from bondic.kernels.normal_form import normal_form
+from bondic.problem import Problem
+from bondic.spaces.ball import Ball
+from bondic.spaces.functions import Function
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OracleInterval:
+    """Plain floats: a yardstick is not certified. An empty one (low > high) means that Q excludes q*."""
+
+    low: float
+    high: float
+
+
+def _slice(
+    gram_rows: FloatArray, cross: FloatArray, square: float, targets: FloatArray, offset: float, radius: float
+) -> OracleInterval:
+    """Range of <mu_0, e> over |e| <= radius with <rho_i, e> = targets_i; Gram matrices of the rho_i and mu_0."""
+    values, vectors = np.linalg.eigh(gram_rows)
+    keep = values > 1e-11 * max(float(values[-1]), 1e-300)
+    inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
+    least = float(targets @ inverse @ targets)
+    if least > radius**2 * (1 + 1e-9):
+        return OracleInterval(math.inf, -math.inf)
+    middle = offset + float(cross @ inverse @ targets)
+    free = max(0.0, square - float(cross @ inverse @ cross))
+    reach = math.sqrt(max(0.0, radius**2 - least) * free)
+    return OracleInterval(middle - reach, middle + reach)
+
+
+def _gram(kernel: Kernel, problem: Problem, points: FloatArray, weights: FloatArray) -> FloatArray:
+    """Inner products of signed measures; points (N, D), weights (measures, N, slots)."""
+    total = np.zeros((weights.shape[0], weights.shape[0]))
+    for term in normal_form(kernel, problem.layout):
+        block = term.block(points, points)
+        embedded = weights @ term.embedding  # (measures, N, p)
+        for column in range(embedded.shape[2]):
+            total += embedded[:, :, column] @ block @ embedded[:, :, column].T
+    return total
+
+
+def oracle_interval(problem: Problem, ball: Ball, q_star: Function) -> OracleInterval:
+    """The interval of somebody who knows the noise of every row exactly."""
+    n, slots = len(problem), problem.layout.slots
+    points = np.concatenate([problem.logged, problem.next.points, problem.initial.points])
+    weights = np.zeros((n + 1, points.shape[0], slots))
+    weights[np.arange(n), np.arange(n), problem.slots] = 1.0
+    positions = n + np.arange(problem.next.rows.size)
+    weights[problem.next.rows, positions] = -problem.gamma * problem.next.weights
+    starts = n + problem.next.rows.size
+    weights[n, starts:] = problem.initial.weights * problem.initial_states.weights[problem.initial.rows, None]
+    gram = _gram(ball.kernel, problem, points, weights)
+    truth, center = function_values(problem, q_star), function_values(problem, ball.center)
+    targets = (truth.logged - problem.gamma * truth.next) - (center.logged - problem.gamma * center.next)
+    offset = float(problem.initial_states.weights @ center.initial)
+    return _slice(gram[:n, :n], gram[:n, n], float(gram[n, n]), targets, offset, ball.radius)
+
+
+def infinite_data_interval(
+    gram: FloatArray,
+    operator: FloatArray,
+    rewards: FloatArray,
+    start: FloatArray,
+    *,
+    radius: float,
+    center: FloatArray | None = None,
+) -> OracleInterval:
+    """Tabular: what infinitely many rows on a set of pairs would leave open.
+
+    gram (m, m): kernel on all state-action pairs; operator (k, m): rows q -> q(x) - gamma E q(x') for the k visited
+    pairs; rewards (k,): their expected rewards; start (m,): d_{pi,0}; center (m,): values of the center.
+    """
+    middle = np.zeros(gram.shape[0]) if center is None else center
+    targets = rewards - operator @ middle
+    mixed = operator @ gram
+    return _slice(
+        mixed @ operator.T, mixed @ start, float(start @ gram @ start), targets, float(start @ middle), radius
+    )

@@ -1,0 +1,48 @@
+"""Primal bound: J^+ = sup { E[q] : q in Q, L_W(q) <= eps } (section 5).
+
+It is a valid bound only at its global optimum, so it serves to *check* the dual: every feasible q has
+E[q] <= F+(omega) for every omega (weak duality). This module evaluates a proposed q, outward rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bondic.bellman.loss import kernel_bellman_loss
+from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
+from bondic.bounds.dual import Setting
+from bondic.rounding import Enclosure
+from bondic.spaces.functions import Function
+
+
+@dataclass(frozen=True)
+class PrimalPoint:
+    """A function q = center + shift and the numbers that decide whether it is feasible."""
+
+    value: Enclosure  # E_{d_pi,0}[q]
+    distance: Enclosure  # |q - center|
+    loss: Enclosure  # L_W(q)
+
+    def feasible(self, radius: float, epsilon: float) -> bool:
+        """Certainly feasible: upper bounds of both constraints are met."""
+        return self.distance.upper <= radius and self.loss.upper <= epsilon
+
+
+def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValues:
+    return FunctionValues(
+        first.logged + second.logged,
+        first.next + second.next,
+        first.initial + second.initial,
+        1.000001 * (first.error + second.error) + 1e-15,
+    )
+
+
+def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
+    """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss."""
+    problem = setting.problem
+    center = function_values(problem, setting.ball.center)
+    values = sum_of_values(center, function_values(problem, shift))
+    residual = bellman_residual(problem, values)
+    loss = kernel_bellman_loss(problem, setting.instruments.kernel, residual, residual_error(problem, values))
+    distance = Enclosure(0.0) if shift is None or shift.is_zero else shift.norm()
+    return PrimalPoint(initial_value(problem, values), distance, loss)

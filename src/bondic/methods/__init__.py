@@ -1,0 +1,1 @@
+"""Ways to make an interval; each is an object passed to `estimate_interval`."""
