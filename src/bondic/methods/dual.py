@@ -35,6 +35,7 @@ from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.instruments import pick_instruments
 
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]
@@ -180,6 +181,10 @@ def _settle(method: Dual, problem: Problem, alpha: float) -> tuple[Setting, Erro
         f"{pilot.rows} tune, {certified.rows} are certified" if pilot else "no pilot: every row is certified"
     )
     instruments = method.instruments or default_instruments(problem, pilot, method.choices)
+    ball = _settle_ball(method, certified, pilot, instruments, notes)
+    if method.instruments is None and pilot is not None:
+        instruments, picked = pick_instruments(pilot, len(certified), ball, method.choices, probability=alpha)
+        notes["W picked"] = picked
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
         raise TunedOnCertifiedRows(
@@ -187,7 +192,6 @@ def _settle(method: Dual, problem: Problem, alpha: float) -> tuple[Setting, Erro
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
-    ball = _settle_ball(method, certified, pilot, instruments, notes)
     sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
     shares = {"noise": 1.0 - _INITIAL_SHARE, "initial": _INITIAL_SHARE} if sampled else {"noise": 1.0}
     budget = ErrorBudget.split(alpha, shares)

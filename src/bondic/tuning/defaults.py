@@ -19,32 +19,40 @@ from bondic.tuning.scales import input_scales, median_distance
 
 @dataclass(frozen=True)
 class Choices:
-    """What the defaults are made of."""
+    """What the defaults are made of. Numbers left at None are picked on pilot rows."""
 
     pairs: int = 128
     seed: int = 0
     radius_factor: float = 10.0
-    weight_bandwidth: float = 1.0  # of k, in units of the median distance
-    value_bandwidth: float = 1.0  # of k~, likewise
+    weight_bandwidth: float | None = None  # of k, in units of the median distance
+    constant_share: float | None = None  # how much of k is the constant kernel
+    value_bandwidth: float = 1.0  # of k~, in units of the median distance
 
 
-def default_instruments(problem: Problem, pilot: Problem | None, choices: Choices) -> Instruments:
-    """W: half constant, half random Fourier features of a Gaussian on the state, times Dirac on discrete actions.
+def instruments_kernel(problem: Problem, pilot: Problem | None, choices: Choices, width: float, share: float) -> Kernel:
+    """share * constant + (1 - share) * random Fourier features of a Gaussian on the state, times Dirac on actions.
 
     The constant part holds the mean weight 1 / (1 - gamma) cheaply. K_max = 1.
     """
     center, scales = input_scales(pilot, problem.layout.dimension)
-    bandwidth = scales * median_distance(pilot, scales) * choices.weight_bandwidth
     features = RandomFeatures.gaussian(
         choices.pairs,
         problem.layout.dimension,
-        bandwidth,
+        scales * median_distance(pilot, scales) * width,
         seed=choices.seed,
         center=center,
         on="state" if problem.layout.discrete else "point",
     )
     local: Kernel = features * Dirac(on="action") if problem.layout.discrete else features
-    return Instruments(0.5 * Constant(1.0) + 0.5 * local, _provenance(pilot, "scales and bandwidth"))
+    return share * Constant(1.0) + (1.0 - share) * local
+
+
+def default_instruments(problem: Problem, pilot: Problem | None, choices: Choices) -> Instruments:
+    """W with the middle values of what may be picked."""
+    width = 1.0 if choices.weight_bandwidth is None else choices.weight_bandwidth
+    share = 0.5 if choices.constant_share is None else choices.constant_share
+    kernel = instruments_kernel(problem, pilot, choices, width, share)
+    return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
 def default_value_kernel(problem: Problem, pilot: Problem | None, choices: Choices) -> Kernel:
@@ -66,11 +74,11 @@ def default_ball(
         f"radius {fitted.radius:.6g} = {choices.radius_factor:g} x norm {fitted.fitted_norm:.6g} of the q fitted on "
         f"rows {source.rows.start}..{source.rows.start + max(1, len(source) // 2) - 1} that scored best on the rows after them"
     )
-    ball = Ball(kernel, fitted.radius, provenance=_provenance(source, "scales, bandwidth and radius"))
+    ball = Ball(kernel, fitted.radius, provenance=provenance(source, "scales, bandwidth and radius"))
     return ball, note
 
 
-def _provenance(pilot: Problem | None, what: str) -> Provenance:
+def provenance(pilot: Problem | None, what: str) -> Provenance:
     if pilot is None:
         return Provenance(f"{what} fixed beforehand")
     return Provenance(f"{what} tuned", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)

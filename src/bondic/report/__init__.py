@@ -1,0 +1,1 @@
+"""Views over results: terminal tables, progress bars, pages. They compute nothing."""

@@ -1,0 +1,49 @@
+"""A result as rich tables for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from bondic.certificate.conclude import Status
+from bondic.rendering import number
+from bondic.result import Result
+
+_COLOURS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
+_STATES = {"stated": "dim", "checked": "green", "rejected": "red"}
+
+
+def result_table(result: Result) -> RenderableType:
+    """Headline, terms of both end points, assumptions."""
+    colour = _COLOURS[result.status]
+    head = Text.assemble(
+        (result.summary(), "bold"),
+        f"\npoint estimate {number(result.estimate)} (no guarantee of its own), guarantee of the interval: ",
+        (result.guarantee, colour),
+        f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
+        f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
+    )
+    return Group(Panel(head, title="bondic", border_style=colour), _terms(result), _assumptions(result))
+
+
+def _terms(result: Result) -> Table:
+    table = Table(title="What each term contributes", title_justify="left", show_edge=False)
+    table.add_column("term")
+    ends = result.terms()
+    for end in ends:
+        table.add_column(f"{end} end", justify="right")
+    for name in next(iter(ends.values())):
+        table.add_row(name, *(number(end[name]) for end in ends.values()))
+    return table
+
+
+def _assumptions(result: Result) -> Table:
+    table = Table(title="Assumptions", title_justify="left", show_edge=False)
+    table.add_column("about")
+    table.add_column("state")
+    table.add_column("in words", overflow="fold")
+    for item in result.assumptions:
+        table.add_row(item.name, Text(item.state, style=_STATES[item.state]), Text(item.text))
+    return table

@@ -1,0 +1,72 @@
+"""Which W: the one that promises the shortest interval on pilot rows. Any W is valid, so this can only cost length."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from bondic.bellman.residual import function_values
+from bondic.concentration.value_range import value_range
+from bondic.kernels.base import Kernel
+from bondic.kernels.constant import Constant
+from bondic.kernels.dirac import Dirac
+from bondic.problem import Problem
+from bondic.solvers import spectral
+from bondic.solvers.basis import make_basis
+from bondic.solvers.model import build_model
+from bondic.spaces.ball import Ball
+from bondic.spaces.instruments import Instruments
+from bondic.tuning.defaults import Choices, instruments_kernel, provenance
+
+_WIDTHS = (0.5, 1.0, 2.0, 4.0)
+_SHARES = (0.2, 0.5, 0.8)
+_FEW_STATES = 64
+
+
+def pick_instruments(
+    pilot: Problem, certified_rows: int, ball: Ball, choices: Choices, *, probability: float, rank: int = 200
+) -> tuple[Instruments, str]:
+    """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
+    values = make_basis(
+        ball.kernel, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
+    )
+    center = function_values(pilot, ball.center)
+    best: tuple[float, str, Kernel] | None = None
+    for name, kernel in _candidates(pilot, choices):
+        weights = make_basis(kernel, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9)
+        spectrum = spectral.Spectrum.of(build_model(pilot, weights, values, center))
+        kappa = _noise_level(pilot, certified_rows, probability) * math.sqrt(kernel.sup_diag)
+        ends = [
+            spectral.propose(spectrum, sign=sign, radius=ball.radius, kappa=kappa, tolerance=1e-4).objective
+            for sign in (1.0, -1.0)
+        ]
+        if best is None or sum(ends) < best[0]:
+            best = (sum(ends), name, kernel)
+    assert best is not None
+    return Instruments(best[2], provenance(pilot, "kernel picked")), best[1]
+
+
+def _noise_level(pilot: Problem, rows: int, probability: float) -> float:
+    terms = pilot.terms
+    bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
+    return bound.width * math.sqrt(math.log(2.0 / probability) / (2.0 * rows))
+
+
+def _candidates(pilot: Problem, choices: Choices) -> list[tuple[str, Kernel]]:
+    widths = _WIDTHS if choices.weight_bandwidth is None else (choices.weight_bandwidth,)
+    shares = _SHARES if choices.constant_share is None else (choices.constant_share,)
+    out = [
+        (
+            f"{choices.pairs} feature pairs, bandwidth {width:g} x median distance, constant share {share:g}",
+            instruments_kernel(pilot, pilot, choices, width, share),
+        )
+        for width in widths
+        for share in shares
+    ]
+    few = np.unique(pilot.logged, axis=0).shape[0] <= _FEW_STATES
+    if few and pilot.layout.discrete and choices.weight_bandwidth is None:
+        local = Dirac(on="state") * Dirac(on="action")
+        out += [(f"state-action table, constant share {s:g}", s * Constant(1.0) + (1.0 - s) * local) for s in shares]
+        out.append(("state-action table", local))
+    return out
