@@ -106,16 +106,13 @@ def propose(s: Spectrum, *, sign: float, radius: float, kappa: float, tolerance:
     if trivial == 0 or _loss(s, sign, radius * s.start / s.distance) <= kappa:
         return zero
     path = _Path(s, sign, radius, kappa)
-    excess = _counted(path.excess)
-    ridge = _crossing(s, excess)
+    ridge, steps = _crossing(s, path.excess)
     v, b, theta, along = path.at(ridge)
-    objective = path.objective(v, b)
-    primal = path.primal(theta, along, inner)
-    if not objective < trivial:
-        return replace(zero, primal=primal, iterations=excess.calls)
-    good = objective - primal <= tolerance * max(trivial, abs(objective))
     weights = s.right.T @ v - sign * b * s.outside
-    return Proposal(weights, objective, primal, "optimal" if good else "stalled", excess.calls)
+    best = Proposal(weights, path.objective(v, b), path.primal(theta, along, inner), "optimal", steps)
+    if not best.objective < trivial:
+        best = replace(zero, primal=best.primal, iterations=steps)
+    return best if best.gap <= tolerance * max(trivial, abs(best.objective)) else replace(best, status="stalled")
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,26 +192,16 @@ def _ridge(s: Spectrum, ridge: float) -> tuple[FloatArray, float]:
     return -s.sigma * shrink * s.gradient, math.hypot(left, s.rest)
 
 
-class _counted:  # noqa: N801
-    """A function that counts its calls."""
-
-    def __init__(self, function: Callable[[float], float]) -> None:
-        self.function, self.calls = function, 0
-
-    def __call__(self, x: float) -> float:
-        self.calls += 1
-        return self.function(x)
-
-
-def _crossing(s: Spectrum, falling: Callable[[float], float]) -> float:
-    """log of the ridge at which a function that goes from positive to negative crosses 0, or the nearer end."""
+def _crossing(s: Spectrum, falling: Callable[[float], float]) -> tuple[float, int]:
+    """Where a function of log(ridge) that goes from positive to negative crosses 0 (or the nearer end), and the steps."""
     middle = 2.0 * math.log(max(float(s.sigma.max(initial=0.0)), 1e-150))
     low, high = middle - _REACH, middle + _REACH
     if falling(low) <= 0:
-        return low
+        return low, 1
     if falling(high) >= 0:
-        return high
-    return float(brentq(falling, low, high, xtol=1e-13, rtol=1e-15, maxiter=300, disp=False))
+        return high, 2
+    root, search = brentq(falling, low, high, xtol=1e-13, rtol=1e-15, maxiter=300, full_output=True, disp=False)
+    return float(root), int(search.function_calls)
 
 
 def loss_floor(s: Spectrum, radius: float, sign: float = 1.0) -> tuple[float, FloatArray]:
@@ -226,7 +213,7 @@ def loss_floor(s: Spectrum, radius: float, sign: float = 1.0) -> tuple[float, Fl
             size = float(np.linalg.norm(_ridge(s, math.exp(log_ridge))[0]))
             return math.log(max(size, _TINY) / max(radius, _TINY))
 
-        theta, loss = _ridge(s, math.exp(_crossing(s, excess)))
+        theta, loss = _ridge(s, math.exp(_crossing(s, excess)[0]))
     return loss, sign * theta
 
 
@@ -238,7 +225,7 @@ def _smallest(s: Spectrum, kappa: float) -> FloatArray:
     def shortfall(log_ridge: float) -> float:
         return math.log(kappa / max(_ridge(s, math.exp(log_ridge))[1], _TINY))
 
-    return _ridge(s, math.exp(_crossing(s, shortfall)))[0]
+    return _ridge(s, math.exp(_crossing(s, shortfall)[0]))[0]
 
 
 def minimal_radius(s: Spectrum, kappa: float) -> float:
