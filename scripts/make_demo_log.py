@@ -1,4 +1,4 @@
-"""Makes src/bondic/cli/demo_log.npz: a wearing machine, operators who run or maintain it. Prints the true value."""
+"""Makes src/bondic/environments/demo_log.npz: a wearing machine, operators who run or maintain it. Prints the true value."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def machine() -> TabularMDP:
 def main() -> None:
     mdp = machine()
     log = mdp.rollout(EPISODES, LENGTH, np.random.default_rng(SEED))
-    path = Path(__file__).parent.parent / "src" / "bondic" / "cli" / "demo_log.npz"
+    path = Path(__file__).parent.parent / "src" / "bondic" / "environments" / "demo_log.npz"
     np.savez_compressed(
         path,
         observations=log.observations.astype(np.int8),

@@ -240,7 +240,7 @@ def _frame(log: Transitions, initial: InitialStates, terms: Terms) -> _Frame:
     if outside.any():
         row = int(np.flatnonzero(outside)[0])
         raise InvalidInput(
-            f"`rewards` leave `reward_range` [{low:g}, {high:g}]: {log.rewards[row]:g} at row {row}. The interval is valid "
+            f"`rewards` leave `reward_range` [{low}, {high}]: {log.rewards[row]} at row {row}. The interval is valid "
             "only if every possible reward is inside; pass a wider range."
         )
     if not terms.may_terminate and log.terminations.any():

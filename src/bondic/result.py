@@ -88,9 +88,13 @@ class Result:
 
     def summary(self) -> str:
         """The answer in one sentence."""
-        level = f"{100 * (1 - self.alpha):g}%"
-        what = {"both": f"in {self.interval}", "lower": f"at least {self.low:.6g}", "upper": f"at most {self.high:.6g}"}
-        return f"With probability {level}, the value of the policy is {what[self.side]} ({self.status})."
+        level = f"At {100 * (1 - self.alpha):g}% confidence"
+        what = {
+            "both": f"lies in {self.interval}",
+            "lower": f"is at least {self.low:.6g}",
+            "upper": f"is at most {self.high:.6g}",
+        }
+        return f"{level} the value of the policy {what[self.side]} ({self.status})."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds."""

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-from io import BytesIO
 from pathlib import Path
 
 import click
-import numpy as np
 from rich.console import Console
 
 from bondic.certificate.io import load_certificate, save_certificate, write_atomically
 from bondic.certificate.verify import verify
-from bondic.data.initial import InitialStates
-from bondic.data.transitions import Transitions
+from bondic.environments.demo import load_demo
 from bondic.estimate import evaluate_policy
-from bondic.policies.discrete import TablePolicy
 from bondic.report.html import result_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
-
-GAMMA = 0.8
-REWARD_RANGE = (0.0, 1.0)
-
-
-def load_demo() -> tuple[Transitions, TablePolicy, InitialStates]:
-    """The log in the package: a machine that wears out; one may run it (0) or maintain it (1)."""
-    raw = files("bondic.cli").joinpath("demo_log.npz").read_bytes()
-    with np.load(BytesIO(raw), allow_pickle=False) as data:
-        columns = {name: data[name] for name in data.files}
-    policy = TablePolicy(columns.pop("policy"))
-    return Transitions(**columns), policy, InitialStates.exact([[0.0]])
 
 
 @click.command("demo", help="Evaluate a policy on the log that ships with bondic and write a report.")
@@ -39,20 +22,26 @@ def load_demo() -> tuple[Transitions, TablePolicy, InitialStates]:
 def command(out: Path, alpha: float) -> None:
     """Evaluate, print, write, verify."""
     console = Console()
-    log, policy, initial = load_demo()
+    demo = load_demo()
     console.print(
-        f"A machine wears out (levels 0 to 5). {len(log)} logged decisions of operators who ran or maintained it. "
+        f"A machine wears out (levels 0 to 5). {len(demo.log)} logged decisions of operators who ran or maintained it. "
         "What would a new machine have earned, discounted, if it had been maintained from wear level 3 on?\n"
     )
     with progress_bar(Console(stderr=True)) as progress:
         result = evaluate_policy(
-            log, policy, gamma=GAMMA, reward_range=REWARD_RANGE, alpha=alpha, initial=initial, progress=progress
+            demo.log,
+            demo.policy,
+            gamma=demo.gamma,
+            reward_range=demo.reward_range,
+            initial=demo.initial,
+            alpha=alpha,
+            progress=progress,
         )
     console.print(result_table(result))
     out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"
     write_atomically(page, result_page(result, "When to maintain the machine").encode())
     text, _ = save_certificate(result.certificate, out / "certificate", overwrite=True)
-    checked = verify(load_certificate(text), log, policy)
+    checked = verify(load_certificate(text), demo.log, demo.policy)
     console.print(f"\nverified again from the certificate: [{checked.low:.6g}, {checked.high:.6g}]", highlight=False)
     console.print(f"report       {page}\ncertificate  {text}", highlight=False, soft_wrap=True)

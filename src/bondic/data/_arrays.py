@@ -58,7 +58,7 @@ def _floats(name: str, values: Any) -> FloatArray:
 
 
 def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None = None) -> FloatArray:
-    bad = np.asarray(~np.isfinite(array).reshape(array.shape[0], -1).all(axis=1))
+    bad = np.asarray(~np.isfinite(array if array.ndim == 2 else array[:, None]).all(axis=1))
     if allowed is not None:
         array[bad & allowed] = 0.0
         bad &= ~allowed

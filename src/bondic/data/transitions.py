@@ -45,8 +45,8 @@ class Transitions:
 
     def __post_init__(self) -> None:
         put = _arrays.setter(self)
-        whole = _arrays.looks_whole(self.observations)
         put("observations", _arrays.matrix("observations", self.observations))
+        whole = _arrays.looks_whole(self.observations)
         n = self.observations.shape[0]
         if n == 0:
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
@@ -142,7 +142,7 @@ class Transitions:
                 f"{first_row[inverse[copies[0]]]}) although observations are continuous. If they are the same event "
                 "logged twice the interval is not valid: pass episode_ids and timesteps, or remove them. They are kept.",
                 ValidityWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _action_matrix(self) -> FloatArray:

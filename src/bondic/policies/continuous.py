@@ -28,7 +28,8 @@ class GaussianPolicy:
             raise InvalidInput(f"The standard deviation must be finite and >= 0, not {self.std}.")
 
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
-        mean = np.asarray(self.mean(observations), dtype=np.float64).reshape(observations.shape[0], -1)
+        mean = np.asarray(self.mean(observations), dtype=np.float64)
+        mean = mean[:, None] if mean.ndim == 1 else mean
         std = np.asarray(self.std(observations) if callable(self.std) else self.std, dtype=np.float64)
         actions = mean + std * rng.standard_normal(mean.shape)
         if self.low is not None or self.high is not None:

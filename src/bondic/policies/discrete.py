@@ -65,13 +65,17 @@ class DeterministicPolicy:
         if self.n_actions is None:
             raise PolicyError("The log has discrete actions: build DeterministicPolicy with n_actions=.")
         chosen = np.asarray(self.choose(observations))
-        if chosen.shape != (observations.shape[0],) or np.any((chosen < 0) | (chosen >= self.n_actions)):
-            raise PolicyError(f"A deterministic policy must choose one of 0..{self.n_actions - 1} per row.")
+        if chosen.shape != (observations.shape[0],) or not np.isin(chosen, np.arange(self.n_actions)).all():
+            raise PolicyError(
+                f"A deterministic policy must choose one of 0..{self.n_actions - 1} per row, in shape "
+                f"{observations.shape[:1]}; it returned shape {chosen.shape} with {chosen.ravel()[:3]}, ..."
+            )
         return np.asarray(np.eye(self.n_actions)[chosen.astype(np.int64)])
 
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
         del rng
-        return np.asarray(self.choose(observations), dtype=np.float64).reshape(observations.shape[0], -1)
+        chosen = np.asarray(self.choose(observations), dtype=np.float64)
+        return chosen[:, None] if chosen.ndim == 1 else chosen
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,8 @@ def is_deterministic(policy: object) -> bool:
 def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> npt.NDArray[Any]:
     try:
         answer = call(observations.copy(), *more)
+    except PolicyError:
+        raise
     except Exception as problem:
         raise PolicyError(f"The policy raised {type(problem).__name__} at the {what}: {problem}") from problem
     try:

@@ -9,12 +9,13 @@ from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
+from bondic.kernels.normal_form import Layout
 from bondic.problem import Problem
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
 from bondic.tuning.radius import held_out_radius
-from bondic.tuning.scales import input_scales, median_distance
+from bondic.tuning.scales import Scales, measure_scales
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,20 @@ class Choices:
     value_bandwidth: float = 1.0  # of k~, in units of the median distance
 
 
-def instruments_kernel(problem: Problem, pilot: Problem | None, choices: Choices, width: float, share: float) -> Kernel:
+def instruments_kernel(layout: Layout, scales: Scales, choices: Choices, width: float, share: float) -> Kernel:
     """share * constant + (1 - share) * random Fourier features of a Gaussian on the state, times Dirac on actions.
 
     The constant part holds the mean weight 1 / (1 - gamma) cheaply. K_max = 1.
     """
-    center, scales = input_scales(pilot, problem.layout.dimension)
     features = RandomFeatures.gaussian(
         choices.pairs,
-        problem.layout.dimension,
-        scales * median_distance(pilot, scales) * width,
+        layout.dimension,
+        scales.bandwidth(width),
         seed=choices.seed,
-        center=center,
-        on="state" if problem.layout.discrete else "point",
+        center=scales.center,
+        on="state" if layout.discrete else "point",
     )
-    local: Kernel = features * Dirac(on="action") if problem.layout.discrete else features
+    local: Kernel = features * Dirac(on="action") if layout.discrete else features
     return share * Constant(1.0) + (1.0 - share) * local
 
 
@@ -51,14 +51,14 @@ def default_instruments(problem: Problem, pilot: Problem | None, choices: Choice
     """W with the middle values of what may be picked."""
     width = 1.0 if choices.weight_bandwidth is None else choices.weight_bandwidth
     share = 0.5 if choices.constant_share is None else choices.constant_share
-    kernel = instruments_kernel(problem, pilot, choices, width, share)
+    scales = measure_scales(pilot, problem.layout.dimension)
+    kernel = instruments_kernel(problem.layout, scales, choices, width, share)
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
 def default_value_kernel(problem: Problem, pilot: Problem | None, choices: Choices) -> Kernel:
     """k~: Gaussian on the state times Dirac on discrete actions, plus a constant."""
-    _, scales = input_scales(pilot, problem.layout.dimension)
-    bandwidth = scales * median_distance(pilot, scales) * choices.value_bandwidth
+    bandwidth = measure_scales(pilot, problem.layout.dimension).bandwidth(choices.value_bandwidth)
     if problem.layout.discrete:
         return Gaussian(bandwidth, on="state") * Dirac(on="action") + Constant(1.0)
     return Gaussian(bandwidth, on="point") + Constant(1.0)

@@ -19,6 +19,7 @@ from bondic.solvers.model import build_model
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.tuning.defaults import Choices, instruments_kernel, provenance
+from bondic.tuning.scales import measure_scales
 
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
 _SHARES = (0.2, 0.5, 0.8)
@@ -63,10 +64,11 @@ def _noise_level(pilot: Problem, rows: int, probability: float) -> float:
 def _candidates(pilot: Problem, choices: Choices) -> list[tuple[str, Kernel]]:
     widths = _WIDTHS if choices.weight_bandwidth is None else (choices.weight_bandwidth,)
     shares = _SHARES if choices.constant_share is None else (choices.constant_share,)
+    scales = measure_scales(pilot, pilot.layout.dimension)
     out = [
         (
             f"{choices.pairs} feature pairs, bandwidth {width:g} x median distance, constant share {share:g}",
-            instruments_kernel(pilot, pilot, choices, width, share),
+            instruments_kernel(pilot.layout, scales, choices, width, share),
         )
         for width in widths
         for share in shares

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
+from scipy.spatial.distance import pdist
 
 from bondic.problem import Problem
 
@@ -12,24 +15,29 @@ FloatArray = npt.NDArray[np.float64]
 _MOST = 1000
 
 
-def input_scales(pilot: Problem | None, dimension: int) -> tuple[FloatArray, FloatArray]:
-    """(center, standard deviation) per point dimension on pilot rows; 0 and 1 when there is no pilot."""
+@dataclass(frozen=True, eq=False)
+class Scales:
+    """How large and how far apart points are."""
+
+    center: FloatArray  # (D,)
+    spread: FloatArray  # (D,) standard deviation per dimension
+    median: float  # median distance after division by the spread
+
+    def bandwidth(self, factor: float) -> FloatArray:
+        """`factor` times the median distance, per dimension."""
+        return np.asarray(self.spread * self.median * factor)
+
+
+def measure_scales(pilot: Problem | None, dimension: int) -> Scales:
+    """Center, spread and median distance of pilot points; 0, 1 and sqrt(d) when there is no pilot."""
+    default = float(np.sqrt(dimension))
     if pilot is None:
-        return np.zeros(dimension), np.ones(dimension)
+        return Scales(np.zeros(dimension), np.ones(dimension), default)
     points = np.concatenate([pilot.logged, pilot.next.points]) if len(pilot.next.points) else pilot.logged
-    center = points.mean(axis=0)
-    spread = points.std(axis=0)
-    floor = 1e-9 * np.maximum(np.abs(center), 1e-300)
-    return center, np.where(spread > floor, spread, np.maximum(np.abs(center), 1.0) * 1e-3 + (spread <= floor))
-
-
-def median_distance(pilot: Problem | None, scales: FloatArray) -> float:
-    """Median Euclidean distance of pilot points after scaling: the usual bandwidth; sqrt(d) without a pilot."""
-    default = float(np.sqrt(scales.size))
-    if pilot is None:
-        return default
-    points = pilot.logged[:: max(1, len(pilot) // _MOST)][:_MOST] / scales
-    squares = ((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2) if points.shape[0] > 1 else np.zeros((1, 1))
-    distances = np.sqrt(squares[np.triu_indices(points.shape[0], 1)])
+    center, deviation = points.mean(axis=0), points.std(axis=0)
+    # a constant column gets a scale of its own size, so that it neither matters nor divides by zero
+    spread = np.where(deviation > 1e-9 * np.abs(center), deviation, np.maximum(np.abs(center), 1.0))
+    some = pilot.logged[:: max(1, len(pilot) // _MOST)][:_MOST] / spread
+    distances = pdist(some) if some.shape[0] > 1 else np.zeros(0)
     positive = distances[distances > 0]
-    return float(np.median(positive)) if positive.size else default
+    return Scales(center, spread, float(np.median(positive)) if positive.size else default)

@@ -1,0 +1,75 @@
+"""Log in memory -> certified interval: time and peak memory, compiled pair sums against blocked NumPy sums.
+
+    python benchmarks/estimate.py --rows 100000            both engines, each in a process of its own, and the ratio
+    python benchmarks/estimate.py --rows 10000 --engine auto --one     one run, JSON on the last line
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+from machine import describe
+
+import bondic
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.tuning.defaults import Choices
+
+LENGTH = 100
+
+
+def run(rows: int, engine: str) -> dict[str, float | str]:
+    """4-d state, 2 actions, 256 features per action (128 cos/sin pairs)."""
+    mdp = SyntheticMDP.default(0.9, seed=1, dimension=4)
+    data = mdp.rollout(max(1, rows // LENGTH), min(LENGTH, rows), np.random.default_rng(7))
+    columns = {name: getattr(data, name) for name in data.__dataclass_fields__}
+    start = time.perf_counter()
+    log = bondic.Transitions(**columns)
+    problem = bondic.make_problem(
+        log,
+        bondic.CallablePolicy(mdp.target_probs),
+        bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs),
+        gamma=mdp.gamma,
+        reward_range=mdp.reward_range,
+    )
+    method = bondic.Dual(engine=engine, choices=Choices(pairs=128))
+    result = bondic.estimate_interval(problem, method=method)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    stages = {f"{name} s": round(value, 2) for name, value in result.seconds.items()}
+    return {
+        "engine": engine, "rows": rows, "seconds": round(seconds, 2), **stages, "peak GB": round(peak, 3),
+        "low": result.low, "high": result.high, "rounding": result.upper.rounding, "status": result.status.name,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--engine", choices=("auto", "numpy"), default="auto")
+    parser.add_argument("--one", action="store_true")
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(run(args.rows, args.engine)))
+        return
+    print(json.dumps(describe()))
+    results = []
+    for engine in ("auto", "numpy"):
+        command = [sys.executable, __file__, "--rows", str(args.rows), "--engine", engine, "--one"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        results.append(json.loads(done.stdout.splitlines()[-1]))
+        print(json.dumps(results[-1]), flush=True)
+    fast, slow = results
+    print(
+        f"blocked NumPy sums take {slow['certify s'] / fast['certify s']:.1f} times as long to certify, "
+        f"{slow['seconds'] / fast['seconds']:.1f} times over all"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""Every benchmark, one after the other; figures are ratios measured in the same run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SCRIPTS = (["solvers.py"], ["estimate.py", "--rows", "100000"])
+
+
+def main() -> None:
+    for script, *arguments in SCRIPTS:
+        print(f"\n== {script} {' '.join(arguments)}", flush=True)
+        subprocess.run([sys.executable, str(HERE / script), *arguments], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,491 @@
+"""Every kernel against its 50-digit twin: values within the declared error, K_max true, expansion exact."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import naive
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+from bondic.certificate.spec import LEAVES
+from bondic.errors import InvalidInput, NumericalError
+from bondic.kernels import accuracy
+from bondic.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.rounding import U
+from bondic.spaces.functions import FeatureMap, term_feature_bounds, term_features
+
+
+def _linear(center, scales):
+    def twin(x, y):
+        c, h = naive.vector(center), naive.vector(scales)
+        parts = zip(naive.vector(x), naive.vector(y), c, h, strict=True)
+        return sum(((a - m) * (b - m) / (s * s) for a, b, m, s in parts), mpf(0))
+
+    return twin
+
+
+def _waves(x):
+    return np.column_stack([np.sin(x[:, 0]), np.cos(x[:, 1]), x[:, 0] * x[:, 1] / (1 + (x * x).sum(axis=1))])
+
+
+def _dot(x, y):
+    """The floats a feature function returns are its features: only their inner product is left to check."""
+    return sum((mpf(float(a)) * mpf(float(b)) for a, b in zip(x, y, strict=True)), mpf(0))
+
+
+FREQUENCIES = np.random.default_rng(5).normal(size=(6, 2))
+EMBEDDING = np.array([[1.0, 0.25], [-0.5, 2.0], [0.1, 0.1], [0.0, 1.0]])
+
+
+@dataclass
+class Example:
+    """A leaf on two-dimensional (or, with `narrow`, one-dimensional) input and the same formula in 50 digits."""
+
+    leaf: Any
+    twin: Any
+    domain: str = "plane"  # which points it is tried on
+
+
+EXAMPLES = {
+    "gaussian": [
+        Example(bondic.Gaussian(0.7), lambda x, y: naive.gaussian(x, y, 0.7)),
+        Example(bondic.Gaussian([0.3, 5.0]), lambda x, y: naive.gaussian(x, y, [0.3, 5.0])),
+        Example(bondic.Gaussian(1e-9), lambda x, y: naive.gaussian(x, y, 1e-9)),
+        Example(bondic.Gaussian(1e9), lambda x, y: naive.gaussian(x, y, 1e9)),
+    ],
+    "laplace": [
+        Example(bondic.Laplace(0.7), lambda x, y: naive.laplace(x, y, 0.7)),
+        Example(bondic.Laplace([3.0, 0.2]), lambda x, y: naive.laplace(x, y, [3.0, 0.2])),
+    ],
+    "matern": [
+        Example(bondic.Matern([0.5, 3.0], nu), lambda x, y, nu=nu: naive.matern(x, y, [0.5, 3.0], nu))
+        for nu in (0.5, 1.5, 2.5)
+    ],
+    "constant": [Example(bondic.Constant(0.3), lambda x, y: naive.constant(x, y, 0.3))],
+    "dirac": [Example(bondic.Dirac(on="observation"), naive.dirac)],
+    "action-embedding": [
+        Example(
+            bondic.ActionEmbedding(EMBEDDING), lambda x, y: _dot(EMBEDDING[int(x[0])], EMBEDDING[int(y[0])]), "actions"
+        )
+    ],
+    "time-mask": [
+        Example(bondic.TimeMask(3), lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)), "times"),
+    ],
+    "linear": [
+        Example(bondic.Linear(bandwidth=[2.0, 0.3], center=[0.1, -5.0]), _linear([0.1, -5.0], [2.0, 0.3])),
+    ],
+    "explicit-features": [
+        Example(
+            bondic.ExplicitFeatures(_waves, 3.0, "waves"),
+            lambda x, y: _dot(_waves(np.array([x]))[0], _waves(np.array([y]))[0]),
+            "near",
+        )
+    ],
+    "random-features": [
+        Example(bondic.RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+        Example(
+            bondic.RandomFeatures(FREQUENCIES, center=[0.5, 1e3]),
+            lambda x, y: naive.random_feature(x, y, FREQUENCIES),
+        ),
+        Example(
+            bondic.RandomFeatures.gaussian(40, 2, [0.5, 2.0], seed=3),
+            lambda x, y: naive.random_feature(x, y, np.random.default_rng(3).standard_normal((40, 2)) / [0.5, 2.0]),
+            "near",
+        ),
+    ],
+}
+ALL = [
+    pytest.param(example, id=f"{name}-{number}") for name, few in EXAMPLES.items() for number, example in enumerate(few)
+]
+
+
+def sample(domain, rng):
+    """Points that strain a formula: equal, almost equal, shifted by 1e8, far apart, tiny."""
+    if domain == "actions":
+        return np.array([[0.0], [1.0], [2.0], [3.0]])
+    if domain == "times":
+        return np.array([[0.0], [2.0], [3.0], [4.0]])
+    near = rng.normal(size=(7, 2))
+    if domain == "near":
+        return near
+    close = near[:1] + np.array([[1e-9, -1e-12]])
+    return np.vstack([near, close, 1e8 + near[:3], [[0.0, 0.0], [-0.0, 0.0], [1e-170, 5e-324], [3e12, -3e12]]])
+
+
+def test_every_leaf_has_an_example():
+    assert set(EXAMPLES) == set(LEAVES)
+    for name, few in EXAMPLES.items():
+        assert all(isinstance(example.leaf, LEAVES[name]) for example in few)
+
+
+@pytest.mark.parametrize("example", ALL)
+def test_leaf_keeps_its_promises(example, rng):
+    leaf, x = example.leaf, sample(example.domain, rng)
+    values, diagonal, error = leaf.block(x, x), leaf.diag(x), leaf.value_error(x, x)
+    largest = leaf.max_abs(x, x)
+    assert values.shape == (len(x), len(x))
+    assert diagonal.shape == (len(x),)
+    for i in range(len(x)):
+        for j in range(i + 1):
+            exact = example.twin(x[i], x[j])
+            assert abs(mpf(values[i, j]) - exact) <= mpf(error)
+            assert abs(mpf(values[j, i]) - exact) <= mpf(error)
+            assert abs(exact) <= mpf(largest)
+        exact = example.twin(x[i], x[i])
+        assert abs(mpf(diagonal[i]) - exact) <= mpf(error)
+        assert exact <= mpf(leaf.sup_diag)  # K_max is an upper bound, not a float near one
+
+
+@pytest.mark.parametrize("example", ALL)
+def test_leaf_is_positive_semidefinite(example, rng):
+    leaf, x = example.leaf, sample("near" if example.domain == "plane" else example.domain, rng)
+    values = leaf.block(x, x)
+    size = max(1.0, float(np.abs(values).max()))
+    assert np.array_equal(values, values.T)
+    assert np.linalg.eigvalsh(values)[0] >= -1e-13 * size * len(x)
+
+
+@pytest.mark.parametrize("example", ALL)
+def test_leaf_survives_a_round_trip(example, rng):
+    leaf, x = example.leaf, sample("near" if example.domain == "plane" else example.domain, rng)
+    parameters = leaf.parameters()
+    if leaf.name == "explicit-features":
+        with pytest.raises(InvalidInput, match="waves"):
+            type(leaf).from_parameters(parameters)
+        parameters = {**parameters, "function": _waves}
+    again = type(leaf).from_parameters(parameters)
+    assert np.array_equal(again.block(x, x), leaf.block(x, x))
+    assert again.sup_diag == leaf.sup_diag
+    assert repr(leaf)
+
+
+# What the formulas cost in roundings, counted here once more; `declared` may be larger, never smaller.
+# d dimensions; a relative error e of the exponent D moves exp(-D) by at most e / (exp(1) (1 - e)).
+COUNTED = {
+    "gaussian": lambda d: (d + 4) / math.e + NUMPY_ULP,
+    "laplace": lambda d: (d + 1) / math.e + NUMPY_ULP,
+    "matern 0.5": lambda d: ((d + 4) / 2 + 3) / math.e + NUMPY_ULP,
+    "matern 1.5": lambda d: ((d + 4) / 2 + 3) * 4 / math.e**2 + NUMPY_ULP + 2,
+    "matern 2.5": lambda d: ((d + 4) / 2 + 3) * 0.6045 + NUMPY_ULP + 5,
+}
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 7, 40])
+@pytest.mark.parametrize("name", COUNTED)
+def test_declared_errors_cover_the_count(name, dimension):
+    kernel = {
+        "gaussian": bondic.Gaussian(1.0),
+        "laplace": bondic.Laplace(1.0),
+        "matern 0.5": bondic.Matern(1.0, 0.5),
+        "matern 1.5": bondic.Matern(1.0, 1.5),
+        "matern 2.5": bondic.Matern(1.0, 2.5),
+    }[name]
+    x = np.zeros((1, dimension))
+    counted = COUNTED[name](dimension) * U
+    assert counted <= kernel.value_error(x, x) <= 2.5 * counted
+
+
+def test_sensitivities_of_the_matern_kernels():
+    """max of |rho f'(rho)|, found on a grid."""
+    rho = np.linspace(0, 30, 300_001)
+    decay = np.exp(-rho)
+    assert (rho * decay).max() <= 0.37
+    assert (rho * rho * decay).max() <= 0.55
+    assert (rho * rho * (1 + rho) / 3 * decay).max() <= 0.61
+
+
+def test_random_features_are_a_kernel_of_their_own(rng):
+    """phi(x) . phi(y) is the kernel, k(x, x) = 1 exactly, and the frequencies come from the seed alone."""
+    leaf = bondic.RandomFeatures.gaussian(25, 3, 0.8, seed=9)
+    again = bondic.RandomFeatures.gaussian(25, 3, 0.8, seed=9)
+    assert np.array_equal(leaf.frequencies, again.frequencies)
+    x = rng.normal(size=(6, 3))
+    assert np.all(leaf.diag(x) == 1.0)
+    phi = leaf.features(x)
+    assert phi.shape == (6, 50)
+    assert leaf.sup_diag == 1.0
+    error = leaf.feature_error(x)
+    for row, point in zip(phi, x, strict=True):
+        exact = naive.random_features(point, leaf.frequencies)
+        assert all(abs(mpf(float(a)) - b) <= error for a, b in zip(row, exact, strict=True))
+
+
+def test_feature_error_grows_with_the_angle():
+    """At an offset of 1e8 an angle loses eight digits; the declared error says so, a centre repairs it."""
+    x = 1e8 + np.random.default_rng(0).normal(size=(20, 2))
+    raw, centered = bondic.RandomFeatures(FREQUENCIES), bondic.RandomFeatures(FREQUENCIES, center=1e8)
+    for leaf in (raw, centered):
+        worst = mpf(0)
+        for row, point in zip(leaf.features(x), x, strict=True):
+            shifted = [mpf(float(p)) - mpf(float(c)) for p, c in zip(point, leaf.center, strict=True)]
+            exact = naive.random_features(shifted, FREQUENCIES)
+            worst = max(worst, *(abs(mpf(float(a)) - b) for a, b in zip(row, exact, strict=True)))
+        assert worst <= leaf.feature_error(x)
+        if leaf is raw:
+            assert worst > 1e-10
+    assert centered.feature_error(x) < 1e-14
+
+
+def test_elementary_functions_are_as_good_as_trusted(rng):
+    """numpy's exp, cos and sin against 50 digits, in the units in which the error bounds charge them."""
+    accuracy.check_elementary_functions()
+    x = -np.concatenate([rng.uniform(0, 745, 1500), np.exp(rng.uniform(-30, 5, 1000))])
+    exact = [mp.exp(mpf(float(v))) for v in x]
+    worst = max(float(abs(mpf(float(a)) - b) / b) for a, b in zip(np.exp(x[x > -708]), np.array(exact)[x > -708], strict=True))
+    assert worst <= NUMPY_ULP * U
+    angles = np.concatenate([rng.uniform(-10, 10, 500), np.exp(rng.uniform(0, 35, 1000)), np.pi / 2 * np.arange(-50, 50)])
+    for fast, slow in ((np.cos, mp.cos), (np.sin, mp.sin)):
+        worst = max(float(abs(mpf(float(a)) - slow(mpf(float(v))))) for a, v in zip(fast(angles), angles, strict=True))
+        assert worst <= NUMPY_ULP * U
+
+
+@pytest.mark.parametrize("name", ["exp", "cos", "sin"])
+def test_an_inaccurate_function_stops_everything(monkeypatch, name):
+    """The start-up check must see an error of 5 units of 2^-53."""
+    good = getattr(np, name)
+    monkeypatch.setattr(accuracy.np, name, lambda x: good(x) * (1 + 6 * U))
+    with pytest.raises(NumericalError, match=name):
+        accuracy.check_elementary_functions.__wrapped__()
+
+
+def test_numpy_s_accuracy_is_checked_once_per_process():
+    accuracy.check_elementary_functions()
+    assert accuracy.check_elementary_functions.cache_info().currsize == 1
+
+
+# --------------------------------------------------------------------------------------- sums and products
+
+
+DISCRETE = Layout(observation_dim=2, has_time=True, action_dim=0, slots=4)
+CONTINUOUS = Layout(observation_dim=2, has_time=True, action_dim=1, slots=1)
+
+
+def parts_of(layout, z, slot):
+    """Vector parts of a point for the twins."""
+    observation, time = z[:2], z[2:3]
+    action = [slot] if layout.discrete else z[3:]
+    state = z[:3]
+    return {"observation": observation, "time": time, "action": action, "state": state, "point": z}
+
+
+def leaf_pool(layout):
+    """(library leaf, twin on parts) for random expressions."""
+
+    def on(part, twin):
+        return lambda p, q: twin(p[part], q[part])
+
+    pool = [
+        (bondic.Gaussian([0.8, 1.7]), on("observation", lambda x, y: naive.gaussian(x, y, [0.8, 1.7]))),
+        (bondic.Laplace(1.3, on="state"), on("state", lambda x, y: naive.laplace(x, y, 1.3))),
+        (bondic.Matern(2.0, 1.5, on="time"), on("time", lambda x, y: naive.matern(x, y, 2.0, 1.5))),
+        (bondic.TimeMask(3), on("time", lambda x, y: mpf(int(x[0] < 3 and y[0] < 3)))),
+        (bondic.Constant(0.7), lambda p, q: mpf(0.7)),  # noqa: ARG005
+        (bondic.RandomFeatures(FREQUENCIES), on("observation", lambda x, y: naive.random_feature(x, y, FREQUENCIES))),
+        (bondic.Linear(center=0.5), on("observation", _linear([0.5, 0.5], [1.0, 1.0]))),
+        (bondic.Dirac(on="time"), on("time", naive.dirac)),
+        (bondic.Dirac(), on("action", naive.dirac)),
+    ]
+    if layout.discrete:
+        pool.append(
+            (bondic.ActionEmbedding(EMBEDDING), on("action", lambda a, b: _dot(EMBEDDING[a[0]], EMBEDDING[b[0]])))
+        )
+    else:
+        pool.append((bondic.Gaussian(0.5, on="action"), on("action", lambda x, y: naive.gaussian(x, y, 0.5))))
+        pool.append((bondic.Gaussian(2.0, on="point"), on("point", lambda x, y: naive.gaussian(x, y, 2.0))))
+    return pool
+
+
+def random_expression(pool, rng, depth):
+    if depth == 0 or rng.random() < 0.25:
+        return pool[rng.integers(len(pool))]
+    choice = rng.integers(3)
+    left, twin = random_expression(pool, rng, depth - 1)
+    if choice == 0:
+        factor = float(rng.uniform(0.1, 3))
+        return factor * left, lambda p, q: mpf(factor) * twin(p, q)
+    right, other = random_expression(pool, rng, depth - 1)
+    if choice == 1:
+        return left + right, lambda p, q: twin(p, q) + other(p, q)
+    return left * right, lambda p, q: twin(p, q) * other(p, q)
+
+
+def direct(terms, z, y, a, b):
+    """The kernel value that a normal form stands for, and the error it declares."""
+    total, error = 0.0, 0.0
+    for term in terms:
+        inner = float(term.embedding[a] @ term.embedding[b])
+        size, value_error = term.bounds(z, y)
+        assert abs(term.block(z, y)).max() <= size * (1 + 1e-9)
+        total += float(term.block(z, y)[0, 0]) * inner
+        reach = float(np.linalg.norm(term.embedding[a]) * np.linalg.norm(term.embedding[b]))
+        error += (value_error + 20 * U * size) * reach
+    return total, error * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("layout", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
+@pytest.mark.parametrize("seed", range(12))
+def test_normal_form_is_the_same_kernel(layout, seed):
+    rng = np.random.default_rng(seed)
+    kernel, twin = random_expression(leaf_pool(layout), rng, 4)
+    terms = normal_form(kernel, layout)
+    z = np.hstack([rng.normal(size=(5, 2)), rng.integers(0, 4, size=(5, 1)), rng.normal(size=(5, layout.action_dim))])
+    z[1] = z[0]
+    z[2, :2] = z[0, :2]
+    for i, j in [(0, 1), (0, 2), (2, 3), (3, 4), (4, 4)]:
+        a, b = (int(s) for s in rng.integers(0, layout.slots, 2))
+        for second in {a, b}:
+            exact = twin(parts_of(layout, z[i], a), parts_of(layout, z[j], second))
+            ours, error = direct(terms, z[i : i + 1], z[j : j + 1], a, second)
+            assert abs(mpf(ours) - exact) <= error
+        exact = twin(parts_of(layout, z[i], a), parts_of(layout, z[i], a))
+        diagonal = sum(float(t.diag(z[i : i + 1])[0] * (t.embedding[a] @ t.embedding[a])) for t in terms)
+        assert abs(mpf(diagonal) - exact) <= mpf(10) ** -12 * (1 + abs(exact))
+        assert exact <= mpf(kernel.sup_diag) * (1 + mpf(64 * U))
+
+
+@pytest.mark.parametrize("factors", [1, 2, 3, 5])
+def test_error_of_a_product(factors):
+    """Values at most K_j off by e_j: the product is off by prod(K_j + e_j) - prod(K_j) and its own roundings."""
+    kernel: Kernel = bondic.Matern(1.0, 2.5)
+    for _ in range(factors - 1):
+        kernel = kernel * bondic.Matern(1.0, 2.5)
+    (term,) = normal_form(0.3 * kernel, Layout(3, False, 0, 1))
+    x = np.zeros((1, 3))
+    one = mpf(term.factors[0][0].value_error(x, x))
+    needed = mpf(0.3) * ((1 + one) ** factors - 1 + factors * mpf(U))
+    size, declared = term.bounds(x, x)
+    assert size >= 0.3
+    assert needed <= declared <= 3 * needed
+
+
+def test_embeddings_multiply():
+    """A product of two action kernels has the product of their Gram matrices."""
+    other = np.array([[1.0], [2.0], [-1.0], [0.5]])
+    kernel = bondic.ActionEmbedding(EMBEDDING) * bondic.ActionEmbedding(other) * bondic.Constant(2.0)
+    (term,) = normal_form(kernel, DISCRETE)
+    expected = 2.0 * (EMBEDDING @ EMBEDDING.T) * (other @ other.T)
+    assert np.allclose(term.coefficient * term.embedding @ term.embedding.T, expected, rtol=1e-14, atol=0)
+    (term,) = normal_form(kernel * bondic.Dirac(), DISCRETE)
+    assert np.allclose(term.coefficient * term.embedding @ term.embedding.T, np.diag(np.diag(expected)), rtol=1e-14)
+
+
+def test_action_embedding_from_similarities():
+    gram = np.exp(-0.5 * (np.arange(4)[:, None] - np.arange(4)[None, :]) ** 2)
+    leaf = bondic.ActionEmbedding.from_gram(gram)
+    assert np.allclose(leaf.embedding @ leaf.embedding.T, gram, atol=1e-14)
+    assert leaf.sup_diag >= 1.0 - 1e-14
+    with pytest.raises(InvalidInput, match="semi-definite"):
+        bondic.ActionEmbedding.from_gram([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(InvalidInput, match="symmetric"):
+        bondic.ActionEmbedding.from_gram([[1.0, 0.5], [0.2, 1.0]])
+
+
+def test_features_of_a_term(rng):
+    """phi(x) . phi(y) E_a . E_b is the kernel; every entry within its declared error, every row within its size."""
+    kernel = 0.3 * bondic.RandomFeatures(FREQUENCIES) * bondic.Linear(center=0.5) * bondic.Dirac() + bondic.Constant(2.0)
+    layout = Layout(2, False, 0, 3)
+    assert FeatureMap.exists(kernel, layout)
+    terms = FeatureMap(kernel, layout).terms
+    x = rng.normal(size=(5, 2))
+    for term, size in zip(terms, FeatureMap(kernel, layout).sizes, strict=True):
+        phi = term_features(term, x)
+        assert size == phi.shape[1] * term.embedding.shape[1]
+        error, largest = term_feature_bounds(term, x)
+        assert np.linalg.norm(phi, axis=1).max() <= largest * (1 + 1e-14)
+        for row, point in zip(phi, x, strict=True):
+            exact = [mp.sqrt(mpf(term.coefficient))]
+            for leaf, columns in term.factors:
+                z = point[list(columns)]
+                if isinstance(leaf, bondic.RandomFeatures):
+                    part = naive.random_features(z, FREQUENCIES)
+                else:
+                    part = [naive.number(v) - mpf(0.5) for v in z]
+                exact = [a * b for a in exact for b in part]
+            assert all(abs(mpf(float(a)) - b) <= error for a, b in zip(row, exact, strict=True))
+        assert np.allclose(phi @ phi.T, term.block(x, x), rtol=1e-12, atol=1e-13)
+    assert not FeatureMap.exists(kernel + bondic.Gaussian(1.0), layout)
+
+
+def test_value_error_of_features_is_honest(rng):
+    """With errors planted in the features, the inner products stay within what `value_error` says."""
+
+    class Rough(FeatureLeaf):
+        name, on, sup_diag = "rough", "observation", 1.0
+
+        def features(self, x):
+            return np.column_stack([np.cos(x[:, 0]), np.sin(x[:, 0])]) + 1e-6 * np.sign(x[:, :1])
+
+        def feature_error(self, x):
+            return 1e-6 * (1 + 1e-9)
+
+        def parameters(self):
+            return {}
+
+    leaf, x = Rough(), rng.normal(size=(40, 1))
+    exact = np.cos(x - x.T)
+    observed = np.abs(leaf.block(x, x) - exact).max()
+    assert 2.5e-6 < observed <= leaf.value_error(x, x)  # 2 sqrt(2) 1e-6 at worst
+
+
+# -------------------------------------------------------------------------------------------- what is refused
+
+
+def test_stated_suprema_are_checked():
+    x = np.array([[3.0, 4.0]])
+    with pytest.raises(InvalidInput, match="supremum"):
+        bondic.Linear(supremum=24.0).max_abs(x, x)
+    assert bondic.Linear(supremum=25.0).max_abs(x, x) >= 25.0
+    with pytest.raises(InvalidInput, match="waves"):
+        bondic.ExplicitFeatures(_waves, 1e-3, "waves").block(x, x)
+    assert bondic.Linear().sup_diag == math.inf
+    with pytest.raises(InvalidInput, match="bounded on the diagonal"):
+        bondic.Instruments(bondic.Linear() + bondic.Constant(1.0))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: bondic.Gaussian(0.0),
+        lambda: bondic.Gaussian([1.0, -1.0]),
+        lambda: bondic.Gaussian(math.nan),
+        lambda: bondic.Gaussian(1.0, on="colour"),
+        lambda: bondic.Laplace(math.inf),
+        lambda: bondic.Matern(1.0, 2.0),
+        lambda: bondic.Constant(0.0),
+        lambda: bondic.Constant(math.nan),
+        lambda: -1.0 * bondic.Gaussian(1.0),
+        lambda: 0.0 * bondic.Gaussian(1.0),
+        lambda: math.inf * bondic.Gaussian(1.0),
+        lambda: bondic.TimeMask(0),
+        lambda: bondic.Linear(supremum=0.0),
+        lambda: bondic.RandomFeatures([[math.nan]]),
+        lambda: bondic.RandomFeatures.gaussian(0, 2, 1.0, seed=0),
+        lambda: bondic.ActionEmbedding([[math.inf]]),
+        lambda: normal_form(bondic.Gaussian(1.0, on="action"), DISCRETE),
+        lambda: normal_form(bondic.ActionEmbedding(EMBEDDING), CONTINUOUS),
+        lambda: normal_form(bondic.ActionEmbedding(EMBEDDING[:2]), DISCRETE),
+        lambda: normal_form(bondic.TimeMask(2), Layout(2, False, 0, 2)),
+        lambda: bondic.Gaussian([1.0, 2.0, 3.0]).block(np.zeros((1, 2)), np.zeros((1, 2))),
+        lambda: bondic.RandomFeatures(FREQUENCIES).features(np.zeros((1, 3))),
+    ],
+)
+def test_bad_kernels_are_refused(build):
+    with pytest.raises(InvalidInput):
+        build()
+
+
+def test_far_points_do_not_poison_a_block():
+    """A square that overflows, or a decay that underflows, is a kernel value of 0."""
+    x, y = np.zeros((1, 1)), np.array([[1e5], [1e140]])
+    for leaf in (bondic.Gaussian(1.0), bondic.Laplace(1.0), *(bondic.Matern(1.0, nu) for nu in (0.5, 1.5, 2.5))):
+        assert np.all(leaf.block(x, y) == 0.0)
+
+
+def test_suprema_of_expressions():
+    kernel = 0.5 * bondic.Constant(3.0) + 2.0 * bondic.Gaussian(1.0) * bondic.ActionEmbedding([[2.0, 0.0], [1.0, 1.0]])
+    assert kernel.sup_diag == pytest.approx(0.5 * 3 + 2 * 4, rel=1e-14)
+    assert kernel.sup_diag >= 9.5

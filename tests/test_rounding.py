@@ -1,0 +1,318 @@
+"""Enclosures contain the exact result; the compiled exponential keeps its promise.
+
+Exact results come from `fractions.Fraction` (a float is a fraction) and, for logarithm and exponential, from 50 digits.
+"""
+
+import math
+from fractions import Fraction
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+from bondic.errors import NumericalError
+from bondic.rounding import (
+    TINY,
+    Enclosure,
+    U,
+    certified_dot,
+    certified_sum,
+    inflate,
+    log_enclosure,
+    next_down,
+    next_up,
+    power_enclosure,
+    upper_sum,
+)
+from bondic.sums import exponential
+from bondic.sums.exponential import EXP_ULP, exp_nonpositive
+
+mp.dps = 50
+
+anything = st.floats(allow_nan=False, allow_infinity=False)
+ordinary = st.floats(min_value=1e-140, max_value=1e140) | st.floats(min_value=-1e140, max_value=-1e-140) | st.just(0.0)
+radii = st.just(0.0) | st.floats(min_value=0.0, max_value=1e-9) | st.floats(min_value=1e-140, max_value=1e140)
+places = st.fractions(min_value=-1, max_value=1, max_denominator=64)
+many = settings(max_examples=100)
+
+
+def member(x: Enclosure, place: Fraction) -> Fraction:
+    """A number inside the enclosure: mid + place * rad."""
+    return Fraction(x.mid) + place * Fraction(x.rad)
+
+
+def contains(x: Enclosure, exact: Fraction) -> bool:
+    inside = abs(exact - Fraction(x.mid)) <= Fraction(x.rad)
+    above = not math.isfinite(x.upper) or exact <= Fraction(x.upper)
+    below = not math.isfinite(x.lower) or Fraction(x.lower) <= exact
+    return inside and above and below
+
+
+def enclosures(numbers):
+    return st.builds(Enclosure, numbers, radii)
+
+
+# ------------------------------------------------------------------------------------------------- arithmetic
+
+
+@many
+@given(enclosures(anything), enclosures(anything), places, places)
+def test_sum_and_difference_contain_the_exact_result(x, y, s, t):
+    exact_x, exact_y = member(x, s), member(y, t)
+    for operation in (lambda a, b: a + b, lambda a, b: a - b):
+        try:
+            result = operation(x, y)
+        except NumericalError:
+            assert abs(x.mid) + abs(y.mid) + x.rad + y.rad > 1e307  # only an overflow may refuse
+            continue
+        assert contains(result, operation(exact_x, exact_y))
+
+
+@many
+@given(enclosures(anything), enclosures(anything), places, places)
+@example(Enclosure(5e-324, 5e-324), Enclosure(0.5, 0.0), Fraction(1), Fraction(0))
+@example(Enclosure(1e-200), Enclosure(1e-200), Fraction(0), Fraction(0))
+def test_product_contains_the_exact_result(x, y, s, t):
+    try:
+        result = x * y
+    except NumericalError:
+        assert (abs(x.mid) + x.rad) * (abs(y.mid) + y.rad) > 1e307
+        return
+    assert contains(result, member(x, s) * member(y, t))
+
+
+@many
+@given(enclosures(ordinary), enclosures(ordinary), places, places)
+def test_quotient_contains_the_exact_result(x, y, s, t):
+    if abs(y.mid) <= y.rad:
+        with pytest.raises(NumericalError, match="contains zero"):
+            x / y
+        return
+    try:
+        result = x / y
+    except NumericalError:
+        assert (abs(Fraction(x.mid)) + Fraction(x.rad)) / (abs(Fraction(y.mid)) - Fraction(y.rad)) > Fraction(1e290)
+        return
+    assert contains(result, member(x, s) / member(y, t))
+
+
+@many
+@given(ordinary, enclosures(ordinary), places)
+def test_floats_mix_with_enclosures(number, x, t):
+    exact, left = member(x, t), Fraction(number)
+    assert contains(number + x, left + exact)
+    assert contains(x + number, left + exact)
+    assert contains(number - x, left - exact)
+    assert contains(x - number, exact - left)
+    assert contains(number * x, left * exact)
+    assert contains(-x, -exact)
+    assert contains(abs(x), abs(exact))
+
+
+@many
+@given(st.floats(min_value=0.0, max_value=1e300), radii, places)
+@example(0.0, 0.0, Fraction(0))
+@example(5e-324, 0.0, Fraction(0))
+@example(1e-30, 1e-9, Fraction(1))
+def test_square_root_contains_the_exact_root(mid, rad, place):
+    x = Enclosure(mid, rad)
+    square = member(x, place)
+    if square < 0:
+        return
+    root = x.sqrt()
+    assert root.mid - root.rad <= root.mid + root.rad
+    assert Fraction(root.upper) ** 2 >= square
+    assert root.lower <= 0 or Fraction(root.lower) ** 2 <= square
+    high, low = Fraction(root.mid) + Fraction(root.rad), Fraction(root.mid) - Fraction(root.rad)
+    assert high**2 >= square
+    assert low <= 0 or low**2 <= square
+
+
+def test_square_root_of_a_negative_number_is_an_error_only_beyond_its_radius():
+    with pytest.raises(NumericalError, match="error bound"):
+        Enclosure(-1e-10, 1e-11).sqrt()
+    root = Enclosure(-1e-10, 2e-10).sqrt()  # the exact number may be anything in [0, 1e-10]
+    assert root.lower <= 0
+    assert root.upper >= 1e-5
+
+
+@many
+@given(
+    st.floats(min_value=1e-300, max_value=1e300), st.floats(min_value=0.0, max_value=0.99), st.floats(-1, 1)
+)
+@example(1.0, 0.0, 0.0)
+@example(math.nextafter(1.0, 2.0), 0.0, 0.0)
+@example(2.0, 0.9, -1.0)
+def test_logarithm_contains_the_exact_one(mid, share, place):
+    x = Enclosure(mid, mid * share)
+    result = log_enclosure(x)
+    exact = mp.log(mpf(x.mid) + mpf(place) * mpf(x.rad))
+    assert abs(exact - mpf(result.mid)) <= mpf(result.rad)
+    assert mpf(result.lower) <= exact <= mpf(result.upper)
+
+
+@pytest.mark.parametrize("bad", [Enclosure(0.0), Enclosure(-1.0), Enclosure(1.0, 1.0)])
+def test_logarithm_refuses_what_reaches_zero(bad):
+    with pytest.raises(NumericalError, match="Logarithm"):
+        log_enclosure(bad)
+
+
+@pytest.mark.parametrize("base", [0.0, 1e-200, 0.1, 0.5, 0.95, 1 - 2.0**-53, 1.0])
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 7, 64, 1000])
+def test_powers(base, exponent):
+    assert contains(power_enclosure(base, exponent), Fraction(base) ** exponent)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_numbers_that_are_not_finite_are_refused(value):
+    with pytest.raises(NumericalError, match="not finite"):
+        Enclosure(value)
+    with pytest.raises(NumericalError, match="not finite"):
+        Enclosure(0.0, value)
+
+
+def test_overflow_is_refused_and_never_becomes_a_bound():
+    with pytest.raises(NumericalError):
+        Enclosure(1.5e308) + 1.5e308
+    with pytest.raises(NumericalError):
+        Enclosure(1e200) * 1e200
+    with pytest.raises(NumericalError):
+        Enclosure(1e200) / 1e-200
+    with pytest.raises(NumericalError):
+        certified_sum(np.array([1e308, 1e308]))
+    with pytest.raises(NumericalError):
+        certified_sum([math.inf, -math.inf])
+
+
+@many
+@given(anything)
+def test_one_step_outwards(x):
+    assert next_up(x) > x
+    assert next_down(x) < x
+    assert Fraction(inflate(abs(x))) >= Fraction(abs(x)) * (1 + 15 * Fraction(U)) if abs(x) < 1e308 else True
+
+
+def test_negative_radius_is_refused():
+    with pytest.raises(NumericalError):
+        Enclosure(1.0, -1e-300)
+
+
+# -------------------------------------------------------------------------------------------- sums of many
+
+
+vectors = st.lists(st.floats(min_value=-1e120, max_value=1e120), min_size=0, max_size=30)
+
+
+@many
+@given(vectors)
+@example([1e100, 1.0, -1e100])
+@example([5e-324] * 7)
+def test_certified_sum(values):
+    exact = sum(map(Fraction, values), Fraction(0))
+    assert contains(certified_sum(values), exact)
+    assert contains(certified_sum(np.array(values, dtype=float)), exact)
+
+
+@many
+@given(st.lists(st.tuples(*[st.floats(min_value=-1e120, max_value=1e120)] * 2), max_size=30))
+@example([(1e100, 1.0), (1.0, 1.0), (-1e100, 1.0)])
+@example([(1e-170, 1e-170), (1e-162, 1e-162)])
+@example([(0.1, 0.1), (-0.1, 0.1), (1 / 3, 3.0)])
+def test_certified_dot(pairs):
+    a, b = np.array(pairs, dtype=float).reshape(-1, 2).T
+    exact = sum((Fraction(x) * Fraction(y) for x, y in pairs), Fraction(0))
+    assert contains(certified_dot(np.ascontiguousarray(a), np.ascontiguousarray(b)), exact)
+
+
+@many
+@given(st.lists(st.floats(min_value=0, max_value=1e120), max_size=40))
+def test_upper_sum(values):
+    assert Fraction(upper_sum(np.array(values, dtype=float))) >= sum(map(Fraction, values), Fraction(0))
+
+
+def test_upper_sum_survives_absorbed_terms():
+    """One big number swallows many small ones in every order of summation that keeps it first."""
+    values = np.concatenate([[1.0], np.full(100_000, 0.49 * 2 * U)])
+    assert Fraction(upper_sum(values)) >= Fraction(1) + 100_000 * Fraction(values[1])
+
+
+# ------------------------------------------------------------------------------------- compiled exponential
+
+
+@numba.njit
+def _exponentials(x):  # type: ignore[no-untyped-def]
+    out = np.empty(x.size)
+    for i in range(x.size):
+        out[i] = exp_nonpositive(x[i])
+    return out
+
+
+def _edges() -> np.ndarray:
+    """Where the reduction changes its mind: x = (k + 1/2) log 2, and the ends of the range."""
+    half = np.array([float((mpf(k) + mpf(1) / 2) * mp.log(2)) for k in range(-1022, 0)])
+    half = half[half > -708]
+    around = np.concatenate([half, np.nextafter(half, 0), np.nextafter(half, -1000)])
+    ends = [0.0, -0.0, -5e-324, -TINY, -1e-300, -1e-17, -U, -2 * U, -1e-8, -707.999, -708.0]
+    return np.concatenate([around, ends, [np.nextafter(-708.0, 0)]])
+
+
+def test_exponential_against_fifty_digits(rng):
+    x = np.concatenate(
+        [
+            _edges(),
+            -rng.uniform(0, 1, 2500),
+            -rng.uniform(0, 708, 2500),
+            -np.exp(rng.uniform(-40, math.log(708), 1000)),
+        ]
+    )
+    ours = _exponentials(x)
+    worst = 0.0
+    for argument, value in zip(x.tolist(), ours.tolist(), strict=True):
+        exact = mp.exp(mpf(argument))
+        worst = max(worst, float(abs(mpf(value) - exact) / exact) / U)
+    assert worst <= EXP_ULP
+    assert worst > 0.4  # the comparison measures something
+
+
+def test_exponential_below_its_range_is_as_good_as_zero():
+    values = _exponentials(np.array([-708.0, -708.0001, -1e3, -1e300, -math.inf]))
+    assert np.all(values[1:] == values[0])
+    assert 0 < values[0] < 1e-307
+
+
+def test_error_of_the_exponential_derived_anew():
+    """Reduction, polynomial and Horner steps, each bounded here without looking at the module's own count.
+
+    Units of U relative to exp(x). Horner: a running error bound over the actual steps, worst over a grid of r.
+    """
+    low, high = mpf(exponential.LN2_HI), mpf(exponential.LN2_LO)
+    # k * LN2_HI is exact: its trailing zero bits make room for |k| <= 1022
+    mantissa = int(math.frexp(exponential.LN2_HI)[0] * 2**53)
+    zeros = (mantissa & -mantissa).bit_length() - 1
+    assert zeros >= 10
+    # r is one rounding of a number below 1/2 (half an ulp is U / 4), k LN2_LO and the tail of log 2 are far smaller
+    tail = 1022 * abs(low + high - mp.log(2)) + 1022 * abs(high) * U
+    reduction = mpf(1) / 4 + tail / U
+    assert reduction < 0.3
+
+    coefficients = [mpf(1), mpf(1)] + [mpf(getattr(exponential, f"C{k}")) for k in range(2, 12)]
+    reach = mp.log(2) / 2 * (1 + mpf(10) ** -12)
+    polynomial = horner = mpf(0)
+    for step in range(-600, 601):
+        r = reach * step / 600
+        exact = mp.exp(r)
+        value, running = coefficients[11], mpf(0)
+        for c in reversed(coefficients[:11]):
+            product = r * value
+            value = c + product
+            running = abs(r) * running + abs(product) + abs(value)  # the product's rounding and the sum's
+        polynomial = max(polynomial, abs(value - exact) / exact / U)
+        horner = max(horner, running / exact)
+    # between grid points: Markov's inequality bounds the slope by 12^2 / 0.34 times 0.2 U, below 1e-14
+    polynomial += mpf(10) ** -14 * reach / 600 / U
+    assert polynomial < 0.3
+    assert horner < 3.2
+    assert reduction + polynomial + horner < EXP_ULP - 1
