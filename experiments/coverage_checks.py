@@ -77,9 +77,7 @@ def tally(case: str, trials: list[list[Check]]) -> list[Tally]:
         first = column[0]
         assert all((c.statement, c.role, c.level) == (first.statement, first.role, first.level) for c in column)
         misses, length = sum(check.failed for check in column), float(np.mean([check.length for check in column]))
-        out.append(
-            Tally(case, first.statement, first.role, first.level, first.rate, len(column), misses, length)
-        )
+        out.append(Tally(case, first.statement, first.role, first.level, first.rate, len(column), misses, length))
     return out
 
 

@@ -1,7 +1,7 @@
 """Whole intervals on problems with known q* and J*, and the events behind each of them.
 
-Q holds q* by construction: its radius is the norm of q*, known exactly, so the interval is as short as a valid one
-can be. A failure is an interval without J*, or a rejection (of assumptions that are true).
+Q holds q* by construction: its radius is a multiple >= 1 of the norm of q*, which is known exactly. A failure is an
+interval without J*, or a rejection (of assumptions that are true).
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from bondic.problem import Problem
 from bondic.rounding import Enclosure
 
 GAUGES = ("half", "range", "paper", "plug-in")
-ROWS = 250
-UP = 1.0 + 1e-12  # a norm computed in floats, rounded up
+ROWS, TABULAR_ROWS = 300, 500
+SYNTHETIC_FACTOR, TABULAR_FACTOR = 1.5, 2.0
+"""Radius over norm of q*. With 1 the weight 0 often is best on a small table, and no noise enters the interval."""
 
 TABLE = b.Dirac(on="state") * b.Dirac(on="action")  # norm of a function: the Euclidean norm of its table
 SYNTHETIC = SyntheticMDP.default(0.4, reward_noise=0.5, termination=0.1)
-TABULAR = TabularMDP.random(np.random.default_rng(3), n_states=4, n_actions=2, gamma=0.5, reward_noise=0.2)
+TABULAR = TabularMDP.random(np.random.default_rng(3), n_states=4, n_actions=2, gamma=0.3, reward_noise=0.2)
 ENDING = TabularMDP.random(
-    np.random.default_rng(5), n_states=4, n_actions=2, gamma=0.6, reward_noise=0.2, termination=0.5
+    np.random.default_rng(5), n_states=4, n_actions=2, gamma=0.3, reward_noise=0.2, termination=0.5
 )
 EPISODIC = replace(ENDING, gamma=1.0)
-HORIZON = 3
+HORIZON = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,9 @@ def synthetic_question(rng: Generator, *, behaviour: str, tuned: bool = False) -
     residuals = mdp.q_star(log.observations, log.actions) - mdp.gamma * following - log.rewards
     kernel = b.Gaussian(mdp.bandwidth, on="observation") * b.Dirac() + b.Constant(mdp.offset)
     instruments = None if tuned else b.Instruments(0.5 * b.Constant(1.0) + 0.5 * (b.Gaussian(1.0) * b.Dirac()))
-    return Question(problem, residuals, b.Ball(kernel, mdp.q_norm * UP), mdp.value, mdp.value, instruments)
+    return Question(
+        problem, residuals, b.Ball(kernel, SYNTHETIC_FACTOR * mdp.q_norm), mdp.value, mdp.value, instruments
+    )
 
 
 def tabular_question(
@@ -106,14 +109,14 @@ def tabular_question(
 ) -> Question:
     """Dirac x Dirac: the radius is the Euclidean norm of the table of q*."""
     length = 8 if horizon is None else horizon + 1
-    log = transitions_of(mdp.rollout(ROWS, length, rng, behaviour=behaviour), ROWS)  # type: ignore[arg-type]
+    log = transitions_of(mdp.rollout(TABULAR_ROWS, length, rng, behaviour=behaviour), TABULAR_ROWS)  # type: ignore[arg-type]
     initial = _initial(rng, mdp, log, start)
     problem = tabular_problem(mdp, log, initial, horizon=horizon)
     table = mdp.q_star[None] if horizon is None else mdp.finite_horizon(horizon)[:horizon]
     values = np.sum(mdp.target * table[0], axis=1)
     truth = float(mdp.initial_probs @ values)
     seen = truth if initial is None else float(np.mean(values[initial.observations[:, 0].astype(int)]))
-    ball = b.Ball(TABLE, float(np.linalg.norm(table)) * UP)
+    ball = b.Ball(TABLE, TABULAR_FACTOR * float(np.linalg.norm(table)))
     if fitted:
         ball = _fitted_ball(mdp, log, problem)
     residuals = tabular_residuals(mdp, log, problem)
@@ -130,7 +133,7 @@ def _initial(rng: Generator, mdp: TabularMDP, log: b.Transitions, start: str) ->
 
 
 def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Problem) -> b.Ball:
-    """Centre: the mean of r + gamma v*(s') per pair, on the very rows that are certified; radius: its true distance.
+    """Centre: the mean of r + gamma v*(s') per pair, on the very rows that are certified; radius: 1 more than its true distance.
 
     Q may look at the log in any way. This one fits the noise of the log as closely as a table can.
     """
@@ -142,7 +145,7 @@ def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Problem) -> b.Bal
     np.add.at(sums, cells, targets)
     center = np.where(counts > 0, sums / np.maximum(counts, 1.0), 0.0)
     states = np.arange(float(len(center)))[:, None]
-    radius = float(np.linalg.norm(mdp.q_star - center)) * UP
+    radius = 1.0 + float(np.linalg.norm(mdp.q_star - center))
     return b.Ball(TABLE, radius, b.KernelFunction(TABLE, problem.layout, states, center))
 
 
@@ -206,7 +209,7 @@ class ContinuousMDP:
 
 
 def continuous_question(rng: Generator) -> Question:
-    """Five draws at every next state, and draws at the initial states that pay for themselves."""
+    """Five draws at every next state, and 100 at each initial state that pay for themselves."""
     mdp = ContinuousMDP()
     log = mdp.log(ROWS, rng)
     starts = np.array(mdp.starts)
@@ -217,6 +220,7 @@ def continuous_question(rng: Generator) -> Question:
         gamma=mdp.gamma,
         reward_range=mdp.reward_range,
         may_terminate=False,
+        initial_draws=100,
         seed=int(rng.integers(2**31)),
     )
     nexts, firsts = problem.next, problem.initial
@@ -226,7 +230,12 @@ def continuous_question(rng: Generator) -> Question:
     kernel = b.Gaussian(mdp.width, on="point") + b.Constant(1.0)
     weights = b.Instruments(0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(1.0, on="point"))
     return Question(
-        problem, residuals, b.Ball(kernel, mdp.norm * UP), float(mdp.v(starts).mean()), float(first.mean()), weights
+        problem,
+        residuals,
+        b.Ball(kernel, SYNTHETIC_FACTOR * mdp.norm),
+        float(mdp.v(starts).mean()),
+        float(first.mean()),
+        weights,
     )
 
 
@@ -248,9 +257,7 @@ def constant_question(rng: Generator, mdp: TabularMDP, rows: int) -> Question:
     problem = tabular_problem(mdp, log)
     kernel = b.Constant(1.0)
     ball = b.Ball(kernel, 10.0)
-    return Question(
-        problem, tabular_residuals(mdp, log, problem), ball, mdp.value, mdp.value, b.Instruments(kernel)
-    )
+    return Question(problem, tabular_residuals(mdp, log, problem), ball, mdp.value, mdp.value, b.Instruments(kernel))
 
 
 def coin_trial(rng: Generator, gauges: tuple[str, ...] = GAUGES) -> list[Check]:
@@ -279,7 +286,7 @@ INTERVALS = {
     ),
     "tabular, logging": _trial(lambda rng: tabular_question(rng, TABULAR)),
     "tabular, adaptive, terminating": _trial(lambda rng: tabular_question(rng, ENDING, behaviour="adaptive")),
-    "tabular, adaptive, horizon 3, gamma 1": _trial(
+    "tabular, adaptive, horizon 2, gamma 1": _trial(
         lambda rng: tabular_question(rng, EPISODIC, behaviour="adaptive", horizon=HORIZON)
     ),
     "tabular, starts sampled": _trial(lambda rng: tabular_question(rng, ENDING, start="sample")),

@@ -43,7 +43,8 @@ def load_certificate(path: str | os.PathLike[str]) -> Certificate:
     try:
         document: dict[str, Any] = json.loads(text.read_text())
         digest, arrays_name = document.pop("digest"), document.pop("arrays")
-        with np.load(text.with_name(Path(arrays_name).name), allow_pickle=False) as data:
+        stream = io.BytesIO(text.with_name(Path(arrays_name).name).read_bytes())
+        with np.load(stream, allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
     except FileNotFoundError as problem:
         raise InvalidInput(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import click
@@ -20,7 +21,7 @@ _COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminat
 def read_npz_log(path: Path) -> Transitions:
     """A log as an npz file with the field names of `Transitions`."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as data:
             columns = {name: data[name] for name in data.files if name in _COLUMNS}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as problem:
         raise InvalidInput(f"{path} cannot be read as an npz log ({problem}).") from problem

@@ -19,9 +19,9 @@ Progress = Callable[[float], None]
 TILE = 256
 
 
-def sum_error(columns: int) -> float:
+def sum_error(count: int, columns: int) -> float:
     """A tile's row sums have TILE terms, then one per column, and there are TILE rows; tile totals are summed exactly."""
-    return (2 * TILE + columns + 8) * U
+    return (2 * min(TILE, count) + columns + 8) * U
 
 
 def value_error(dimension: int) -> float:

@@ -70,11 +70,11 @@ def _term_sums(
         return _feature_sums(term, points, columns)
     merged = _as_gaussian(term) if engine == "auto" else None
     if merged is None:
-        return reference.block_sums(term, points, columns, progress), 0.0, reference.sum_error(columns.shape[1])
+        return reference.block_sums(term, points, columns, progress), 0.0, reference.sum_error(*columns.shape)
     axes, scales = merged
     totals = pairs.block_sums(points[:, axes], scales, columns, progress)
     error = pairs.value_error(len(axes))
-    return [term.coefficient * value for value in totals], error, pairs.sum_error(columns.shape[1]) + 2 * U
+    return [term.coefficient * value for value in totals], error, pairs.sum_error(*columns.shape) + 2 * U
 
 
 def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[list[float], float, float]:

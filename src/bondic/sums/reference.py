@@ -16,9 +16,9 @@ Progress = Callable[[float], None]
 ROWS, COLUMNS = 256, 2048
 
 
-def sum_error(columns: int) -> float:
+def sum_error(count: int, columns: int) -> float:
     """Relative error of one block's double sum, in any order of summation; block totals are summed exactly."""
-    return (ROWS * columns + COLUMNS + 8) * U
+    return (min(ROWS, count) * columns + min(COLUMNS, count) + 8) * U
 
 
 def block_sums(term: Term, points: FloatArray, columns: FloatArray, progress: Progress | None = None) -> list[float]:

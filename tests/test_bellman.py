@@ -1,0 +1,347 @@
+"""Residuals, losses, discrepancies and values at small problems: the exact number lies in every enclosure."""
+
+import core_cases
+import naive
+import numpy as np
+import pytest
+from core_cases import inside, kernel_function, make_case
+from mpmath import mp, mpf
+
+import bondic
+from bondic.bellman.discrepancy import discrepancy, signed_measure
+from bondic.bellman.doubly_robust import doubly_robust_value
+from bondic.bellman.loss import kernel_bellman_loss, slot_weights
+from bondic.bellman.residual import (
+    FunctionValues,
+    bellman_residual,
+    function_values,
+    initial_value,
+    residual_error,
+)
+from bondic.bounds.dual import weights_at_rows
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import Layout
+from bondic.rounding import U
+from bondic.spaces.functions import ExpansionFunction, FeatureFunction, KernelFunction, TermExpansion
+
+SETTINGS = {
+    "discrete": {},
+    "never ends": {"may_terminate": False, "seed": 1},
+    "gamma 0": {"gamma": 0.0, "seed": 2},
+    "horizon": {"horizon": 4, "gamma": 1.0, "n": 10, "seed": 3},
+    "continuous": {"kind": "continuous", "seed": 4},
+    "continuous horizon": {"kind": "continuous", "horizon": 3, "gamma": 0.7, "n": 9, "seed": 5},
+    "offset 1e8": {"offset": 1e8, "seed": 6},
+    "large rewards": {"reward_range": (-1e12, 2e12), "seed": 7},
+    "sampled starts": {"initial": "sample", "seed": 8},
+    "one row": {"n": 1, "may_terminate": False, "seed": 9, "skip_merge": True},
+}
+
+
+def build(name):
+    options = dict(SETTINGS[name])
+    if options.pop("skip_merge", False):
+        options["n"] = 3
+        case = make_case(**options)
+        return one_row(case)
+    return make_case(**options)
+
+
+def one_row(case):
+    """The first row alone, selected from a longer problem."""
+    case.problem = case.problem.select(0, 1)
+    case.logged, case.nexts, case.rewards = case.logged[:1], case.nexts[:1], case.rewards[:1]
+    case.going_on = case.going_on[:1]
+    return case
+
+
+@pytest.fixture(params=SETTINGS)
+def case(request):
+    return build(request.param)
+
+
+def q_function(case, kernel, twin, seed=0):
+    """A function on logged, next and initial points, in both forms."""
+    rng = np.random.default_rng(seed)
+    problem = case.problem
+    clouds = [problem.logged, problem.next.points, problem.initial.points]
+    points = np.concatenate(clouds)
+    weights = rng.normal(size=(len(points), problem.layout.slots))
+    ours = KernelFunction(kernel, problem.layout, points, weights)
+    has_time = problem.layout.has_time
+    width = problem.layout.observation_dim
+    centers, theta = [], []
+    for z, row in zip(points, weights, strict=True):
+        time = int(z[width]) if has_time else None
+        for slot, value in enumerate(row):
+            action = slot if problem.layout.discrete else list(z[width + int(has_time) :])
+            centers.append(naive.at(list(z[:width]), action, time))
+            theta.append(float(value))
+    return ours, naive.expansion(twin, theta, centers)
+
+
+def test_function_values_and_residuals(case):
+    """Every value of q, every mean over the policy and every residual within the declared error."""
+    kernel, twin = core_cases.kernels(case, 1.3, 0.5)
+    ours, exact = q_function(case, kernel, twin)
+    values = function_values(case.problem, ours)
+    for got, point in zip(values.logged, case.logged, strict=True):
+        assert abs(mpf(float(got)) - exact(point)) <= mpf(values.error)
+    for got, row in zip(values.next, case.nexts, strict=True):
+        assert abs(mpf(float(got)) - naive.integral(exact, row)) <= mpf(values.error)
+    residual = bellman_residual(case.problem, values)
+    error = residual_error(case.problem, values)
+    expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
+    assert all(abs(mpf(float(a)) - b) <= mpf(error) for a, b in zip(residual, expected, strict=True))
+    start = naive.integral(exact, case.initial)
+    assert inside(initial_value(case.problem, values), start)
+    assert error <= 1e-11 * (1 + np.abs(residual).max())  # and it is of use
+
+
+def test_rows_without_a_next_point_have_no_next_value(case):
+    kernel, twin = core_cases.kernels(case, 1.3, 0.5)
+    ours, _ = q_function(case, kernel, twin)
+    values = function_values(case.problem, ours)
+    assert np.array_equal(np.asarray(case.going_on), case.problem.continues)
+    assert np.all(values.next[~case.problem.continues] == 0.0)
+
+
+def test_kernel_bellman_loss(case):
+    kernel, twin = core_cases.kernels(case, 0.9)
+    ours, exact = q_function(case, kernel, twin, seed=1)
+    values = function_values(case.problem, ours)
+    residual = bellman_residual(case.problem, values)
+    expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
+    loss = naive.kernel_bellman_loss(twin, expected, case.logged)
+    assert inside(kernel_bellman_loss(case.problem, kernel, residual, residual_error(case.problem, values)), loss)
+    floats = naive.kernel_bellman_loss(twin, [float(r) for r in residual], case.logged)
+    assert inside(kernel_bellman_loss(case.problem, kernel, residual), floats)
+
+
+def test_loss_knows_the_error_of_its_residuals():
+    """All residuals off by the same amount in the direction that matters: the allowance is used up."""
+    case = make_case(n=6, seed=3)
+    kernel = 4.0 * bondic.Constant(1.0)
+    residual, off = np.full(len(case.problem), 3.0), 1e-3
+    wrong = kernel_bellman_loss(case.problem, kernel, residual + off, off)
+    assert wrong.lower <= 6.0 <= wrong.upper
+    assert wrong.rad <= 2 * off * 1.001
+
+
+@pytest.mark.parametrize("engine", ["auto", "numpy"])
+@pytest.mark.parametrize("start", [True, False])
+def test_discrepancy(case, start, engine):
+    kernel, twin = core_cases.kernels(case, 1.1, 0.3)
+    omega = np.random.default_rng(2).normal(size=len(case.problem)) * 3
+    measure = naive.signed_measure(omega, case.logged, case.nexts, case.initial if start else [], case.gamma)
+    exact = mp.sqrt(naive.norm_squared(twin, measure))
+    enclosure = discrepancy(case.problem, kernel, omega, start=start, engine=engine)
+    assert inside(enclosure, exact)
+    assert enclosure.rad <= 1e-10 * (1 + np.abs(omega).mean())
+
+
+def test_signed_measure_weighs_what_it_should(case):
+    """Total mass and every weight within the declared relative error."""
+    omega = np.random.default_rng(3).normal(size=len(case.problem))
+    measure = signed_measure(case.problem, omega)
+    exact = naive.signed_measure(omega, case.logged, case.nexts, case.initial, case.gamma)
+    size = sum((abs(weight) for weight, _ in exact), mpf(0))
+    total = sum((mpf(float(w)) for w in measure.weights.ravel()), mpf(0))
+    expected = sum((weight for weight, _ in exact), mpf(0))
+    assert abs(total - expected) <= mpf(measure.error) * size
+    assert measure.error <= 1e-14
+    alone = signed_measure(case.problem, omega, start=False)
+    assert len(measure.points) - len(alone.points) == len(case.problem.initial.points)
+    assert np.array_equal(measure.weights[: len(alone.weights)], alone.weights)
+
+
+def test_measure_of_nothing_is_the_initial_distribution(case):
+    kernel, twin = core_cases.kernels(case, 1.1, 0.3)
+    exact = mp.sqrt(naive.norm_squared(twin, case.initial))
+    assert inside(discrepancy(case.problem, kernel, np.zeros(len(case.problem))), exact)
+    assert discrepancy(case.problem, kernel, np.zeros(len(case.problem)), start=False).upper < 1e-100
+
+
+def test_doubly_robust_value(case):
+    kernel, twin = core_cases.kernels(case, 1.3, 0.5)
+    ours, exact = q_function(case, kernel, twin, seed=4)
+    values = function_values(case.problem, ours)
+    omega = np.random.default_rng(5).normal(size=len(case.problem)) * 10
+    expected = naive.doubly_robust(
+        naive.integral(exact, case.initial),
+        omega,
+        naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma),
+    )
+    assert inside(doubly_robust_value(case.problem, values, omega), expected)
+
+
+def test_without_a_function_it_is_the_weighted_reward(case):
+    omega = np.random.default_rng(6).normal(size=len(case.problem))
+    values = function_values(case.problem, None)
+    exact = sum((mpf(w) * mpf(r) for w, r in zip(omega.tolist(), case.rewards, strict=True)), mpf(0)) / len(omega)
+    found = doubly_robust_value(case.problem, values, omega)
+    assert inside(found, exact)
+    assert found.rad <= 1e-14 * (1 + abs(found.mid)) * max(1, abs(case.reward_range[1]))
+
+
+def test_identity_of_the_three_terms():
+    """(5): estimate + bias + noise is E_0[q*] for any two functions; estimate and q* through the library."""
+    case = make_case(seed=11)
+    kernel, twin = core_cases.kernels(case, 1.3, 0.5)
+    center, center_twin = q_function(case, kernel, twin, seed=1)
+    star, star_twin = q_function(case, kernel, twin, seed=2)
+    omega = np.random.default_rng(7).normal(size=len(case.problem))
+    estimate = doubly_robust_value(case.problem, function_values(case.problem, center), omega)
+    _, bias, noise = naive.identity_terms(
+        center_twin, star_twin, omega, case.logged, case.nexts, case.initial, case.rewards, case.gamma
+    )
+    value = initial_value(case.problem, function_values(case.problem, star))
+    assert abs(mpf(estimate.mid) + bias + noise - mpf(value.mid)) <= mpf(estimate.rad + value.rad) * (1 + mpf(2) ** -40)
+
+
+def test_errors_of_function_values_reach_the_end():
+    """Values that are all too large by their declared error move residuals, start and estimate by as much."""
+    case = make_case(seed=12, may_terminate=False, gamma=0.5)
+    n, n0 = len(case.problem), len(case.problem.initial_states)
+    off = 1e-4
+    values = FunctionValues(np.full(n, 2.0 + off), np.full(n, 1.0 - off), np.full(n0, 3.0 + off), off)
+    assert residual_error(case.problem, values) >= 1.5 * off
+    start = initial_value(case.problem, values)
+    assert start.lower <= 3.0 <= start.upper
+    omega = np.ones(n)
+    exact = 3.0 - (2.0 - 0.5 * 1.0 - np.mean(case.rewards))
+    found = doubly_robust_value(case.problem, values, omega)
+    assert found.lower <= exact - 1e-12
+    assert exact + 1e-12 <= found.upper
+    assert found.rad <= 2.51 * off
+
+
+# --------------------------------------------------------------------------------------- functions of points
+
+
+def test_kernel_function_values_and_norm(case):
+    kernel, twin = core_cases.kernels(case, 0.8, 2.0)
+    alpha = np.random.default_rng(8).normal(size=len(case.problem))
+    omega = kernel_function(case, kernel, alpha)
+    rows, error = weights_at_rows(case.problem, omega)
+    exact = naive.omega_values(twin, alpha, case.logged, case.logged)
+    assert all(abs(mpf(float(a)) - b) <= mpf(error) for a, b in zip(rows, exact, strict=True))
+    assert inside(omega.norm(), naive.omega_norm(twin, alpha, case.logged))
+    assert not omega.is_zero
+    assert kernel_function(case, kernel, 0 * alpha).is_zero
+
+
+FREQUENCIES = np.random.default_rng(0).normal(size=(4, 2))
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_feature_function_values_and_norm(slots, rng):
+    """f(z, a) = sum_p phi(z) W_p E_ap in coordinates; |f| = |w| up to rounding, always rounded up."""
+    layout = Layout(2, False, 0, slots)
+    similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])[:slots]
+    kernel = 0.7 * bondic.RandomFeatures(FREQUENCIES) * bondic.ActionEmbedding(similar) + bondic.Constant(2.0)
+    w = rng.normal(size=8 * 2 + 1)
+    function = FeatureFunction(kernel, layout, w)
+    points = rng.normal(size=(5, 2))
+    values, error = function.values(points)
+    assert values.shape == (5, slots)
+    for z, row in zip(points, values, strict=True):
+        phi = naive.random_features(z, FREQUENCIES)
+        for a in range(slots):
+            exact = mp.sqrt(2) * mpf(w[16])
+            for m in range(8):
+                for p in range(2):
+                    exact += mp.sqrt(mpf(0.7)) * phi[m] * mpf(w[2 * m + p]) * mpf(similar[a, p])
+            assert abs(mpf(float(row[a])) - exact) <= mpf(error)
+    assert error < 1e-13
+    norm = mp.sqrt(sum((mpf(v) ** 2 for v in w.tolist()), mpf(0)))
+    assert inside(function.norm(), norm)
+    assert not function.is_zero
+    with pytest.raises(InvalidInput, match="17 features"):
+        FeatureFunction(kernel, layout, w[:-1])
+
+
+def test_feature_function_is_the_kernel_function_of_its_features(rng):
+    """sum_j c_j k(., z_j) has coordinates sum_j c_j phi(z_j): same values, and the norm is not below."""
+    layout = Layout(2, False, 0, 1)
+    leaf = bondic.RandomFeatures(FREQUENCIES)
+    centers, weights, points = rng.normal(size=(3, 2)), rng.normal(size=(3, 1)), rng.normal(size=(6, 2))
+    one = KernelFunction(leaf, layout, centers, weights)
+    other = FeatureFunction(leaf, layout, leaf.features(centers).T @ weights[:, 0])
+    (first, e), (second, f) = one.values(points), other.values(points)
+    assert np.abs(first - second).max() <= e + f + 1e-14
+    assert abs(one.norm().mid - other.norm().mid) <= 1e-13
+
+
+def test_feature_function_error_covers_planted_errors(rng):
+    """Features that are wrong by what they declare: values stay within the declared error."""
+    layout = Layout(1, False, 0, 1)
+    leaf = bondic.RandomFeatures([[1.0], [0.3]], center=0.0)
+    points = 1e9 + rng.normal(size=(50, 1))  # angles of 1e9 carry an error of 1e-7
+    w = rng.normal(size=4)
+    values, error = FeatureFunction(leaf, layout, w).values(points)
+    worst = mpf(0)
+    for z, value in zip(points, values[:, 0], strict=True):
+        exact = sum((mpf(c) * v for c, v in zip(w.tolist(), naive.random_features(z, leaf.frequencies), strict=True)), mpf(0))
+        worst = max(worst, abs(mpf(float(value)) - exact))
+    assert mpf(10) ** -9 < worst <= mpf(error)
+
+
+def test_expansion_function_values_and_norm(rng):
+    """One expansion per term; the norm is at most the root of the sum of squares, here with 2 slots."""
+    layout = Layout(2, False, 0, 2)
+    kernel = bondic.Gaussian(0.9) * bondic.Dirac() + 3.0 * bondic.Constant(1.0)
+    first = TermExpansion(rng.normal(size=(4, 2)), rng.normal(size=(4, 2)))
+    second = TermExpansion(np.zeros((1, 2)), np.array([[0.7]]))
+    function = ExpansionFunction(kernel, layout, (first, second))
+    points = rng.normal(size=(5, 2))
+    values, error = function.values(points)
+    for z, row in zip(points, values, strict=True):
+        for a in range(2):
+            exact = 3 * mpf(0.7)
+            for c, w in zip(first.centers, first.weights, strict=True):
+                exact += mpf(w[a]) * naive.gaussian(z, c, 0.9)
+            assert abs(mpf(float(row[a])) - exact) <= mpf(error)
+    square = 3 * mpf(0.7) ** 2
+    for a in range(2):
+        for i in range(4):
+            for j in range(4):
+                gram = naive.gaussian(first.centers[i], first.centers[j], 0.9)
+                square += mpf(first.weights[i, a]) * mpf(first.weights[j, a]) * gram
+    assert inside(function.norm(), mp.sqrt(square))
+    assert not function.is_zero
+    with pytest.raises(InvalidInput, match="2 terms"):
+        ExpansionFunction(kernel, layout, (first,))
+    with pytest.raises(InvalidInput, match="do not fit"):
+        ExpansionFunction(kernel, layout, (second, first))
+
+
+def test_shapes_are_checked():
+    case = make_case()
+    kernel, _ = core_cases.kernels(case, 1.0)
+    with pytest.raises(InvalidInput, match="centers"):
+        KernelFunction(kernel, case.problem.layout, np.zeros((2, 5)), np.zeros((2, 3)))
+    with pytest.raises(InvalidInput, match="weights"):
+        KernelFunction(kernel, case.problem.layout, np.zeros((2, 2)), np.zeros((2, 2)))
+
+
+def test_slot_weights_place_every_row():
+    case = make_case(seed=13)
+    placed = slot_weights(case.problem, np.arange(1.0, 1 + len(case.problem)))
+    assert np.array_equal(placed.sum(axis=1), np.arange(1.0, 1 + len(case.problem)))
+    assert np.array_equal(np.argmax(placed, axis=1), case.problem.slots)
+
+
+def test_normalisation_is_part_of_the_error():
+    """Probabilities off by 1e-7 in their sum: the policy is the normalised row, in values and in measures."""
+    rng = np.random.default_rng(1)
+    states, probs = rng.normal(size=(5, 2)), rng.dirichlet(np.ones(3), 5)
+    rough = probs * (1 + 1e-7 * rng.uniform(-1, 1, size=(5, 1)))
+    log = bondic.Transitions(states, [0, 1, 2, 1, 0], np.zeros(5), states + 1, np.zeros(5, bool))
+    begins = bondic.InitialStates.exact(states[:2], np.array([0.25, 0.75]) * (1 - 3e-7))
+    problem = bondic.make_problem(log, bondic.RowProbabilities(rough, rough[:2]), begins, gamma=0.9, reward_range=(0, 1))
+    assert np.abs(problem.next.weights.sum(axis=1) - 1).max() <= 4 * U
+    measure = signed_measure(problem, np.ones(5))
+    start = [mpf(1) / 4 * p for p in core_cases.normalised(rough[0])]
+    for got, exact in zip(measure.weights[-2], start, strict=True):
+        assert abs(mpf(float(got)) - exact) <= mpf(measure.error) * exact

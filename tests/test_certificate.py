@@ -1,0 +1,244 @@
+"""A certificate is re-checked from the log alone, and any change of data, omega or numbers is found."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.certificate.certificate import Certificate
+from bondic.concentration.fixed_lambda import FixedLambda
+from bondic.errors import InvalidInput, VerificationError
+from bondic.spaces.functions import ExpansionFunction, FeatureFunction, KernelFunction
+from problems import continuous, synthetic
+
+
+@pytest.fixture(scope="module")
+def certified():
+    mdp, log, policy, initial = synthetic(600, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    return bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.05))), log, policy
+
+
+def test_verification_gives_the_same_interval_without_the_policy(certified):
+    result, log, _ = certified
+    assert result.status is bondic.Status.INTERVAL
+    checked = bondic.verify(result.certificate, log)
+    assert (checked.low, checked.high, checked.alpha) == (result.low, result.high, result.alpha)
+    assert checked.status == "INTERVAL"
+
+
+def test_saved_and_loaded_certificates_verify(certified, tmp_path):
+    result, log, policy = certified
+    text, numbers = bondic.save_certificate(result.certificate, tmp_path / "c")
+    assert {path.name for path in tmp_path.iterdir()} == {"c.json", "c.npz"}
+    loaded = bondic.load_certificate(text)
+    assert loaded.digest == result.certificate.digest
+    assert bondic.verify(loaded, log, policy).low == result.low
+    with np.load(numbers, allow_pickle=False) as data:
+        assert set(data.files) == set(result.certificate.arrays)
+    with pytest.raises(InvalidInput, match="exists already"):
+        bondic.save_certificate(result.certificate, tmp_path / "c")
+    bondic.save_certificate(result.certificate, tmp_path / "c", overwrite=True)
+
+
+def test_another_policy_is_noticed(certified):
+    result, log, policy = certified
+    assert bondic.verify(result.certificate, log, policy)
+    with pytest.raises(VerificationError, match="policy answers differently"):
+        bondic.verify(result.certificate, log, bondic.UniformPolicy(2))
+
+
+def _with(log: bondic.Transitions, **changes: object) -> bondic.Transitions:
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
+             "timesteps")  # fmt: skip
+    return bondic.Transitions(**{name: getattr(log, name) for name in names} | changes)
+
+
+@pytest.mark.parametrize(
+    "name", ["observations", "rewards", "next_observations", "actions", "truncations", "timesteps"]
+)
+def test_any_change_of_the_log_is_noticed(certified, name):
+    result, log, _ = certified
+    values = getattr(log, name).copy()
+    row = -1
+    if name == "actions":
+        values[row] = (values[row] + 1) % 2
+    elif name == "truncations":
+        values[row] = not values[row]
+    else:
+        values[row] = values[row] + 1 if name == "timesteps" else np.nextafter(values[row], 0.5)
+    with pytest.raises(VerificationError, match="not the one that was certified"):
+        bondic.verify(result.certificate, _with(log, **{name: values}))
+
+
+def _leaves(node: object, path: tuple = ()):
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _leaves(value, (*path, key))
+    elif isinstance(node, list):
+        for index, value in enumerate(node):
+            yield from _leaves(value, (*path, index))
+    else:
+        yield path, node
+
+
+def _set(body: dict, path: tuple, value: object) -> dict:
+    body = copy.deepcopy(body)
+    node = body
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+    return body
+
+
+def test_every_changed_number_is_noticed_by_the_digest(certified):
+    result, log, _ = certified
+    body, arrays = result.certificate.body, result.certificate.arrays
+    for path, value in _leaves(body):
+        changed = {bool: lambda v: not v, int: lambda v: v + 1, float: lambda v: v * 1.5 + 1, str: lambda v: v + "x"}
+        other = 1 if value is None else changed[type(value)](value)
+        with pytest.raises(VerificationError):
+            bondic.verify(Certificate(_set(body, path, other), arrays, result.certificate.digest), log)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("claims", "low"),
+        ("claims", "high"),
+        ("ends", "lower", "claim", "bound"),
+        ("ends", "upper", "claim", "noise", 0),
+        ("ends", "upper", "claim", "discrepancy", 0),
+        ("ends", "lower", "claim", "value", 0),
+        ("ball", "radius"),
+        ("problem", "terms", "gamma"),
+        ("alpha",),
+        ("rejection", "claim", "epsilon"),
+    ],
+)
+def test_changed_numbers_are_noticed_even_with_a_forged_digest(certified, path):
+    """Somebody who recomputes the digest still has to explain the numbers."""
+    result, log, _ = certified
+    value = result.certificate.body
+    for key in path:
+        value = value[key]
+    forged = Certificate(_set(result.certificate.body, path, value * 0.999 + 1e-6), result.certificate.arrays)
+    with pytest.raises(VerificationError):
+        bondic.verify(forged, log)
+
+
+def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
+    result, log, _ = certified
+    names = [name for name in result.certificate.arrays if name.startswith(("policy", "initial"))]
+    names += ["omega.lower.w", "omega.upper.w", "q.0.0.bandwidth"]
+    for name in names:
+        arrays = {key: value.copy() for key, value in result.certificate.arrays.items()}
+        flat = arrays[name].reshape(-1)
+        if name == "initial.weights":
+            flat[0], flat[1] = flat[0] + 0.01, flat[1] - 0.01
+        elif name.startswith("policy"):
+            arrays[name] = np.roll(arrays[name], 1, axis=1)
+        else:
+            flat[np.argmax(np.abs(flat))] *= 1.01
+            flat[0] += 0.01
+        with pytest.raises(VerificationError, match=r"\w"):
+            bondic.verify(Certificate(result.certificate.body, arrays), log)
+            pytest.fail(f"a change of {name} went unnoticed")
+
+
+def test_w_tuned_on_certified_rows_does_not_verify(certified):
+    result, log, _ = certified
+    body = _set(result.certificate.body, ("instruments", "provenance", "rows"), [0, len(log)])
+    with pytest.raises(VerificationError, match="tuned on rows that it certifies"):
+        bondic.verify(Certificate(body, result.certificate.arrays), log)
+
+
+def test_a_budget_that_overspends_does_not_verify(certified):
+    result, log, _ = certified
+    body = _set(result.certificate.body, ("budget", "noise"), 0.3)
+    with pytest.raises(VerificationError, match="spend more than alpha"):
+        bondic.verify(Certificate(body, result.certificate.arrays), log)
+
+
+def test_missing_end_points_and_damaged_files_are_refused(certified, tmp_path):
+    result, log, _ = certified
+    body = copy.deepcopy(result.certificate.body)
+    del body["ends"]["lower"]
+    with pytest.raises(VerificationError):
+        bondic.verify(Certificate(body, result.certificate.arrays), log)
+    text, numbers = bondic.save_certificate(result.certificate, tmp_path / "c")
+    numbers.write_bytes(numbers.read_bytes()[:100])
+    with pytest.raises(VerificationError, match="not a readable certificate"):
+        bondic.load_certificate(text)
+    text.write_text(json.dumps({"format": "something else", "digest": "", "arrays": "c.npz"}))
+    with pytest.raises(VerificationError):
+        bondic.load_certificate(text)
+    with pytest.raises(InvalidInput, match="no file"):
+        bondic.load_certificate(tmp_path / "nothing.json")
+
+
+def test_an_interrupted_save_leaves_nothing(certified, tmp_path, monkeypatch):
+    result, _, _ = certified
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        bondic.save_certificate(result.certificate, tmp_path / "c")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_continuous_actions_one_sided_bounds_and_samples_verify():
+    log, policy, initial = continuous()
+    problem = bondic.make_problem(log, policy, initial, gamma=0.3, reward_range=(-1, 1), initial_draws=8)
+    for side in ("both", "lower", "upper"):
+        result = bondic.estimate_interval(problem, method=bondic.Dual(side=side))
+        assert bondic.verify(result.certificate, log, policy).low == result.low
+        assert set(result.budget.parts) == {"noise", "initial"}
+        assert (result.low == result.value_range.low) or side != "upper"
+
+
+def test_every_kind_of_weight_function_verifies():
+    mdp, log, policy, initial = synthetic(300, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    kernels = {
+        ExpansionFunction: bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5),
+        FeatureFunction: bondic.RandomFeatures.gaussian(16, 1, 1.0, seed=0) * bondic.Dirac() + bondic.Constant(0.5),
+    }
+    ball = bondic.Ball(bondic.Matern(1.0, nu=1.5) * bondic.Dirac() + bondic.Constant(1.0), 20.0)
+    for kind, kernel in kernels.items():
+        method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=ball, gauge=bondic.PlugIn(0.01))
+        result = bondic.estimate_interval(problem, method=method)
+        assert result.guarantee == "none"
+        names = " ".join(result.certificate.arrays)
+        assert ("omega.upper.w " in f"{names} ") == (kind is FeatureFunction)
+        assert bondic.verify(result.certificate, log).high == result.high
+    kernel = kernels[ExpansionFunction]
+    weights = np.zeros((len(problem), 2))
+    weights[np.arange(len(problem)), problem.slots] = 1.0 / len(problem)
+    candidate = KernelFunction(kernel, problem.layout, problem.logged, weights)
+    method = bondic.Dual(
+        instruments=bondic.Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), candidates=(candidate,)
+    )
+    result = bondic.estimate_interval(problem, method=method)
+    assert bondic.verify(result.certificate, log).high == result.high
+
+
+def test_a_center_and_feature_functions_of_the_user_are_rechecked():
+    mdp, log, policy, initial = synthetic(200, gamma=0.5)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+
+    def bumps(states):
+        return np.exp(-((states - np.linspace(-1, 1, 5)) ** 2)) / np.sqrt(5.0)
+
+    own = bondic.ExplicitFeatures(bumps, 1.0, "bumps")
+    center = bondic.KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[0.2, 0.0]]))
+    method = bondic.Dual(
+        instruments=bondic.Instruments(own * bondic.Dirac() + bondic.Constant(1.0)),
+        ball=bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 9.0, center),
+    )
+    result = bondic.estimate_interval(problem, method=method)
+    assert bondic.verify(result.certificate, log, functions={"bumps": bumps}).high == result.high
+    with pytest.raises(VerificationError, match="bumps"):
+        bondic.verify(result.certificate, log)

@@ -1,0 +1,119 @@
+"""The command line and what people see."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+import bondic
+from bondic.cli import main as cli
+from bondic.cli.verify import read_npz_log
+from bondic.errors import InvalidInput
+from bondic.report.html import result_page
+from bondic.report.progress import progress_bar
+from bondic.report.table import result_table
+from problems import tabular
+
+
+@pytest.fixture(scope="module")
+def result():
+    mdp, log, policy, initial = tabular(600, gamma=0.5)
+    return bondic.evaluate_policy(log, policy, initial=initial, gamma=0.5, reward_range=mdp.reward_range), log
+
+
+def test_demo_prints_the_interval_and_writes_report_and_certificate(tmp_path):
+    done = CliRunner().invoke(cli.group, ["demo", "--out", str(tmp_path / "out")], catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "At 90% confidence the value of the policy lies in [3.82" in " ".join(done.output.replace("│", " ").split())
+    assert "verified again" in done.output
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"report.html", "certificate.json", "certificate.npz"}
+    demo = bondic.load_demo()
+    checked = bondic.verify(bondic.load_certificate(tmp_path / "out" / "certificate.json"), demo.log, demo.policy)
+    assert checked.low <= 4.466233 <= checked.high
+
+
+def test_verify_command_says_what_it_checked_and_fails_on_another_log(result, tmp_path):
+    answer, log = result
+    bondic.save_certificate(answer.certificate, tmp_path / "c")
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
+             "timesteps", "behavior_action_probs")  # fmt: skip
+    columns = {name: getattr(log, name) for name in names}
+    np.savez(tmp_path / "log.npz", **columns)
+    columns["rewards"] = np.where(np.arange(len(log)) == 5, 0.0, columns["rewards"])
+    np.savez(tmp_path / "other.npz", **columns)
+    command = [sys.executable, "-m", "bondic.cli.main", "verify", str(tmp_path / "c.json")]
+    good = subprocess.run([*command, str(tmp_path / "log.npz")], capture_output=True, text=True, check=False)
+    assert good.returncode == 0
+    assert good.stdout.startswith("verified: [")
+    bad = subprocess.run([*command, str(tmp_path / "other.npz")], capture_output=True, text=True, check=False)
+    assert bad.returncode == cli.NOT_VERIFIED
+    assert bad.stderr.startswith("not verified: The log is not the one")
+    missing = subprocess.run([*command, str(tmp_path / "none.npz")], capture_output=True, text=True, check=False)
+    assert missing.returncode == cli.BAD_INPUT
+    assert "Traceback" not in missing.stderr
+
+
+def test_logs_that_cannot_be_read_are_named(tmp_path):
+    np.savez(tmp_path / "short.npz", observations=np.zeros((2, 1)))
+    with pytest.raises(InvalidInput, match=r"lacks actions, rewards"):
+        read_npz_log(tmp_path / "short.npz")
+    (tmp_path / "broken.npz").write_bytes(b"PK not really")
+    with pytest.raises(InvalidInput, match=r"broken\.npz cannot be read"):
+        read_npz_log(tmp_path / "broken.npz")
+
+
+def test_table_and_html_show_every_term_and_assumption(result):
+    answer, _ = result
+    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(result_table(answer))
+    text = console.export_text()
+    page = result_page(answer, "a <b> & c")
+    for name in answer.terms()["lower"]:
+        assert name in text
+        assert name in page
+    for item in answer.assumptions:
+        assert item.name in text
+    assert "a &lt;b&gt; &amp; c" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert answer._repr_html_() in page
+    console.file.close()
+
+
+def test_repr_says_what_it_is(result):
+    answer, _ = result
+    assert repr(answer).startswith("Result(90% interval [")
+    assert "guarantee='finite-sample'" in repr(answer)
+    assert answer.low in answer.interval
+    assert answer.to_dict()["alpha"] == answer.alpha
+
+
+def test_progress_is_silent_in_pipes_and_moves_on_terminals():
+    with progress_bar(Console(file=None, force_terminal=False)) as silent:
+        assert silent is None
+    console = Console(force_terminal=True, record=True, width=60)
+    with progress_bar(console) as report:
+        assert report is not None
+        report("search", 0.5)
+        report("search", 1.0)
+
+
+def test_stages_are_reported_in_order():
+    seen = []
+    mdp, log, policy, initial = tabular(200, gamma=0.5)
+    bondic.evaluate_policy(
+        log,
+        policy,
+        initial=initial,
+        gamma=0.5,
+        reward_range=mdp.reward_range,
+        progress=lambda s, x: seen.append((s, x)),
+    )
+    assert list(dict.fromkeys(stage for stage, _ in seen)) == ["tuning", "search", "certify"]
+    assert all(0 <= share <= 1 for _, share in seen)

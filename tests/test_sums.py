@@ -1,0 +1,416 @@
+"""Kernel sums: the exact sum lies in the certified radius, whatever the points, the weights and the engine.
+
+Two kinds of exact answers. Small sets: every pair in 50 digits. Around the tile sizes: points on a regular grid with
+whole-number weights, so that c'Kc = sum_lag k(lag) A(lag) with the autocorrelation A in whole numbers.
+"""
+
+import math
+import os
+
+import naive
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+from bondic.errors import InvalidInput, NumericalError
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.rounding import U
+from bondic.sums import pairs, reference
+from bondic.sums.exponential import EXP_ULP
+from bondic.sums.merge import merge_points
+from bondic.sums.quadratic import evaluate, quadratic_form
+
+ENGINES = ("auto", "numpy")
+engines = pytest.mark.parametrize("engine", ENGINES)
+
+LINE = Layout(1, False, 0, 1)
+PLANE = Layout(2, False, 0, 1)
+CHOICES = Layout(2, False, 0, 3)
+
+SIMILAR = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
+
+
+def inside(enclosure, exact):
+    return abs(mpf(enclosure.mid) - exact) <= mpf(enclosure.rad)
+
+
+# ---------------------------------------------------------------------------------------- kernels with twins
+
+
+def _gauss(h):
+    return lambda z, a, y, b: naive.gaussian(z, y, h)  # noqa: ARG005
+
+
+def _same(z, a, y, b):  # noqa: ARG001
+    return mpf(int(a == b))
+
+
+def _similar(z, a, y, b):  # noqa: ARG001
+    return sum(mpf(float(u)) * mpf(float(v)) for u, v in zip(SIMILAR[a], SIMILAR[b], strict=True))
+
+
+FREQUENCIES = np.random.default_rng(1).normal(size=(5, 2))
+
+
+def _waves(z, a, y, b):  # noqa: ARG001
+    return naive.random_feature(z, y, FREQUENCIES)
+
+
+def _matern(z, a, y, b):  # noqa: ARG001
+    return naive.matern(z, y, 1.1, 2.5)
+
+
+KERNELS = {
+    "gaussian": (bondic.Gaussian(0.7), _gauss(0.7)),
+    "gaussian per action": (bondic.Gaussian([0.5, 2.0]) * bondic.Dirac(), lambda *x: _gauss([0.5, 2.0])(*x) * _same(*x)),
+    "similar actions": (
+        3.0 * bondic.Gaussian(0.9) * bondic.ActionEmbedding(SIMILAR),
+        lambda *x: 3 * _gauss(0.9)(*x) * _similar(*x),
+    ),
+    "offset": (
+        bondic.Gaussian(0.7) * bondic.Dirac() + bondic.Constant(5.0) + 0.25 * bondic.Dirac(),
+        lambda *x: _gauss(0.7)(*x) * _same(*x) + 5 + _same(*x) / 4,
+    ),
+    "features": (bondic.RandomFeatures(FREQUENCIES) * bondic.ActionEmbedding(SIMILAR), lambda *x: _waves(*x) * _similar(*x)),
+    "mixed product": (
+        bondic.RandomFeatures(FREQUENCIES) * bondic.Gaussian(1.5) * bondic.Matern(1.1),
+        lambda *x: _waves(*x) * _gauss(1.5)(*x) * _matern(*x),
+    ),
+}
+
+
+def _clouds():
+    """Sets of points and weights that are hard on a sum."""
+    rng = np.random.default_rng(4)
+    z, w = rng.normal(size=(12, 2)), rng.normal(size=(12, 3))
+    twice = np.vstack([z, z])
+    far = z.copy()
+    far[[2, 5]] = [[1e9, -1e9], [3e4, 1e150]]
+    spread = w * 10.0 ** rng.integers(-12, 12, size=w.shape)
+    return {
+        "plain": (z, w),
+        "one point": (z[:1], w[:1]),
+        "all equal": (np.repeat(z[:1], 12, axis=0), w),
+        "cancelling duplicates": (twice, np.vstack([w, -w * (1 + 2.0**-40)])),
+        "cancelling to zero": (twice, np.vstack([w, -w])),
+        "huge duplicates": (np.repeat(z[:2], 6, axis=0), np.array([1e20, 1, -1e20, 3, 1e19, -1e19] * 6).reshape(12, 3)),
+        "offset 1e8": (1e8 + z, w),
+        "far outliers": (far, w),
+        "tiny weights": (z, 1e-150 * w),
+        "subnormal weights": (z, 1e-310 * w),
+        "huge weights": (z, 1e150 * w),
+        "mixed weights": (z, spread),
+        "signed zeros": (np.array([[0.0, -0.0], [-0.0, 0.0], [0.0, 0.0]]), w[:3]),
+        "almost equal": (z[:1] + 1e-16 * np.arange(12)[:, None], w),
+    }
+
+
+CLOUDS = _clouds()
+
+
+def exact_form(twin, z, w):
+    """Every pair of (point, slot): once with itself, twice with another."""
+    atoms = [(mpf(w[i, a]), z[i], a) for i in range(len(z)) for a in range(w.shape[1]) if w[i, a]]
+    total = mpf(0)
+    for i, (c, x, a) in enumerate(atoms):
+        for d, y, b in atoms[:i]:
+            total += 2 * c * d * twin(x, a, y, b)
+        total += c * c * twin(x, a, x, a)
+    return total
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("name", ["gaussian per action", "offset"])
+def test_quadratic_form_on_hard_sets(name, cloud):
+    kernel, twin = KERNELS[name]
+    z, w = CLOUDS[cloud]
+    exact = exact_form(twin, z, w)
+    terms = normal_form(kernel, CHOICES)
+    found = {engine: quadratic_form(terms, z, w, engine=engine) for engine in ENGINES}
+    for enclosure in found.values():
+        assert inside(enclosure, exact)
+    assert abs(found["auto"].mid - found["numpy"].mid) <= found["auto"].rad + found["numpy"].rad
+    if cloud in ("plain", "offset 1e8", "far outliers"):  # and the radius is of use
+        assert found["auto"].rad <= 1e-11 * float(np.abs(w).sum()) ** 2 * kernel.sup_diag
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name not in ("gaussian per action", "offset")])
+def test_quadratic_form_of_other_kernels(name):
+    kernel, twin = KERNELS[name]
+    z, w = (part[:7] for part in CLOUDS["plain"])
+    z, w = np.vstack([z, z[:3]]), np.vstack([w, -w[:3]])
+    exact = exact_form(twin, z, w)
+    for engine in ENGINES:
+        assert inside(quadratic_form(normal_form(kernel, CHOICES), z, w, engine=engine), exact)
+
+
+@pytest.mark.parametrize("cloud", [cloud for cloud in CLOUDS if cloud != "subnormal weights"])
+@pytest.mark.parametrize("name", ["gaussian per action", "offset", "features"])
+def test_evaluate_on_hard_sets(name, cloud):
+    kernel, twin = KERNELS[name]
+    y, w = CLOUDS[cloud]
+    if name == "features":
+        y = np.clip(y, -1e9, 1e9)  # angles beyond 1e16 have no digit left
+    x = np.vstack([CLOUDS["plain"][0][:3], y[:2]])
+    terms = normal_form(kernel, CHOICES)
+    exact = [
+        [
+            sum((mpf(w[j, b]) * twin(x[i], a, y[j], b) for j in range(len(y)) for b in range(3)), mpf(0))
+            for a in range(3)
+        ]
+        for i in range(len(x))
+    ]
+    answers = []
+    for engine in ENGINES:
+        values, error = evaluate(terms, x, y, w, engine=engine)
+        assert values.shape == (len(x), 3)
+        worst = max(abs(mpf(float(values[i, a])) - exact[i][a]) for i in range(len(x)) for a in range(3))
+        assert worst <= mpf(error)
+        answers.append((values, error))
+    assert np.abs(answers[0][0] - answers[1][0]).max() <= answers[0][1] + answers[1][1]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_evaluate_agrees_with_the_quadratic_form(name):
+    """f = sum_j w_j k(., z_j) has |f|^2 = sum w f(z): two routes to one number."""
+    kernel, _ = KERNELS[name]
+    z, w = CLOUDS["plain"]
+    terms = normal_form(kernel, CHOICES)
+    values, error = evaluate(terms, z, z, w)
+    square = quadratic_form(terms, z, w)
+    assert abs(float((values * w).sum()) - square.mid) <= square.rad + error * np.abs(w).sum() * (1 + 1e-9) + 1e-14
+
+
+# ------------------------------------------------------------------------------------- around the tile sizes
+
+
+def grid_problem(count, *, offset=0.0, step=1.0, seed=0):
+    """Points offset + step i and whole-number weights over 1024; (points, weights, autocorrelation / 2^20)."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(-1000, 1001, size=count)
+    points = offset + step * np.arange(count, dtype=float)[:, None]
+    spectrum = np.correlate(numbers, numbers, mode="full")[count - 1 :]  # int64: at most 2049e6
+    return points, (numbers / 1024.0)[:, None], [mpf(int(v)) / 2**20 for v in spectrum]
+
+
+def exact_grid_form(values, spectrum):
+    return values[0] * spectrum[0] + 2 * sum((k * a for k, a in zip(values[1:], spectrum[1:], strict=True)), mpf(0))
+
+
+@pytest.mark.parametrize(
+    ("count", "offset"),
+    [(1, 0.0), (255, 0.0), (256, 0.0), (257, 1e8), (512, 0.0), (513, 0.0), (2049, 1e8), (2305, 0.0)],
+)
+def test_quadratic_form_around_tile_sizes(count, offset):
+    points, weights, spectrum = grid_problem(count, offset=offset, seed=count)
+    h = 0.3 * count
+    exact = exact_grid_form([naive.gaussian([lag], [0], h) for lag in range(count)], spectrum)
+    terms = normal_form(bondic.Gaussian(h), LINE)
+    for engine in ENGINES:
+        enclosure = quadratic_form(terms, points, weights, engine=engine)
+        assert inside(enclosure, exact)
+        assert enclosure.rad <= 1e-10 * float(np.abs(weights).sum()) ** 2
+
+
+@engines
+@pytest.mark.parametrize("count", [256, 2049])
+def test_evaluate_around_tile_sizes(count, engine):
+    """f at the ends and at a few places in between."""
+    points, weights, _ = grid_problem(count, offset=1e8, seed=count)
+    h, picked = 0.1 * count, [0, 1, count // 2, count - 1]
+    kernel = [naive.gaussian([lag], [0], h) for lag in range(count)]
+    values, error = evaluate(normal_form(bondic.Gaussian(h), LINE), points[picked], points, weights, engine=engine)
+    for row, i in enumerate(picked):
+        exact = sum((mpf(weights[j, 0]) * kernel[abs(i - j)] for j in range(count)), mpf(0))
+        assert abs(mpf(float(values[row, 0])) - exact) <= mpf(error)
+    assert error <= 1e-12 * float(np.abs(weights).sum())
+
+
+@engines
+def test_several_slots_around_a_tile(engine):
+    """Three slots with a Dirac kernel are three independent sums."""
+    count = 258
+    forms = [grid_problem(count, seed=seed) for seed in (1, 2, 3)]
+    weights = np.hstack([w for _, w, _ in forms])
+    values = [naive.gaussian([lag], [0], 40.0) for lag in range(count)]
+    exact = sum((exact_grid_form(values, spectrum) for _, _, spectrum in forms), mpf(0))
+    terms = normal_form(bondic.Gaussian(40.0) * bondic.Dirac(), Layout(1, False, 0, 3))
+    assert inside(quadratic_form(terms, forms[0][0], weights, engine=engine), exact)
+
+
+@engines
+def test_a_laplace_term_and_an_offset_around_a_block(engine):
+    count = 2305  # one more than a row block and a column block
+    points, weights, spectrum = grid_problem(count, seed=8)
+    values = [mp.exp(-mpf(lag) / 500) + mpf(1) / 2 for lag in range(count)]
+    terms = normal_form(bondic.Laplace(500.0) + bondic.Constant(0.5), LINE)
+    enclosure = quadratic_form(terms, points, weights, engine=engine)
+    assert inside(enclosure, exact_grid_form(values, spectrum))
+
+
+def test_features_around_a_block():
+    """The linear-time route, with more rows than one block."""
+    count = 2100
+    points, weights, spectrum = grid_problem(count, seed=9)
+    frequencies = np.array([[0.01], [0.3], [1.7]])
+    values = [sum((mp.cos(mpf(float(f)) * lag) for f in frequencies[:, 0]), mpf(0)) / 3 for lag in range(count)]
+    terms = normal_form(2.0 * bondic.RandomFeatures(frequencies), LINE)
+    enclosure = quadratic_form(terms, points, weights)
+    assert inside(enclosure, 2 * exact_grid_form(values, spectrum))
+    assert enclosure.rad <= 1e-9 * float(np.abs(weights).sum()) ** 2
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 4, 5, 8, 11])
+def test_dimensions_of_the_compiled_engine(dimension):
+    """Four dimensions go through at once; what is left over goes one by one."""
+    rng = np.random.default_rng(dimension)
+    z, w = 1e3 + rng.normal(size=(9, dimension)), rng.normal(size=(9, 1))
+    h = rng.uniform(0.5, 3.0, dimension) * math.sqrt(dimension)
+    exact = exact_form(lambda x, a, y, b: naive.gaussian(x, y, h), z, w)  # noqa: ARG005
+    terms = normal_form(bondic.Gaussian(h), Layout(dimension, False, 0, 1))
+    for engine in ENGINES:
+        assert inside(quadratic_form(terms, z, w, engine=engine), exact)
+    values, error = evaluate(terms, z[:2], z, w)
+    for i in range(2):
+        exact = sum((mpf(w[j, 0]) * naive.gaussian(z[i], z[j], h) for j in range(9)), mpf(0))
+        assert abs(mpf(float(values[i, 0])) - exact) <= mpf(error)
+
+
+# -------------------------------------------------------------------------- the radius is not too small either
+
+
+def needed_radius(mass, kernel_error, roundings, weight_error, size=1.0):
+    """Lemmas 18 and 19 once more: m^2 (e_K + K (gamma_h + 2 e_c + e_c^2))."""
+    return mass**2 * (kernel_error + size * (roundings * U + 2 * weight_error + weight_error**2))
+
+
+@pytest.mark.parametrize("weight_error", [0.0, 1e-15, 1e-3])
+@pytest.mark.parametrize("count", [3, 200, 600, 2500])
+@engines
+def test_radius_covers_an_independent_count(engine, count, weight_error):
+    """Rows of a block plus the terms of its longest row: what one product c_i k_ij c_j meets on its way."""
+    points, weights, _ = grid_problem(count, seed=3)
+    rows = min(256, count)
+    row = rows if engine == "auto" else max(rows, min(reference.COLUMNS, count - reference.ROWS))
+    own = EXP_ULP if engine == "auto" else 4.0
+    needed = needed_radius(float(np.abs(weights).sum()), (5 / math.e + own) * U, rows + row, weight_error)
+    radius = quadratic_form(
+        normal_form(bondic.Gaussian(9.0), LINE), points, weights, weight_error=weight_error, engine=engine
+    ).rad
+    assert needed <= radius <= 8 * needed
+    assert radius <= 2 * needed or count < 200
+
+
+@engines
+def test_weight_errors_are_charged_in_full(engine):
+    """All weights too large by the same share: the whole of 2 e + e^2 is used up."""
+    points, weights = np.linspace(0, 1e-9, 50)[:, None], np.full((50, 1), 0.5)
+    share = 1e-5
+    terms = normal_form(bondic.Gaussian(1.0), LINE)
+    enclosure = quadratic_form(terms, points, weights * (1 + share), weight_error=share, engine=engine)
+    assert enclosure.lower <= 25.0**2
+    assert enclosure.lower >= 25.0**2 * (1 - 5 * share**2)  # and hardly more than that
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_evaluation_error_covers_an_independent_count(engine):
+    points, weights, _ = grid_problem(600, seed=5)
+    mass = float(np.abs(weights).sum())
+    blocks = pairs.TILE + 3 if engine == "auto" else 600
+    needed = mass * ((5 / math.e + (EXP_ULP if engine == "auto" else 4)) * U + (blocks + 3) * U)
+    _, error = evaluate(normal_form(bondic.Gaussian(9.0), LINE), points[:5], points, weights, engine=engine)
+    assert needed <= error <= 5 * needed
+
+
+def test_a_scaled_kernel_scales_the_radius():
+    points, weights, _ = grid_problem(300, seed=6)
+    plain = quadratic_form(normal_form(bondic.Gaussian(9.0), LINE), points, weights)
+    scaled = quadratic_form(normal_form(1024.0 * bondic.Gaussian(9.0), LINE), points, weights)
+    assert scaled.mid == 1024 * plain.mid
+    assert 1024 * plain.rad * (1 - 1e-9) <= scaled.rad <= 1024 * plain.rad * 1.02
+
+
+# ---------------------------------------------------------------------------------------------------- merging
+
+
+def test_equal_points_are_merged_by_bits():
+    z = np.array([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0], [-0.0, 1.0], [1.0, 2.0]])
+    w = np.array([[1.0, 0.5], [2.0, 0.0], [4.0, 0.25], [8.0, 0.0], [-5.0, 1.0]])
+    points, weights, error = merge_points(z, w)
+    table = {tuple(p.tobytes() for p in point): tuple(row) for point, row in zip(points, weights, strict=True)}
+    assert len(points) == 3
+    assert table[tuple(p.tobytes() for p in z[0])] == (0.0, 1.75)
+    assert table[tuple(p.tobytes() for p in z[1])] == (2.0, 0.0)
+    assert table[tuple(p.tobytes() for p in z[3])] == (8.0, 0.0)
+    assert 2 * U <= error < 1e-14
+
+
+def test_distinct_points_are_left_alone():
+    z, w = np.arange(4.0)[:, None], np.arange(4.0)[:, None] + 1
+    points, weights, error = merge_points(z, w)
+    assert points is z
+    assert weights is w
+    assert error == 0.0
+
+
+def test_merging_error_is_relative_to_the_weights_before_merging():
+    """1e20 + 1 - 1e20 at one point: the sum is lost, and the radius must know."""
+    z, w = np.zeros((3, 1)), np.array([[1e20], [1.0], [-1e20]])
+    _, merged, error = merge_points(z, w)
+    assert abs(merged[0, 0] - 1.0) <= error * 2e20
+    enclosure = quadratic_form(normal_form(bondic.Gaussian(1.0), LINE), z, w)
+    assert enclosure.rad >= 1e20**2 * U
+    assert enclosure.lower <= 1.0 <= enclosure.upper
+
+
+# ----------------------------------------------------------------------------------------------------- border
+
+
+@engines
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_bad_numbers_are_refused(bad, engine):
+    terms = normal_form(bondic.Gaussian(1.0), LINE)
+    z, w = np.zeros((3, 1)), np.ones((3, 1))
+    for points, weights in ((np.array([[0.0], [bad], [1.0]]), w), (z, np.array([[1.0], [bad], [1.0]]))):
+        with pytest.raises(InvalidInput, match="not finite"):
+            quadratic_form(terms, points, weights, engine=engine)
+        with pytest.raises(InvalidInput, match="not finite"):
+            evaluate(terms, points, points, weights, engine=engine)
+    with pytest.raises(InvalidInput, match="Point 1 "):
+        evaluate(terms, np.array([[0.0], [bad]]), z, w, engine=engine)
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@engines
+def test_overflow_is_an_error_and_not_an_infinite_bound(engine):
+    terms = normal_form(bondic.Gaussian(1.0), LINE)
+    with pytest.raises(NumericalError):
+        quadratic_form(terms, np.arange(3.0)[:, None], np.full((3, 1), 1e200), engine=engine)
+
+
+def test_threads_and_progress():
+    """Every strip is summed once whatever the number of threads; progress only grows."""
+    points, weights, _ = grid_problem(1200, seed=7)
+    terms = normal_form(bondic.Gaussian(50.0), LINE)
+    for engine in ENGINES:
+        seen: list[float] = []
+        first = quadratic_form(terms, points, weights, engine=engine, progress=seen.append)
+        assert first == quadratic_form(terms, points, weights, engine=engine)
+        assert seen == sorted(seen)
+        assert len(seen) > 3
+        assert 0 <= seen[0] <= seen[-1] <= 1
+    assert pairs.threads() >= 1
+
+
+def test_one_thread_gives_the_same_sum(monkeypatch):
+    points, weights, _ = grid_problem(1200, seed=7)
+    terms = normal_form(bondic.Gaussian(50.0), LINE)
+    many = quadratic_form(terms, points, weights), evaluate(terms, points[:300], points, weights)
+    monkeypatch.setattr(pairs, "threads", lambda: 1)
+    one = quadratic_form(terms, points, weights), evaluate(terms, points[:300], points, weights)
+    assert many[0] == one[0]
+    assert np.array_equal(many[1][0], one[1][0])
+    monkeypatch.undo()
+    if hasattr(os, "sched_getaffinity"):
+        assert pairs.threads() == len(os.sched_getaffinity(0))
