@@ -1,6 +1,6 @@
 """Coverage of the intervals and of the events behind them: seeded, counted, judged by exact binomial tests.
 
-    python experiments/coverage.py [--quick] [--only TEXT] [--seed 0] [--jobs N] [--out out/coverage.json]
+    python experiments/coverage.py [--quick] [--only TEXT] [--logs N] [--seed 0] [--jobs N] [--out out/coverage.json]
 
 Writes the JSON file and a Markdown table of the same name beside it. Exit status 1 when a claim is violated, when
 a count does not fit its exact rate, or when a negative control is not caught. Log t of a case is made from the seed
@@ -23,14 +23,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+if not __package__:  # run as a script: this folder must not be searched, or numba takes this file for coverage.py
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import numpy as np
-from coverage_checks import ALPHA, FALSE_ALARM, Check, Tally, tally
-from coverage_intervals import GAUGES, INTERVALS
-from coverage_saturating import EVENTS
+from experiments.coverage_checks import ALPHA, FALSE_ALARM, Check, Tally, tally
+from experiments.coverage_intervals import GAUGES, INTERVALS
+from experiments.coverage_saturating import EVENTS
+from experiments.coverage_stopping import stopping_trial
 
 import bondic
 
-CASES: dict[str, Callable[[np.random.Generator], list[Check]]] = {**EVENTS, **INTERVALS}
+CASES: dict[str, Callable[[np.random.Generator], list[Check]]] = {
+    **EVENTS,
+    "stopping times": stopping_trial,
+    **INTERVALS,
+}
 SIZES: dict[str, tuple[int, int]] = {
     **dict.fromkeys(EVENTS, (1000, 3000)),
     **dict.fromkeys(INTERVALS, (12, 150)),
@@ -55,10 +63,10 @@ def _pieces(name: str, trials: int) -> Iterator[tuple[str, int, int]]:
         yield name, first, min(first + step, trials)
 
 
-def run(names: list[str], *, seed: int, quick: bool, jobs: int) -> list[Tally]:
+def run(sizes: dict[str, int], *, seed: int, jobs: int) -> list[Tally]:
     """All logs of all cases, in this process (jobs=1) or in fresh ones (spawned: nothing compiled is forked)."""
-    pieces = [piece for name in names for piece in _pieces(name, SIZES[name][0 if quick else 1])]
-    parts: dict[str, list[list[Check]]] = {name: [] for name in names}
+    pieces = [piece for name, size in sizes.items() for piece in _pieces(name, size)]
+    parts: dict[str, list[list[Check]]] = {name: [] for name in sizes}
     if jobs == 1:
         for name, first, last in pieces:
             parts[name] += run_trials(name, seed, first, last)
@@ -70,7 +78,7 @@ def run(names: list[str], *, seed: int, quick: bool, jobs: int) -> list[Tally]:
             work = [(name, pool.submit(run_trials, name, seed, first, last)) for name, first, last in pieces]
             for name, future in work:
                 parts[name] += future.result()
-    return [row for name in names for row in tally(name, parts[name])]
+    return [row for name in sizes for row in tally(name, parts[name])]
 
 
 def as_record(row: Tally) -> dict[str, Any]:
@@ -138,6 +146,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Coverage of intervals and of the events behind them.")
     parser.add_argument("--quick", action="store_true", help="fewer logs per case")
     parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name contains this text")
+    parser.add_argument("--logs", type=int, help="logs per case, instead of the planned numbers")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1), help="processes; 1 starts none")
     parser.add_argument("--out", type=Path, default=Path("out/coverage.json"))
@@ -146,13 +155,13 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    names = [name for name in CASES if options.only in name]
-    if not names:
+    sizes = {name: options.logs or SIZES[name][0 if options.quick else 1] for name in CASES if options.only in name}
+    if not sizes:
         print(f"no case contains {options.only!r}; there are: {', '.join(CASES)}", file=sys.stderr)
         return 2
     started = time.perf_counter()
-    rows = run(names, seed=options.seed, quick=options.quick, jobs=options.jobs)
-    settings = {"seed": options.seed, "quick": options.quick, "alpha": ALPHA, "false_alarm": FALSE_ALARM}
+    rows = run(sizes, seed=options.seed, jobs=options.jobs)
+    settings = {"seed": options.seed, "alpha": ALPHA, "false_alarm": FALSE_ALARM}
     record = settings | {"bondic": bondic.__version__, "statements": [as_record(row) for row in rows]}
     write_atomically(options.out, json.dumps(record, indent=1) + "\n")
     table = markdown(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -81,11 +82,11 @@ def tally(case: str, trials: list[list[Check]]) -> list[Tally]:
     return out
 
 
+@cache
 def two_sided_rate(steps: int, threshold: float) -> float:
     """P( |S_n| > threshold ) for a walk of n steps of +1 or -1, each with probability 1/2."""
-    heads = stats.binom(steps, 0.5)
     most = math.ceil((steps - threshold) / 2.0) - 1  # S = 2 heads - n < -threshold
-    return 2.0 * float(heads.cdf(most))
+    return 2.0 * float(stats.binom.cdf(most, steps, 0.5))
 
 
 def crossing_rate(bounds: FloatArray) -> float:

@@ -10,8 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from coverage_checks import ALPHA, Check, FloatArray
-from coverage_saturating import Generator, hoeffding_rate, tabular_problem, tabular_residuals, transitions_of
+from experiments.coverage_checks import ALPHA, Check, FloatArray
+from experiments.coverage_saturating import (
+    Generator,
+    hoeffding_rate,
+    tabular_problem,
+    tabular_residuals,
+    transitions_of,
+)
 
 import bondic as b
 from bondic.bellman.loss import kernel_bellman_loss

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
-from coverage_checks import ALPHA, Check, FloatArray, crossing_rate, two_sided_rate
+from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
 from bondic.bellman.loss import kernel_bellman_loss
 from bondic.bounds.dual import Setting
-from bondic.concentration.gauge import Gauge, NoiseFacts
-from bondic.concentration.initial import initial_error
+from bondic.concentration.gauge import Gauge
 from bondic.environments.rollout import Rollout
 from bondic.environments.tabular import TabularMDP
 from bondic.kernels.base import Kernel
@@ -196,11 +194,11 @@ def start_checks(problem: Problem, values: FloatArray, truth: float, count: int)
 
 
 def start_trial(rng: Generator) -> list[Check]:
-    """A sample of 100 starts, each with the best or the worst value."""
-    states = rng.integers(1, 3, 100)
+    """A sample of 200 starts, each with the best or the worst value."""
+    states = rng.integers(1, 3, ROWS)
     initial = b.InitialStates.sample(states[:, None].astype(np.float64))
     problem = tabular_problem(STARTS, transitions_of(STARTS.rollout(5, 1, rng)), initial)
-    return start_checks(problem, STARTS.v_star[states], STARTS.value, 100)
+    return start_checks(problem, STARTS.v_star[states], STARTS.value, ROWS)
 
 
 def random_sign(observations: FloatArray, rng: Generator) -> FloatArray:
@@ -222,18 +220,18 @@ def sign_log(state: float, following: float, rows: int) -> b.Transitions:
 
 
 def initial_draws_trial(rng: Generator) -> list[Check]:
-    """Four exact initial states, 25 draws of the action +-1 at each, gamma = 0, reward = action."""
+    """Four exact initial states, 50 draws of the action +-1 at each, gamma = 0, reward = action."""
     problem = b.make_problem(
         sign_log(0.0, 0.0, 5),
         b.CallableSampler(random_sign),
         b.InitialStates.exact(np.zeros((4, 1))),
         gamma=0.0,
         reward_range=(-1.0, 1.0),
-        initial_draws=25,
+        initial_draws=50,
         seed=int(rng.integers(2**31)),
     )
     values = problem.initial.per_row(problem.initial.points[:, 1:], 4)
-    return start_checks(problem, values, 0.0, 100)
+    return start_checks(problem, values, 0.0, 200)
 
 
 def next_draws_trial(rng: Generator) -> list[Check]:
@@ -242,7 +240,7 @@ def next_draws_trial(rng: Generator) -> list[Check]:
     One action is drawn at each next state and nothing else is random: R^q* = -+gamma B/2. With one draw shared by
     all rows the noise does not average out, and the event fails.
     """
-    gamma, out = 0.9, []
+    gamma, out = 0.97, []
     for label, sampler in (("", random_sign), (", shared draws", shared_sign)):
         problem = b.make_problem(
             sign_log(5.0, 0.0, ROWS),
@@ -263,54 +261,6 @@ def next_draws_trial(rng: Generator) -> list[Check]:
     return out
 
 
-PLANNED, LONGEST = 100, 1000
-
-
-@cache
-def stopping_bounds() -> dict[str, tuple[FloatArray, float | None]]:
-    """For every n <= LONGEST: the bound of |S_n| in steps of B/2 = 1, from the library, and its exact crossing rate.
-
-    Entry n - 1 belongs to n. "half"/"Hoeffding" are meant for one fixed n: at the worst time they must fail.
-    """
-    fixed = b.FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
-    noise, pinelis, sample, hoeffding = (np.zeros(LONGEST) for _ in range(4))
-    for n in range(1, LONGEST + 1):
-        facts = NoiseFacts(n, n, 1.0, np.ones(n), np.full(n, 2.0), 2.0, 1.0, 1.0)
-        weights = np.full(n, 1.0 / n)
-        noise[n - 1] = n * fixed.epsilon(facts, ALPHA).upper
-        pinelis[n - 1] = n * PINELIS["half"].epsilon(facts, ALPHA).upper
-        sample[n - 1] = n * initial_error(2.0, ALPHA, weights, draws=1, count_fixed=False, sides=2).upper
-        hoeffding[n - 1] = n * initial_error(2.0, ALPHA, weights, draws=1, count_fixed=True, sides=2).upper
-    bounds = {"fixed lambda": noise, "half": pinelis, "start of any size": sample, "start of fixed size": hoeffding}
-    return {name: (bound, crossing_rate(bound)) for name, bound in bounds.items()}
-
-
-def stopping_trial(rng: Generator) -> list[Check]:
-    """Whoever ends the log waits for the worst moment: the event fails if it fails at any n <= 1000.
-
-    The last control leaves the first 20 % of the *realised* n rows to a pilot: its end then is no stopping time.
-    """
-    walk = np.cumsum(2.0 * rng.integers(2, size=LONGEST) - 1.0)
-    bounds = stopping_bounds()
-    out = []
-    for name, role in (
-        ("fixed lambda", "claim"), ("start of any size", "claim"), ("half", "control"), ("start of fixed size", "control"),
-    ):  # fmt: skip
-        bound, rate = bounds[name]
-        kind = f"{name}, at the worst time" if name.startswith("start") else f"noise event, {name}, at the worst time"
-        out.append(Check(kind, bool(np.any(np.abs(walk) > bound)), role=role, rate=rate))
-    cut = bool(np.any(np.abs(walk) > 0.9 * bounds["fixed lambda"][0]))
-    out.append(Check("noise event, fixed lambda, 0.9 eps, at the worst time", cut, role="control"))
-    half = bool(np.any(np.abs(walk) > 0.5 * bounds["start of any size"][0]))
-    out.append(Check("start of any size, radius/2, at the worst time", half, role="control"))
-    ends = np.arange(1, LONGEST + 1)
-    pilot = np.where(ends >= 100, ends // 5, 0)
-    sums = np.concatenate([[0.0], walk])
-    late = np.abs(sums[ends] - sums[pilot]) > bounds["fixed lambda"][0][ends - pilot - 1]
-    label = "noise event, fixed lambda, after a pilot of n/5 rows, at the worst time"
-    return [*out, Check(label, bool(np.any(late)), role="control")]
-
-
 EVENTS = {
     "jump": jump_trial,
     "adaptive signs": adaptive_trial,
@@ -319,5 +269,4 @@ EVENTS = {
     "sampled start": start_trial,
     "draws of initial actions": initial_draws_trial,
     "draws of next actions": next_draws_trial,
-    "stopping times": stopping_trial,
 }

@@ -6,11 +6,11 @@ Probabilities and initial weights are normalised here in 50 digits: that is what
 
 from dataclasses import dataclass, field
 
-import naive
 import numpy as np
 from mpmath import mpf
 
 import bondic
+import naive
 from bondic.policies.answers import PolicyAnswers
 from bondic.problem import Problem, Terms, assemble
 
@@ -85,9 +85,7 @@ def make_case(
         nexts = naive.next_points_discrete(
             following[kept], [normalised(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
         )
-        first = naive.initial_points_discrete(
-            begin, [normalised(p) for p in initial_probs], exact_weights, start_time
-        )
+        first = naive.initial_points_discrete(begin, [normalised(p) for p in initial_probs], exact_weights, start_time)
         logged = naive.logged_points(states[kept], [int(a) for a in actions[kept]], kept_times)
     else:
         actions = rng.normal(size=(n, 1))
@@ -114,14 +112,10 @@ def kernels(case, bandwidth, constant=0.0, *, time_bandwidth=2.0):
         twin = naive.on_product(lambda x, y: naive.gaussian(x, y, h), naive.dirac)
     else:
         ours = bondic.Gaussian(h) * bondic.Gaussian(2 * h, on="action")
-        twin = naive.on_product(
-            lambda x, y: naive.gaussian(x, y, h), lambda a, b: naive.gaussian(a, b, 2 * h)
-        )
+        twin = naive.on_product(lambda x, y: naive.gaussian(x, y, h), lambda a, b: naive.gaussian(a, b, 2 * h))
     if case.horizon is not None:
         ours = ours * bondic.Gaussian(time_bandwidth, on="time") * bondic.TimeMask(case.horizon)
-        twin = naive.masked(
-            naive.with_time(twin, lambda t, u: naive.gaussian(t, u, time_bandwidth)), case.horizon
-        )
+        twin = naive.masked(naive.with_time(twin, lambda t, u: naive.gaussian(t, u, time_bandwidth)), case.horizon)
     if constant:
         ours = ours + bondic.Constant(constant)
         twin = naive.plus(twin, lambda p, q: naive.number(constant))  # noqa: ARG005

@@ -1,13 +1,12 @@
 """Residuals, losses, discrepancies and values at small problems: the exact number lies in every enclosure."""
 
-import core_cases
-import naive
 import numpy as np
 import pytest
-from core_cases import inside, kernel_function, make_case
 from mpmath import mp, mpf
 
 import bondic
+import core_cases
+import naive
 from bondic.bellman.discrepancy import discrepancy, signed_measure
 from bondic.bellman.doubly_robust import doubly_robust_value
 from bondic.bellman.loss import kernel_bellman_loss, slot_weights
@@ -23,6 +22,7 @@ from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.rounding import U
 from bondic.spaces.functions import ExpansionFunction, FeatureFunction, KernelFunction, TermExpansion
+from core_cases import inside, kernel_function, make_case
 
 SETTINGS = {
     "discrete": {},
@@ -282,7 +282,9 @@ def test_feature_function_error_covers_planted_errors(rng):
     values, error = FeatureFunction(leaf, layout, w).values(points)
     worst = mpf(0)
     for z, value in zip(points, values[:, 0], strict=True):
-        exact = sum((mpf(c) * v for c, v in zip(w.tolist(), naive.random_features(z, leaf.frequencies), strict=True)), mpf(0))
+        exact = sum(
+            (mpf(c) * v for c, v in zip(w.tolist(), naive.random_features(z, leaf.frequencies), strict=True)), mpf(0)
+        )
         worst = max(worst, abs(mpf(float(value)) - exact))
     assert mpf(10) ** -9 < worst <= mpf(error)
 
@@ -339,7 +341,9 @@ def test_normalisation_is_part_of_the_error():
     rough = probs * (1 + 1e-7 * rng.uniform(-1, 1, size=(5, 1)))
     log = bondic.Transitions(states, [0, 1, 2, 1, 0], np.zeros(5), states + 1, np.zeros(5, bool))
     begins = bondic.InitialStates.exact(states[:2], np.array([0.25, 0.75]) * (1 - 3e-7))
-    problem = bondic.make_problem(log, bondic.RowProbabilities(rough, rough[:2]), begins, gamma=0.9, reward_range=(0, 1))
+    problem = bondic.make_problem(
+        log, bondic.RowProbabilities(rough, rough[:2]), begins, gamma=0.9, reward_range=(0, 1)
+    )
     assert np.abs(problem.next.weights.sum(axis=1) - 1).max() <= 4 * U
     measure = signed_measure(problem, np.ones(5))
     start = [mpf(1) / 4 * p for p in core_cases.normalised(rough[0])]

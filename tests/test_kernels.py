@@ -4,12 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import naive
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 
 import bondic
+import naive
 from bondic.certificate.spec import LEAVES
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels import accuracy
@@ -235,9 +235,13 @@ def test_elementary_functions_are_as_good_as_trusted(rng):
     accuracy.check_elementary_functions()
     x = -np.concatenate([rng.uniform(0, 745, 1500), np.exp(rng.uniform(-30, 5, 1000))])
     exact = [mp.exp(mpf(float(v))) for v in x]
-    worst = max(float(abs(mpf(float(a)) - b) / b) for a, b in zip(np.exp(x[x > -708]), np.array(exact)[x > -708], strict=True))
+    worst = max(
+        float(abs(mpf(float(a)) - b) / b) for a, b in zip(np.exp(x[x > -708]), np.array(exact)[x > -708], strict=True)
+    )
     assert worst <= NUMPY_ULP * U
-    angles = np.concatenate([rng.uniform(-10, 10, 500), np.exp(rng.uniform(0, 35, 1000)), np.pi / 2 * np.arange(-50, 50)])
+    angles = np.concatenate(
+        [rng.uniform(-10, 10, 500), np.exp(rng.uniform(0, 35, 1000)), np.pi / 2 * np.arange(-50, 50)]
+    )
     for fast, slow in ((np.cos, mp.cos), (np.sin, mp.sin)):
         worst = max(float(abs(mpf(float(a)) - slow(mpf(float(v))))) for a, v in zip(fast(angles), angles, strict=True))
         assert worst <= NUMPY_ULP * U
@@ -386,7 +390,9 @@ def test_action_embedding_from_similarities():
 
 def test_features_of_a_term(rng):
     """phi(x) . phi(y) E_a . E_b is the kernel; every entry within its declared error, every row within its size."""
-    kernel = 0.3 * bondic.RandomFeatures(FREQUENCIES) * bondic.Linear(center=0.5) * bondic.Dirac() + bondic.Constant(2.0)
+    kernel = 0.3 * bondic.RandomFeatures(FREQUENCIES) * bondic.Linear(center=0.5) * bondic.Dirac() + bondic.Constant(
+        2.0
+    )
     layout = Layout(2, False, 0, 3)
     assert FeatureMap.exists(kernel, layout)
     terms = FeatureMap(kernel, layout).terms
@@ -419,7 +425,7 @@ def test_value_error_of_features_is_honest(rng):
         def features(self, x):
             return np.column_stack([np.cos(x[:, 0]), np.sin(x[:, 0])]) + 1e-6 * np.sign(x[:, :1])
 
-        def feature_error(self, x):
+        def feature_error(self, x):  # noqa: ARG002
             return 1e-6 * (1 + 1e-9)
 
         def parameters(self):

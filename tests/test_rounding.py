@@ -140,9 +140,7 @@ def test_square_root_of_a_negative_number_is_an_error_only_beyond_its_radius():
 
 
 @many
-@given(
-    st.floats(min_value=1e-300, max_value=1e300), st.floats(min_value=0.0, max_value=0.99), st.floats(-1, 1)
-)
+@given(st.floats(min_value=1e-300, max_value=1e300), st.floats(min_value=0.0, max_value=0.99), st.floats(-1, 1))
 @example(1.0, 0.0, 0.0)
 @example(math.nextafter(1.0, 2.0), 0.0, 0.0)
 @example(2.0, 0.9, -1.0)

@@ -4,18 +4,19 @@ import math
 from dataclasses import replace
 from functools import cache
 
-import naive
 import numpy as np
 import pytest
-import worlds
 
 import bondic as b
+import naive
+import worlds
 from bondic.bellman.residual import bellman_residual, function_values
 from bondic.bounds.dual import weights_at_rows
+from bondic.kernels.normal_form import Layout
 from bondic.solvers import spectral
 from bondic.solvers.basis import make_basis
 from bondic.solvers.conic import solve_dual, solve_primal
-from bondic.solvers.model import build_model
+from bondic.solvers.model import SearchModel, build_model
 from bondic.spaces.functions import ExpansionFunction, FeatureFunction
 
 AGREEMENT = 1e-6
@@ -163,3 +164,406 @@ def test_the_random_problems_reach_every_case():
     assert seen["unbounded: Q is rejected"] == {"rejected"}
     assert "balanced" in seen["balanced"]
     assert "stalled" not in seen
+
+
+# ------------------------------------------------------------------------------------------ one decomposition
+
+
+def shared_cases(rng):
+    """One log, three initial distributions."""
+    log = worlds.noise_log(rng, 60)
+    starts = [b.InitialStates.exact(rng.standard_normal((k, 2))) for k in (1, 2, 5)]
+    policy = worlds.softmax_policy()
+    problems = [b.make_problem(log, policy, start, gamma=0.9, reward_range=(-1, 1)) for start in starts]
+    everything = np.concatenate([problems[0].logged, problems[0].next.points, *(p.initial.points for p in problems)])
+    w_kernel, q_kernel = kernels(False, features=True, rng=rng)
+    weights = make_basis(w_kernel, problems[0].layout, problems[0].logged, rank=40)
+    values = make_basis(q_kernel, problems[0].layout, everything, rank=40)
+    return [build_model(p, weights, values, function_values(p, None)) for p in problems]
+
+
+def test_one_decomposition_serves_all(rng):
+    """Signs, noise levels, radii and initial distributions: the same optimum as from a decomposition of its own."""
+    models = shared_cases(rng)
+    shared = spectral.Spectrum.of(models[0])
+    size = float(np.linalg.norm(models[0].gradient))
+    objectives = []
+    for model in models:
+        here = shared.starting_from(model.start)
+        for sign in (1.0, -1.0):
+            for radius in (3.0, 10.0, 50.0):
+                for kappa in (0.2 * size, 0.6 * size, 2.0 * size):
+                    own = spectral.propose(spectral.Spectrum.of(model), sign=sign, radius=radius, kappa=kappa)
+                    found = spectral.propose(here, sign=sign, radius=radius, kappa=kappa)
+                    assert found.status == own.status
+                    if found.status.startswith("unbounded"):
+                        continue
+                    assert found.objective == pytest.approx(own.objective, rel=1e-10)
+                    np.testing.assert_allclose(
+                        found.weights, own.weights, rtol=0, atol=1e-6 * (1 + np.abs(own.weights).max())
+                    )
+                    objectives.append(found.objective)
+    assert len(set(np.round(objectives, 6))) > 30
+
+
+def test_another_gradient_shares_the_decomposition(rng):
+    model = shared_cases(rng)[2]
+    other = replace(model, gradient=model.gradient[::-1].copy())
+    moved = spectral.Spectrum.of(model).with_gradient(other.gradient)
+    kappa, radius = 0.95 * float(np.linalg.norm(other.gradient)), 50.0
+    found = spectral.propose(moved, sign=1.0, radius=radius, kappa=kappa)
+    own = spectral.propose(spectral.Spectrum.of(other), sign=1.0, radius=radius, kappa=kappa)
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(own.objective, rel=1e-10)
+    assert found.objective != pytest.approx(
+        spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=radius, kappa=kappa).objective, rel=1e-3
+    )
+
+
+def test_lower_end_is_the_upper_end_of_negated_rewards(rng):
+    model = shared_cases(rng)[1]
+    kappa = 0.5 * float(np.linalg.norm(model.gradient))
+    mirrored = replace(model, gradient=-model.gradient)
+    lower = spectral.propose(spectral.Spectrum.of(model), sign=-1.0, radius=20.0, kappa=kappa)
+    upper = spectral.propose(spectral.Spectrum.of(mirrored), sign=1.0, radius=20.0, kappa=kappa)
+    assert lower.objective == pytest.approx(upper.objective, rel=1e-12)
+    np.testing.assert_allclose(lower.weights, upper.weights, rtol=0, atol=1e-9 * np.abs(upper.weights).max())
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+@pytest.mark.parametrize("unit", [1e-8, 1.0, 1e8])
+def test_units_change_nothing(rng, scale, unit):
+    """Rewards, radius and kappa in other units, and W in other units: w and the optimum follow exactly."""
+    model = shared_cases(rng)[0]
+    kappa = 0.4 * float(np.linalg.norm(model.gradient))
+    plain = spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=20.0, kappa=kappa)
+    other = replace(model, gradient=model.gradient * scale * unit, balance=model.balance * unit)
+    found = spectral.propose(spectral.Spectrum.of(other), sign=1.0, radius=20.0 * scale, kappa=kappa * scale * unit)
+    assert found.status == plain.status == "optimal"
+    assert found.objective == pytest.approx(plain.objective * scale, rel=1e-9)
+    np.testing.assert_allclose(found.weights * unit, plain.weights, rtol=0, atol=1e-6 * np.abs(plain.weights).max())
+
+
+# --------------------------------------------------------------------------------------------- corner problems
+
+
+def raw_model(balance, gradient, start):
+    """Matrices without a log behind them."""
+    basis = make_basis(b.Constant(1.0), Layout(1, False, 0, 1), np.zeros((1, 1)), rank=1)
+    arrays = [np.asarray(x, dtype=float) for x in (start, balance, gradient)]
+    return SearchModel(basis, basis, *arrays, 0.0, 0.0)
+
+
+def test_nothing_to_balance_with():
+    """A = 0: w only adds noise (0 is optimal) unless the rewards alone contradict every q."""
+    spectrum = spectral.Spectrum.of(raw_model(np.zeros((3, 2)), [0.3, 0.4], [1.0, 0.0, 0.0]))
+    assert spectral.propose(spectrum, sign=1.0, radius=2.0, kappa=0.6).objective == 2.0
+    rejected = spectral.propose(spectrum, sign=1.0, radius=2.0, kappa=0.4)
+    assert rejected.status.startswith("unbounded")
+    assert spectral.minimal_radius(spectrum, 0.4) == math.inf
+    assert spectral.minimal_radius(spectrum, 0.5) == 0.0
+
+
+def test_nothing_to_estimate():
+    """psi_0 = 0 and r = 0: the value is known, w = 0 says so, unless no q is feasible."""
+    model = raw_model(np.eye(2), [0.3, 0.4], [0.0, 0.0])
+    spectrum = spectral.Spectrum.of(model)
+    assert spectral.propose(spectrum, sign=1.0, radius=1.0, kappa=0.1).objective == 0.0
+    assert spectral.propose(spectrum, sign=1.0, radius=0.1, kappa=0.1).status.startswith("unbounded")
+    start = spectral.Spectrum.of(raw_model(np.eye(2), [0.3, 0.4], [1.0, 1.0]))
+    assert spectral.propose(start, sign=1.0, radius=0.0, kappa=0.6).objective == 0.0
+
+
+def test_one_dimension_by_hand():
+    """min_w g w + r |p - s w| + kappa |w| is piecewise linear: it is best at w = p / s or at w = 0."""
+    for g, r, p, s, kappa in [(0.1, 1.0, 2.0, 0.5, 0.2), (-0.3, 1.0, 2.0, 0.5, 0.1), (0.4, 2.0, -1.0, 0.5, 0.7)]:
+        spectrum = spectral.Spectrum.of(raw_model([[-s]], [g], [p]))
+        found = spectral.propose(spectrum, sign=1.0, radius=r, kappa=kappa)
+        corners = {0.0: r * abs(p), p / s: g * p / s + kappa * abs(p / s)}
+        assert found.objective == pytest.approx(min(corners.values()), rel=1e-9)
+        assert found.weights[0] == pytest.approx(min(corners, key=corners.get), abs=1e-9)
+
+
+def test_no_noise_at_all():
+    """kappa = 0: q is pinned where the log reaches; only psi_0's unreachable part is open."""
+    model = raw_model([[0.5, 0.0], [0.0, 0.2], [0.0, 0.0]], [-0.5, -0.1], [1.0, 1.0, 1.0])
+    found = spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=2.0, kappa=0.0)
+    # q = theta has 0.5 theta_1 = 0.5 and 0.2 theta_2 = 0.1, so theta = (1, 0.5, +-sqrt(4 - 1.25))
+    assert found.objective == pytest.approx(1.5 + math.sqrt(2.75), rel=1e-6)
+    assert found.primal == pytest.approx(found.objective, rel=1e-6)
+    assert found.primal <= found.objective
+
+
+def test_gap_shows_a_bad_tolerance(rng):
+    """A caller that asks for the impossible is told so, with the same w."""
+    model = shared_cases(rng)[0]
+    spectrum, kappa = spectral.Spectrum.of(model), 0.4 * float(np.linalg.norm(model.gradient))
+    good = spectral.propose(spectrum, sign=1.0, radius=20.0, kappa=kappa)
+    strict = spectral.propose(spectrum, sign=1.0, radius=20.0, kappa=kappa, tolerance=-1.0)
+    assert (good.status, strict.status) == ("optimal", "stalled")
+    np.testing.assert_array_equal(good.weights, strict.weights)
+
+
+# ----------------------------------------------------------------------------------- smallest loss and radius
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ridge_path_agrees_with_conic(seed):
+    """r_min and the smallest loss over Q against cone programs; their witnesses attain them."""
+    rng = np.random.default_rng(seed)
+    model = random_model(rng, "ordinary")
+    g, a = model.gradient, model.balance
+    spectrum, size = spectral.Spectrum.of(model), float(np.linalg.norm(model.gradient))
+    for share in (0.2, 0.7, 1.5):
+        kappa = share * size
+        mine, theirs = spectral.minimal_radius(spectrum, kappa), naive.smallest_radius(g, a, kappa)
+        assert mine == pytest.approx(theirs, rel=1e-6, abs=1e-9)
+        if 0 < mine < math.inf:
+            w = spectral.witness(spectrum, kappa=kappa)
+            assert (abs(g @ w) - kappa * np.linalg.norm(w)) / np.linalg.norm(a @ w) == pytest.approx(mine, rel=1e-6)
+    for radius in (0.01, 0.3, 3.0):
+        floor, theta = spectral.loss_floor(spectrum, radius)
+        least, _ = naive.smallest_loss(g, a, radius)
+        assert floor == pytest.approx(least, rel=1e-6, abs=1e-8 * size)
+        assert np.linalg.norm(theta) <= radius * (1 + 1e-9)
+        w = spectral.witness(spectrum, radius=radius)
+        if floor > 1e-6 * size:
+            assert (abs(g @ w) - radius * np.linalg.norm(a @ w)) / np.linalg.norm(w) == pytest.approx(floor, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_primal_and_dual_programs_meet(seed):
+    """max over q = min over omega, both by the conic solver, both signs; theta is feasible and attains it."""
+    _, model, radius, kappa = random_case(8 * seed)  # "ordinary"
+    for sign in (1.0, -1.0):
+        top = solve_primal(model, sign=sign, radius=radius, kappa=kappa)
+        _, bottom = conic_optimum(model, sign, radius, kappa)
+        scale = max(radius * float(np.linalg.norm(model.start)), abs(bottom))
+        assert top.value == pytest.approx(bottom, abs=1e-6 * scale)
+        assert sign * model.start @ top.point == pytest.approx(top.value, abs=1e-9 * scale)
+        assert np.linalg.norm(top.point) <= radius * (1 + 1e-7)
+        assert np.linalg.norm(model.gradient + model.balance.T @ top.point) <= kappa * (1 + 1e-6)
+
+
+# ------------------------------------------------------------------------------------- coordinates of functions
+
+
+ACTIONS = np.array([[1.0, 0.0], [0.6, 0.8], [-0.5, 0.3]])
+WAVES = np.random.default_rng(5).standard_normal((4, 2))
+
+
+def waves(x, y):
+    return np.mean(np.cos((x[:, None, :] - y[None, :, :]) @ WAVES.T), axis=2)
+
+
+def dense_gaussian(x, i, y, j):
+    """Gaussian on the state, Dirac on the action, plus a constant."""
+    return worlds.gaussian_matrix(x, y, 1.2) * (i[:, None] == j) + 0.4
+
+
+def dense_embedded(x, i, y, j):
+    """Gaussian times similarities of actions, plus a Gaussian that does not look at actions."""
+    return worlds.gaussian_matrix(x, y, 1.2) * (ACTIONS @ ACTIONS.T)[i][:, j] + 0.5 * worlds.gaussian_matrix(x, y, 0.6)
+
+
+def dense_waves(x, i, y, j):
+    return 0.5 + 0.5 * waves(x, y) * (i[:, None] == j)
+
+
+def dense_wave_product(x, i, y, j):
+    """Product of two feature kernels, times an action embedding."""
+    return 0.3 * waves(x, y) ** 2 * (ACTIONS @ ACTIONS.T)[i][:, j]
+
+
+def dense_point(x, i, y, j):
+    """Continuous actions are columns of the point."""
+    del i, j
+    return worlds.gaussian_matrix(x, y, np.array([1.0, 1.5, 0.8])) + 1.0
+
+
+def dense_time(x, i, y, j):
+    """Gaussian on the observation, Dirac on time and action, zero from time 4 on."""
+    alive = np.outer(x[:, 2] < 4, y[:, 2] < 4)
+    same = (x[:, 2][:, None] == y[:, 2]) & (i[:, None] == j)
+    return worlds.gaussian_matrix(x[:, :2], y[:, :2], 1.2) * same * alive
+
+
+ROUND = b.RandomFeatures(WAVES, on="state")
+KERNELS = {
+    "gaussian": (b.Gaussian(1.2) * b.Dirac() + b.Constant(0.4), dense_gaussian),
+    "embedded": (b.Gaussian(1.2) * b.ActionEmbedding(ACTIONS) + 0.5 * b.Gaussian(0.6), dense_embedded),
+    "waves": (0.5 * b.Constant(1.0) + 0.5 * (ROUND * b.Dirac()), dense_waves),
+    "wave product": (0.3 * (ROUND * ROUND * b.ActionEmbedding(ACTIONS)), dense_wave_product),
+    "point": (b.Gaussian([1.0, 1.5, 0.8], on="point") + b.Constant(1.0), dense_point),
+    "time": (b.Gaussian(1.2) * b.Dirac(on="time") * b.Dirac() * b.TimeMask(4), dense_time),
+}
+
+
+def problem_for(name, rng, n=25):
+    if name == "point":
+        return worlds.noise_problem(rng, n, continuous=True)
+    if name != "time":
+        return worlds.noise_problem(rng, n)
+    log = worlds.noise_log(rng, n)
+    clocks = {"episode_ids": np.arange(n) // 5, "timesteps": np.arange(n) % 5}
+    ends = (np.arange(n) % 5 == 4) & log.terminations  # a termination ends its episode
+    log = b.Transitions(log.observations, log.actions, log.rewards, log.next_observations, ends, **clocks)
+    initial = b.InitialStates.exact(rng.standard_normal((3, 2)))
+    return b.make_problem(log, worlds.softmax_policy(), initial, gamma=1.0, reward_range=(-1, 1), horizon=4)
+
+
+def everything(problem):
+    return np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+
+
+@pytest.mark.parametrize("rank", [8, 500])
+@pytest.mark.parametrize("name", KERNELS)
+def test_functions_of_coordinates(name, rank, rng):
+    """f with coordinates w: values f(x, a) = <f, k((x, a), .)> and norm |w|, against dense kernel algebra."""
+    kernel, dense = KERNELS[name]
+    problem = problem_for(name, rng)
+    basis = make_basis(kernel, problem.layout, everything(problem), rank=rank)
+    w = rng.standard_normal(basis.dimension)
+    function = basis.function(w)
+    assert isinstance(function, FeatureFunction if "wave" in name else ExpansionFunction)
+    assert function.norm().mid == pytest.approx(np.linalg.norm(w), rel=1e-6)
+    fresh = rng.standard_normal((6, problem.layout.dimension))
+    if name == "time":
+        fresh[:, 2] = np.arange(6)
+    values, error = function.values(fresh)
+    assert error < 1e-6
+    points, slots, _ = worlds.pairs_of(fresh, np.zeros((6, problem.layout.slots)))
+    # Each basis function has coordinates e_k and value psi_k(x, a); together psi(x, a) . w
+    columns = np.array([basis.function(row).values(fresh)[0].ravel() for row in np.eye(basis.dimension)]).T
+    np.testing.assert_allclose(columns @ w, values.ravel(), rtol=0, atol=1e-7 * np.abs(w).sum())
+    # psi(x, a) . psi(y, b) is the kernel: exactly with features, at points of the span with landmarks
+    inside = everything(problem)[:10] if rank == 500 else basis.parts[0].landmarks
+    if "wave" in name:
+        inside = fresh
+    own = np.array([basis.function(row).values(inside)[0].ravel() for row in np.eye(basis.dimension)]).T
+    x, i, _ = worlds.pairs_of(inside, np.zeros((len(inside), problem.layout.slots)))
+    if rank == 500 or "wave" in name or len(basis.parts) == 1:
+        np.testing.assert_allclose(own @ columns.T, dense(x, i, points, slots), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(own @ own.T, dense(x, i, x, i), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "embedded", "point"])
+def test_landmarks_keep_the_norm_of_a_kernel_expansion(name, rng):
+    """The coordinates' function against w^T K w of the same function written as a kernel expansion."""
+    kernel, dense = KERNELS[name]
+    problem = problem_for(name, rng)
+    part = make_basis(kernel, problem.layout, everything(problem), rank=12)
+    function = part.function(rng.standard_normal(part.dimension))
+    total = 0.0
+    for term, expansion in zip(part.parts, function.parts, strict=True):
+        gram = term.term.block(expansion.centers, expansion.centers)
+        total += float(np.einsum("ip,ij,jp->", expansion.weights, gram, expansion.weights))
+    assert function.norm().mid == pytest.approx(math.sqrt(total), rel=1e-8)
+    # the norm in the space of the *sum* of the terms is at most that
+    points, slots, _ = worlds.pairs_of(everything(problem), np.zeros((len(everything(problem)), problem.layout.slots)))
+    values = function.values(everything(problem))[0].ravel()
+    gram = dense(points, slots, points, slots)
+    least = values @ np.linalg.lstsq(gram, values, rcond=1e-10)[0]
+    assert least <= total * (1 + 1e-6)
+
+
+# -------------------------------------------------------------------------------------- matrices of the search
+
+
+PAIRS = [
+    ("gaussian", "gaussian"),
+    ("waves", "gaussian"),
+    ("waves", "embedded"),
+    ("embedded", "waves"),
+    ("wave product", "embedded"),
+    ("embedded", "wave product"),
+    ("point", "point"),
+    ("time", "time"),
+]
+
+
+@pytest.mark.parametrize(("w_name", "q_name"), PAIRS)
+def test_matrices_against_dense_sums(w_name, q_name, rng):
+    """For any w: g.w = -(1/n) sum omega_i R_i and |psi_0 + A w| = |mu_omega|, both written out."""
+    (w_kernel, _), (q_kernel, dense) = KERNELS[w_name], KERNELS[q_name]
+    problem = problem_for(w_name, rng)
+    n = len(problem)
+    assert (~problem.continues).any()
+    if w_name == "time":
+        assert problem.dropped == 5
+        assert problem.next.points[:, 2].max() == 3  # nothing follows the last step
+    weights = make_basis(w_kernel, problem.layout, problem.logged, rank=500)
+    values = make_basis(q_kernel, problem.layout, everything(problem), rank=500)
+    center = make_basis(q_kernel, problem.layout, problem.logged[:5], rank=3)
+    center = center.function(rng.standard_normal(center.dimension))
+    at_center = function_values(problem, center)
+    model = build_model(problem, weights, values, at_center)
+    residual = at_center.logged - problem.gamma * at_center.next - problem.rewards
+    mean = sum(p * v for p, v in zip(problem.initial_states.weights, at_center.initial, strict=True))
+    assert model.offset == pytest.approx(mean, rel=1e-12)
+    for w in [np.zeros(weights.dimension), *rng.standard_normal((3, weights.dimension))]:
+        omega, _ = weights_at_rows(problem, model.function(w) if w.any() else None)
+        assert model.gradient @ w == pytest.approx(-(omega @ residual) / n, rel=1e-6, abs=1e-9)
+        points, slots, c = worlds.measure_of(problem, omega)
+        square = c @ dense(points, slots, points, slots) @ c
+        assert np.linalg.norm(model.start + model.balance @ w) ** 2 == pytest.approx(square, rel=1e-6)
+
+
+@pytest.mark.parametrize(("w_name", "q_name"), [("waves", "gaussian"), ("point", "point")])
+def test_few_landmarks_project(w_name, q_name, rng):
+    """With few landmarks |psi_0 + A w| is the norm of the projection of mu_omega: never more than |mu_omega|."""
+    problem = problem_for(w_name, rng)
+    (w_kernel, _), (q_kernel, dense) = KERNELS[w_name], KERNELS[q_name]
+    weights = make_basis(w_kernel, problem.layout, problem.logged, rank=10)
+    values = make_basis(q_kernel, problem.layout, everything(problem), rank=6)
+    model = build_model(problem, weights, values, function_values(problem, None))
+    assert 0 < model.hidden < 1
+    lengths = []
+    for w in rng.standard_normal((4, weights.dimension)):
+        omega, _ = weights_at_rows(problem, model.function(w))
+        points, slots, c = worlds.measure_of(problem, omega)
+        square = 0.0
+        for part in values.parts:  # the projection, term by term
+            embedded = part.term.embedding[slots]
+            cross = part.term.block(part.landmarks, points) @ (c[:, None] * embedded)
+            square += float(
+                np.einsum("ip,ip->", cross, np.linalg.solve(part.term.block(part.landmarks, part.landmarks), cross))
+            )
+        length = np.linalg.norm(model.start + model.balance @ w) ** 2
+        assert length == pytest.approx(square, rel=1e-7)
+        lengths.append(length / (c @ dense(points, slots, points, slots) @ c))
+    assert max(lengths) <= 1 + 1e-9
+    assert min(lengths) < 0.99
+
+
+def test_blocks_of_rows_add_up(rng, monkeypatch):
+    """Accumulating block by block gives the same matrices, with several next draws per row."""
+    problem = worlds.noise_problem(rng, 40, continuous=True)
+    w_kernel, q_kernel = kernels(True, features=True, rng=rng)
+    whole = model_of(problem, w_kernel, q_kernel, rank=20)
+    shares = []
+    monkeypatch.setattr("bondic.solvers.model._BLOCK", 7)
+    weights, values = whole.weights, whole.values
+    parts = build_model(problem, weights, values, function_values(problem, None), progress=shares.append)
+    for name in ("balance", "gradient", "start"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-12)
+    assert shares == [k * 7 / 40 for k in range(6)]
+
+
+def test_landmarks_are_distinct_and_span_the_points(rng):
+    problem = worlds.noise_problem(rng, 30)
+    twice = np.concatenate([problem.logged, problem.logged])
+    basis = make_basis(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), problem.layout, twice, rank=500)
+    assert [part.size for part in basis.parts][1] == 1
+    assert basis.parts[0].size <= 30
+    assert len(np.unique(basis.parts[0].landmarks, axis=0)) == basis.parts[0].size
+    residual = bellman_residual(problem, function_values(problem, None))
+    np.testing.assert_array_equal(residual, -problem.rewards)
+
+
+def test_random_subset_of_many_candidates_comes_from_the_seed(rng):
+    layout = Layout(2, False, 0, 1)
+    points = rng.standard_normal((3000, 2))
+    first, again, other = (make_basis(b.Gaussian(0.5), layout, points, rank=10, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.parts[0].landmarks, again.parts[0].landmarks)
+    assert not np.array_equal(first.parts[0].landmarks, other.parts[0].landmarks)

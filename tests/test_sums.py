@@ -7,12 +7,12 @@ whole-number weights, so that c'Kc = sum_lag k(lag) A(lag) with the autocorrelat
 import math
 import os
 
-import naive
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 
 import bondic
+import naive
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import U
@@ -63,7 +63,10 @@ def _matern(z, a, y, b):  # noqa: ARG001
 
 KERNELS = {
     "gaussian": (bondic.Gaussian(0.7), _gauss(0.7)),
-    "gaussian per action": (bondic.Gaussian([0.5, 2.0]) * bondic.Dirac(), lambda *x: _gauss([0.5, 2.0])(*x) * _same(*x)),
+    "gaussian per action": (
+        bondic.Gaussian([0.5, 2.0]) * bondic.Dirac(),
+        lambda *x: _gauss([0.5, 2.0])(*x) * _same(*x),
+    ),
     "similar actions": (
         3.0 * bondic.Gaussian(0.9) * bondic.ActionEmbedding(SIMILAR),
         lambda *x: 3 * _gauss(0.9)(*x) * _similar(*x),
@@ -72,7 +75,10 @@ KERNELS = {
         bondic.Gaussian(0.7) * bondic.Dirac() + bondic.Constant(5.0) + 0.25 * bondic.Dirac(),
         lambda *x: _gauss(0.7)(*x) * _same(*x) + 5 + _same(*x) / 4,
     ),
-    "features": (bondic.RandomFeatures(FREQUENCIES) * bondic.ActionEmbedding(SIMILAR), lambda *x: _waves(*x) * _similar(*x)),
+    "features": (
+        bondic.RandomFeatures(FREQUENCIES) * bondic.ActionEmbedding(SIMILAR),
+        lambda *x: _waves(*x) * _similar(*x),
+    ),
     "mixed product": (
         bondic.RandomFeatures(FREQUENCIES) * bondic.Gaussian(1.5) * bondic.Matern(1.1),
         lambda *x: _waves(*x) * _gauss(1.5)(*x) * _matern(*x),

@@ -37,15 +37,19 @@ def softmax_policy(n_actions=3):
 
 
 def wobbling_sampler(spread=0.5):
-    """a = s_1 / 2 + noise: a continuous policy."""
-    return b.CallableSampler(lambda s, rng: 0.5 * s[:, :1] + spread * rng.standard_normal((len(s), 1)))
+    """a = s_1 / 2 + noise: a continuous policy; without noise its means over actions are exact."""
+    return b.CallableSampler(
+        lambda s, rng: 0.5 * s[:, :1] + spread * rng.standard_normal((len(s), 1)), deterministic=spread == 0
+    )
 
 
-def noise_problem(rng, n, *, continuous=False, starts=3, gamma=0.9, **statements):
-    """A question on rows without a law; 2-d states, 3 actions or 1-d actions with 2 draws per next state."""
+def noise_problem(rng, n, *, continuous=False, starts=3, away=0.0, spread=0.5, gamma=0.9, **statements):
+    """A question on rows without a law; 2-d states, 3 actions or 1-d actions with 2 draws per next state.
+
+    The initial states lie `away` from the others; `spread` is that of the continuous policy."""
     log = noise_log(rng, n, continuous=continuous)
-    initial = b.InitialStates.exact(rng.standard_normal((starts, 2)), rng.dirichlet(np.ones(starts)))
-    policy = wobbling_sampler() if continuous else softmax_policy()
+    initial = b.InitialStates.exact(away + rng.standard_normal((starts, 2)), rng.dirichlet(np.ones(starts)))
+    policy = wobbling_sampler(spread) if continuous else softmax_policy()
     draws = {"draws": 2, "initial_draws": 2} if continuous else {}
     return b.make_problem(log, policy, initial, gamma=gamma, reward_range=(-1, 1), **draws, **statements)
 
@@ -90,9 +94,8 @@ def table_function(table, layout, kernel=None):
     """A table (states, actions), or (times, states, actions), as a function with |q|^2 = sum of squares."""
     table = np.asarray(table, dtype=float)
     states = np.arange(table.shape[-2], dtype=float)
-    if table.ndim == 2:
-        points = states[:, None]
-    else:
+    points = states[:, None]
+    if table.ndim == 3:
         points = np.array([(s, t) for t in range(table.shape[0]) for s in states])
     return b.KernelFunction(kernel or table_kernel(), layout, points, table.reshape(-1, table.shape[-1]))
 
@@ -134,5 +137,5 @@ def measure_of(problem, omega, *, start=True):
 
 
 def gaussian_matrix(x, y, bandwidth):
-    """exp(-|x_i - y_j|^2 / (2 h^2)), the slow way."""
-    return np.array([[np.exp(-0.5 * np.sum(((p - q) / bandwidth) ** 2)) for q in y] for p in x])
+    """exp(-|x_i - y_j|^2 / (2 h^2)), h one number or one per dimension."""
+    return np.exp(-0.5 * np.sum(((x[:, None, :] - y[None, :, :]) / bandwidth) ** 2, axis=2))

@@ -40,7 +40,7 @@ def _slice(
 ) -> OracleInterval:
     """Range of <mu_0, e> over |e| <= radius with <rho_i, e> = targets_i; Gram matrices of the rho_i and mu_0."""
     values, vectors = np.linalg.eigh(gram_rows)
-    keep = values > 1e-11 * max(float(values[-1]), 1e-300)
+    keep = values > 1e-11 * max(float(values.max(initial=0.0)), 1e-300)
     inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T
     least = float(targets @ inverse @ targets)
     if least > radius**2 * (1 + 1e-9):

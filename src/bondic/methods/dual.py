@@ -34,6 +34,7 @@ from bondic.solvers.model import SearchModel, build_model
 from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
+from bondic.sums.quadratic import Engine
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments
 
@@ -67,7 +68,7 @@ class Dual:
     rank: int = 600
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
-    engine: Literal["auto", "numpy"] = "auto"
+    engine: Engine = "auto"
 
     def run(self, problem: Problem, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
@@ -183,7 +184,7 @@ def _settle(method: Dual, problem: Problem, alpha: float) -> tuple[Setting, Erro
     instruments = method.instruments or default_instruments(problem, pilot, method.choices)
     ball = _settle_ball(method, certified, pilot, instruments, notes)
     if method.instruments is None and pilot is not None:
-        instruments, picked = pick_instruments(pilot, len(certified), ball, method.choices, probability=alpha)
+        instruments, picked = pick_instruments(pilot, len(certified.rows), ball, method.choices, probability=alpha)
         notes["W picked"] = picked
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):

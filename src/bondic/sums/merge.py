@@ -14,6 +14,8 @@ def merge_points(points: FloatArray, weights: FloatArray) -> tuple[FloatArray, F
     The error is relative to the sum of absolute weights of a point. Sums run in extended precision where the
     platform has it; the error is charged either way. Bitwise equality decides, so 0.0 and -0.0 stay apart.
     """
+    if points.shape[0] < 2 or points.shape[1] == 0:
+        return points, weights, 0.0
     rows = np.ascontiguousarray(points)
     packed = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
     _, first, inverse = np.unique(packed, return_index=True, return_inverse=True)

@@ -21,12 +21,15 @@ from bondic.kernels.base import FeatureLeaf, per_dimension
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums import pairs, reference
+from bondic.sums import pairs, reference, separable
 from bondic.sums.merge import merge_points
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
-Engine = Literal["auto", "numpy"]
+Engine = Literal["auto", "pairs", "numpy"]
+
+_TOLERANCE = 1e-10
+"""First aim of the separable engine, relative to (sum |u|)^2; refined when the result turns out to be small."""
 
 
 def quadratic_form(
@@ -41,44 +44,81 @@ def quadratic_form(
     """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error; points (N, D), weights v (N, slots)."""
     _check_finite(points, weights)
     check_elementary_functions()
-    distinct, merged, merge_error = merge_points(points, weights)
+    carrying = np.any(weights != 0.0, axis=1)  # points without weight add exactly nothing
+    distinct, merged, merge_error = merge_points(points[carrying], weights[carrying])
     # `mass` bounds the absolute weights before merging: cancellation in a merged weight must not hide its error
     mass = np.array([upper_sum(np.abs(weights[:, slot])) for slot in range(weights.shape[1])])
     relative = weight_error + merge_error + (weights.shape[1] + 8) * U
     total = Enclosure(0.0)
-    for term in terms:
-        totals, engine_error, summation = _term_sums(term, distinct, merged, engine, progress)
-        size, numpy_error = term.bounds(distinct, distinct)
-        error = max(engine_error * term.coefficient, numpy_error)
+    for term in terms if distinct.shape[0] else ():
+        value = _term_value(term, distinct, merged, engine, progress)
+        size, _ = term.bounds(distinct, distinct)
         column_mass = mass @ np.abs(term.embedding)
         square = inflate(float(column_mass @ column_mass) * (1 + 1e-12))
-        spread = square * (error + size * (2 * relative + relative**2 + summation))
-        value = certified_sum(totals)
+        spread = square * size * (2 * relative + relative**2)
         total = total + Enclosure(value.mid, inflate(value.rad + spread + points.shape[0] * TINY))
     return total
 
 
-def _term_sums(
+def _term_value(
     term: Term, points: FloatArray, weights: FloatArray, engine: Engine, progress: Progress | None
-) -> tuple[list[float], float, float]:
-    """(block totals, value error of the engine, relative summation error)."""
+) -> Enclosure:
+    """One term with the errors of kernel values and summation; its weights are taken as exact."""
     columns = np.ascontiguousarray(term.columns(weights))
+    # slot weights, not embedded ones: an embedding may cancel, its roundings do not
+    mass = np.array([upper_sum(np.abs(weights[:, slot])) for slot in range(weights.shape[1])]) @ np.abs(term.embedding)
+    square = inflate(float(mass @ mass) * (1 + 1e-12))
+    size, error = term.bounds(points, points)
     if not term.factors:
         sums = [certified_sum(columns[:, p]).mid for p in range(columns.shape[1])]
-        return [term.coefficient * value * value for value in sums], 0.0, 8 * U
+        return _with_error([term.coefficient * value * value for value in sums], square * size * 8 * U)
     if len(term.factors) == 1 and isinstance(term.factors[0][0], FeatureLeaf):
-        return _feature_sums(term, points, columns)
-    merged = _as_gaussian(term) if engine == "auto" else None
-    if merged is None:
-        return reference.block_sums(term, points, columns, progress), 0.0, reference.sum_error(*columns.shape)
-    axes, scales = merged
-    totals = pairs.block_sums(points[:, axes], scales, columns, progress)
-    error = pairs.value_error(len(axes))
-    return [term.coefficient * value for value in totals], error, pairs.sum_error(*columns.shape) + 2 * U
+        totals, summation = _feature_sums(term, points, columns)
+        return _with_error(totals, square * (error + size * summation))
+    gaussian = _as_gaussian(term) if engine != "numpy" else None
+    if gaussian is None:
+        totals = reference.block_sums(term, points, columns, progress)
+        return _with_error(totals, square * (error + size * reference.sum_error(*columns.shape)))
+    axes, scales = gaussian
+    if engine == "auto":
+        quick = _separable(points[:, axes], scales, columns, progress)
+        if quick is not None:
+            return Enclosure(term.coefficient) * quick
+    totals = [term.coefficient * value for value in pairs.block_sums(points[:, axes], scales, columns, progress)]
+    value_error = term.coefficient * pairs.value_error(len(axes))
+    return _with_error(totals, square * (value_error + size * (pairs.sum_error(*columns.shape) + 2 * U)))
 
 
-def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[list[float], float, float]:
-    """|sum_i u_i phi(z_i)|^2 per column: linear in the number of points."""
+def _with_error(totals: list[float], spread: float) -> Enclosure:
+    value = certified_sum(totals)
+    return Enclosure(value.mid, inflate(value.rad + spread))
+
+
+def _separable(
+    points: FloatArray, scales: FloatArray, columns: FloatArray, progress: Progress | None
+) -> Enclosure | None:
+    """The separable engine where it is cheaper than pairs and accurate enough for the result it gives."""
+    count, width = columns.shape
+    if count < 1000:
+        return None
+    scaled = (points - points.mean(axis=0)) / scales
+    norms, masses = separable.squared_norms(scaled), np.abs(columns)
+    size = float((masses.sum(axis=0) ** 2).sum())
+    aim = _TOLERANCE * size
+    for _ in range(2):
+        plan = separable.make_plan(norms, masses, scaled.shape[1], aim)
+        # relative costs per pair and per feature, measured by benchmarks/sums.py
+        if plan is None or plan.features * (2.0 + width) > 0.5 * count * (6.0 + width):
+            return None
+        found = separable.quadratic(scaled, columns, norms, plan, progress)
+        if found.rad <= 1e-4 * abs(found.mid) or aim <= 1e-13 * size:
+            return found
+        aim = max(1e-5 * abs(found.mid), 1e-13 * size)
+    return None
+
+
+def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[list[float], float]:
+    """|sum_i u_i phi(z_i)|^2 per column, linear in the number of points; (totals, relative summation error)."""
     leaf, axes = term.factors[0]
     assert isinstance(leaf, FeatureLeaf)
     step = reference.COLUMNS
@@ -89,7 +129,7 @@ def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[
     embedded = np.sum(np.array(parts), axis=0)
     # vector sums of blocks in sequence: (block + number of blocks) roundings, twice because it is squared
     summation = 2.02 * (step + len(parts) + 8 + embedded.shape[1]) * U * np.sqrt(embedded.shape[1])
-    return [term.coefficient * float(np.sum(embedded * embedded))], 0.0, summation
+    return [term.coefficient * float(np.sum(embedded * embedded))], summation
 
 
 def _as_gaussian(term: Term) -> tuple[list[int], FloatArray] | None:
@@ -120,7 +160,7 @@ def evaluate(
     for term in terms:
         columns = np.ascontiguousarray(term.columns(weights))
         size, value_error = term.bounds(x, y)
-        merged = _as_gaussian(term) if term.factors and engine == "auto" else None
+        merged = _as_gaussian(term) if term.factors and engine != "numpy" else None
         if not term.factors:
             sums = np.array([certified_sum(columns[:, p]).mid for p in range(columns.shape[1])])
             part = np.broadcast_to(term.coefficient * sums, (x.shape[0], columns.shape[1]))

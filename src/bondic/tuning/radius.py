@@ -35,8 +35,8 @@ def held_out_radius(
     The order of rows is time: the later half judges. If no fit beats q = 0 by more than rounding, the norm of the
     constant function at the edge of the value range stands in, so that the ball is never empty by accident.
     """
-    half = max(1, len(pilot) // 2)
-    fit, judge = pilot.select(0, half), pilot.select(half if half < len(pilot) else 0)
+    cut = int(pilot.log_rows[len(pilot) // 2])  # half of the rows that count: the others lie beyond the horizon
+    fit, judge = (pilot.select(pilot.rows.start, cut), pilot.select(cut)) if len(pilot) > 1 else (pilot, pilot)
     q_basis = make_basis(
         values, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
     )

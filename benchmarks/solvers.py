@@ -1,0 +1,98 @@
+"""Spectral against conic search at 512 features, both ends of one interval: time, optimum, status, peak memory.
+
+    python benchmarks/solvers.py [--rows 2000] [--pairs 128] [--rank 400]
+
+Both get the same matrices. The spectral time includes its decomposition, which both ends share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+from machine import describe
+
+import bondic
+from bondic.bellman.residual import function_values
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.solvers import spectral
+from bondic.solvers.basis import make_basis
+from bondic.solvers.conic import solve_dual
+from bondic.solvers.model import SearchModel, build_model
+
+SIGNS = (1.0, -1.0)
+
+
+def build(rows: int, pairs: int, rank: int) -> SearchModel:
+    """4-d state, 2 actions: 2 x 2 x `pairs` features for W, `rank` landmarks per action and a constant for Q."""
+    mdp = SyntheticMDP.default(0.9, seed=1, dimension=4)
+    data = mdp.rollout(rows // 50, 50, np.random.default_rng(7))
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+    problem = bondic.make_problem(
+        bondic.Transitions(*(getattr(data, name) for name in names)),
+        bondic.CallablePolicy(mdp.target_probs),
+        bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs),
+        gamma=mdp.gamma,
+        reward_range=mdp.reward_range,
+    )
+    weight = bondic.RandomFeatures.gaussian(pairs, 4, 1.0, seed=0) * bondic.Dirac()
+    value = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0)
+    points = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    weights = make_basis(weight, problem.layout, problem.logged, rank=rank)
+    values = make_basis(value, problem.layout, points, rank=rank)
+    return build_model(problem, weights, values, function_values(problem, None))
+
+
+def timed(work: Callable[[], list[tuple[float, str]]]) -> dict[str, object]:
+    start = time.perf_counter()
+    ends = work()
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    return {
+        "seconds": round(seconds, 4),
+        "upper": ends[0][0],
+        "lower": -ends[1][0],
+        "status": [status for _, status in ends],
+        "peak GB so far": round(peak, 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--pairs", type=int, default=128)
+    parser.add_argument("--rank", type=int, default=400)
+    args = parser.parse_args()
+    print(json.dumps(describe()))
+    model = build(args.rows, args.pairs, args.rank)
+    # a noise level at which weights pay off, and room around the smallest q that fits
+    kappa = 0.2 * float(np.linalg.norm(model.gradient))
+    radius = 3.0 * spectral.minimal_radius(spectral.Spectrum.of(model), kappa)
+    rows, columns = model.balance.shape
+    print(json.dumps({"rows of A": rows, "features": columns, "radius": radius, "kappa": kappa}))
+
+    def by_spectrum() -> list[tuple[float, str]]:
+        spectrum = spectral.Spectrum.of(model)
+        found = [spectral.propose(spectrum, sign=sign, radius=radius, kappa=kappa) for sign in SIGNS]
+        return [(end.objective, end.status) for end in found]
+
+    def by_cones() -> list[tuple[float, str]]:
+        found = [solve_dual(model, sign=sign, radius=radius, kappa=kappa) for sign in SIGNS]
+        return [(end.value, end.status) for end in found]
+
+    fast = min((timed(by_spectrum) for _ in range(3)), key=lambda run: float(str(run["seconds"])))
+    print(json.dumps({"method": "spectral", **fast}), flush=True)
+    slow = timed(by_cones)
+    print(json.dumps({"method": "conic", **slow}), flush=True)
+    scale = radius * float(np.linalg.norm(model.start))
+    apart = max(abs(float(str(fast[end])) - float(str(slow[end]))) for end in ("upper", "lower")) / scale
+    ratio = float(str(slow["seconds"])) / float(str(fast["seconds"]))
+    print(f"the conic search takes {ratio:.0f} times as long; optima differ by {apart:.1e} of r |psi_0|")
+
+
+if __name__ == "__main__":
+    main()

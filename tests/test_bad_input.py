@@ -1,0 +1,576 @@
+"""Bad and extreme input through the public functions: each case on its own, with the message a user gets.
+
+A message names what is wrong (with the row, where there is one), why it matters or what was expected, and a way out.
+"""
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic import (
+    Ball,
+    BondicError,
+    CallablePolicy,
+    Constant,
+    Dirac,
+    Dual,
+    Gaussian,
+    GaussianPolicy,
+    InitialStates,
+    Instruments,
+    InvalidInput,
+    NumericalError,
+    PolicyError,
+    Provenance,
+    RowProbabilities,
+    Status,
+    Transitions,
+    TunedOnCertifiedRows,
+    UniformPolicy,
+    ValidityWarning,
+    estimate_interval,
+    evaluate_policy,
+    make_problem,
+    verify,
+)
+from bondic.tuning.defaults import Choices
+
+START = InitialStates.exact([[0.0, 0.0]])
+POLICY = UniformPolicy(2)
+METHOD = Dual(
+    instruments=Instruments(0.5 * Constant() + 0.5 * Gaussian(1.0) * Dirac()),
+    ball=Ball(Gaussian(1.0) * Dirac() + Constant(), 30.0),
+)
+QUICK = Choices(pairs=8, weight_bandwidth=1.0, constant_share=0.5)
+
+
+def columns(n=10, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    return {
+        "observations": rng.normal(size=(n, 2)),
+        "actions": rng.integers(0, 2, size=n),
+        "rewards": rng.uniform(-1, 1, size=n),
+        "next_observations": rng.normal(size=(n, 2)),
+        "terminations": np.zeros(n, dtype=bool),
+    } | changes
+
+
+def evaluate(policy=POLICY, *, method=METHOD, alpha=0.1, **changes):
+    """A log with these changes, from arrays to an interval; statements may be changed as well."""
+    names = ("gamma", "reward_range", "horizon", "may_terminate", "time_varying", "initial", "seed", "draws")
+    statements = {name: changes.pop(name) for name in names if name in changes}
+    statements = {"gamma": 0.9, "reward_range": (-1, 1), "initial": START} | statements
+    return evaluate_policy(Transitions(**columns(**changes)), policy, alpha=alpha, method=method, **statements)
+
+
+def refused(*needles, kind=InvalidInput, **arguments):
+    with pytest.raises(kind) as caught:
+        evaluate(**arguments)
+    for needle in needles:
+        assert needle in str(caught.value), str(caught.value)
+    return caught.value
+
+
+def certified(log, policy=POLICY, start=START, *, method=METHOD, **statements):
+    """Estimate and verify: the interval is finite, inside the value range, and verification gives the same one."""
+    problem = make_problem(log, policy, start, **{"gamma": 0.9, "reward_range": (-1, 1)} | statements)
+    result = estimate_interval(problem, method=method)
+    assert result.value_range.low <= result.low <= result.high <= result.value_range.high
+    assert result.low <= result.estimate <= result.high
+    checked = verify(result.certificate, log, policy)
+    width = result.value_range.high - result.value_range.low
+    assert abs(checked.low - result.low) + abs(checked.high - result.high) <= 1e-6 * width
+    assert checked.status == result.status.name
+    return result
+
+
+# Errors are of the library's own classes, and of the kinds that Python users catch
+
+
+def test_errors_can_be_caught_as_value_errors_and_as_errors_of_this_library():
+    for kind in (InvalidInput, PolicyError, TunedOnCertifiedRows):
+        assert issubclass(kind, BondicError)
+        assert issubclass(kind, ValueError)
+    assert issubclass(NumericalError, ArithmeticError)
+    assert issubclass(ValidityWarning, UserWarning)
+
+
+# Statements
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.0, 1, 1.0001, 2, -1e-300])
+def test_a_discount_outside_0_to_1_is_refused(gamma):
+    refused(f"`gamma` is {gamma}", "[0, 1)", "gamma = 1 needs a finite horizon: pass horizon=", gamma=gamma)
+
+
+@pytest.mark.parametrize("gamma", [np.nan, np.inf, -np.inf, "0.9"])
+def test_a_discount_that_is_no_number_is_refused(gamma):
+    refused(f"`gamma` is {gamma!r}", "a discount in [0, 1) is needed", gamma=gamma)
+
+
+def test_a_discount_of_1_needs_a_horizon_and_time_alone_is_not_enough():
+    times = {"timesteps": np.arange(10) % 5, "episode_ids": np.arange(10) // 5}
+    refused("gamma = 1 needs a finite horizon", gamma=1.0, time_varying=True, **times)
+    result = evaluate(gamma=1.0, horizon=5, **times)
+    assert result.value_range.high == pytest.approx(5.0)
+    refused("`gamma` is 1.5", gamma=1.5, horizon=5, **times)
+
+
+def test_a_discount_of_0_asks_for_the_expected_reward():
+    rewards = np.full(10, 0.25)
+    ball = Ball(Constant(), 0.25)
+    result = evaluate(gamma=0, rewards=rewards, method=Dual(instruments=METHOD.instruments, ball=ball))
+    assert result.value_range.high == pytest.approx(1.0)
+    assert result.low <= 0.25 <= result.high
+
+
+@pytest.mark.parametrize("alpha", [0, 1, 0.0, 1.0, -0.1, 1.5, np.nan, np.inf, "0.1", None, True])
+def test_an_error_probability_outside_0_to_1_is_refused(alpha):
+    refused(f"`alpha` is {alpha!r}", "strictly between 0 and 1", alpha=alpha)
+    problem = make_problem(Transitions(**columns()), POLICY, START, gamma=0.9, reward_range=(-1, 1))
+    with pytest.raises(InvalidInput, match="`alpha` is"):
+        estimate_interval(problem, alpha=alpha)
+
+
+@pytest.mark.parametrize("alpha", [1e-300, 1e-9, 0.999999, np.float64(0.1)])
+def test_any_error_probability_inside_0_to_1_is_legal(alpha):
+    assert evaluate(alpha=alpha).alpha == alpha
+
+
+@pytest.mark.parametrize("horizon", [0, -1, 2.5])
+def test_a_horizon_that_is_no_number_of_steps_is_refused(horizon):
+    refused(f"`horizon` is {horizon}", "whole number of steps >= 1", horizon=horizon, timesteps=np.arange(10))
+
+
+@pytest.mark.parametrize("statement", [{"horizon": 3}, {"time_varying": True}])
+def test_value_that_depends_on_time_needs_timesteps(statement):
+    refused("needs `timesteps` in the log", "value depends on time", **statement)
+
+
+def test_a_horizon_before_every_row_is_refused():
+    refused("Every row lies at or beyond the horizon 3", horizon=3, timesteps=np.arange(10) + 3)
+
+
+@pytest.mark.parametrize("reward_range", [(1, -1), (-1, np.nan), (-np.inf, 1), (np.nan, np.nan)])
+def test_a_reward_range_that_is_no_range_is_refused(reward_range):
+    low, high = (float(end) for end in reward_range)
+    refused(f"`reward_range` is [{low}, {high}]", "two finite numbers, lowest first", reward_range=reward_range)
+
+
+@pytest.mark.parametrize("reward_range", [1, None, "ab", (0, 1, 2), (0,), (None, 1), [[0, 1], [0, 1]]])
+def test_a_reward_range_that_is_no_pair_is_refused(reward_range):
+    refused("`reward_range` is a pair (lowest, highest possible reward)", reward_range=reward_range)
+
+
+@pytest.mark.parametrize("reward", [1.5, -1.25, np.nextafter(1.0, 2.0)])
+def test_a_reward_outside_its_range_is_refused_with_its_row(reward):
+    rewards = np.zeros(10)
+    rewards[[7, 9]] = reward
+    refused(
+        "`rewards` leave `reward_range` [-1.0, 1.0]",
+        f"{reward} at row 7",
+        "valid only if every possible reward is inside",
+        "pass a wider range",
+        rewards=rewards,
+    )
+
+
+def test_a_float32_reward_just_above_its_range_is_shown_in_full():
+    """0.1 in float32 is more than 0.1: a message that rounds would say that 0.1 is not in [0, 0.1]."""
+    refused("0.10000000149011612 at row 0", rewards=np.full(10, 0.1, dtype=np.float32), reward_range=(0, 0.1))
+
+
+def test_a_termination_contradicts_a_process_that_never_terminates():
+    ended = np.arange(10) == 6
+    refused("may_terminate=False, but row 6 is terminated", "truncated", may_terminate=False, terminations=ended)
+
+
+def test_initial_states_of_another_dimension_are_refused():
+    refused("Initial states have 1 dimensions, the log 2", initial=InitialStates.exact([0.0, 0.0]))
+
+
+def test_without_initial_states_a_log_without_episodes_is_refused():
+    refused("neither episode ids nor episode ends", "InitialStates.exact(states)", initial=None)
+
+
+# The log
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", ["observations", "rewards", "next_observations"])
+def test_numbers_that_are_not_finite_are_refused(name, bad):
+    column = columns()[name].copy()
+    column[3] = bad
+    refused(f"`{name}` is not finite at row 3", "repair the value", "breaks the guarantee", **{name: column})
+
+
+def test_actions_that_are_not_finite_are_refused():
+    actions = np.where(np.arange(10) == 2, np.nan, 0.5)
+    refused("`actions` is not finite at row 2", policy=GaussianPolicy(lambda x: x, 1.0), actions=actions)
+
+
+@pytest.mark.parametrize("name", ["actions", "rewards", "next_observations", "terminations"])
+def test_lengths_that_differ_are_refused(name):
+    refused(f"`{name}` has 9 rows, the observations have 10", **{name: columns()[name][:9]})
+
+
+def test_an_empty_log_is_refused():
+    refused("The log is empty", "at least one transition", n=0)
+
+
+def test_rows_out_of_time_order_are_refused():
+    times = np.array([0, 1, 2, 4, 3, 5, 6, 7, 8, 9])
+    refused(
+        "Row 4 (timestep 3) comes after row 3 (timestep 4)",
+        "sort each episode by timestep",
+        episode_ids=np.zeros(10),
+        timesteps=times,
+    )
+
+
+def test_repeated_keys_are_refused():
+    times = np.array([0, 1, 2, 3, 3, 5, 6, 7, 8, 9])
+    refused("Rows 3 and 4 carry the same (episode, timestep) key", episode_ids=np.zeros(10), timesteps=times)
+
+
+def twice(**more):
+    return {name: np.concatenate([column, column]) for name, column in columns(**more).items()}
+
+
+def test_a_log_pasted_twice_is_refused_by_its_keys():
+    keys = {"episode_ids": np.arange(10) // 5, "timesteps": np.arange(10) % 5}
+    with pytest.raises(InvalidInput, match="seems pasted twice"):
+        Transitions(**twice(**keys))
+
+
+def test_a_continuous_log_pasted_twice_without_keys_warns():
+    with pytest.warns(ValidityWarning, match="10 rows equal an earlier row"):
+        assert len(Transitions(**twice())) == 20
+
+
+def test_a_discrete_log_pasted_twice_is_silent():
+    whole = {name: np.arange(20).reshape(10, 2) for name in ("observations", "next_observations")}
+    assert len(Transitions(**twice(**whole))) == 20
+
+
+def test_rows_after_a_termination_are_refused():
+    refused(
+        "Row 4 follows row 3 in the same episode, but row 3 is terminated",
+        "drop the rows after it, or give the new episode its own id",
+        episode_ids=np.zeros(10),
+        terminations=np.arange(10) == 3,
+    )
+
+
+@pytest.mark.parametrize("action", [2, 7, 10**12])
+def test_actions_outside_the_policys_set_are_refused(action):
+    actions = np.zeros(10, dtype=int)
+    actions[[5, 8]] = action
+    refused(f"Row 5 has action {action}, but the policy knows actions 0..1 only", actions=actions)
+
+
+# The policy
+
+
+def test_probabilities_that_do_not_sum_to_1_are_refused():
+    policy = CallablePolicy(lambda x: np.full((len(x), 2), 0.55))
+    refused("initial state 0 sum to 1.1, not 1", "Normalise the policy's output", kind=PolicyError, policy=policy)
+
+
+def test_a_policy_that_returns_the_wrong_shape_is_refused():
+    policy = CallablePolicy(lambda x: np.full((2, len(x)), 0.5))
+    refused("have shape (2, 1); (1, number of actions) is needed", kind=PolicyError, policy=policy)
+
+
+def test_a_policy_that_raises_is_named_and_its_error_kept():
+    def broken(observations):
+        return observations["position"]
+
+    error = refused(
+        "The policy raised IndexError at the initial state", kind=PolicyError, policy=CallablePolicy(broken)
+    )
+    assert isinstance(error.__cause__, IndexError)
+
+
+@pytest.mark.parametrize("policy", [None, lambda x: x, 0.5])
+def test_something_that_is_no_policy_is_refused_and_the_message_says_how_to_make_one(policy):
+    refused("action_probs(observations)", "CallablePolicy", policy=policy)
+
+
+def test_a_discrete_policy_for_a_continuous_log_is_refused():
+    refused("sample_action(observations, rng)", "pass actions as integers", actions=np.zeros(10))
+
+
+# The method
+
+
+@pytest.mark.parametrize(
+    ("method", "needles"),
+    [
+        (Dual(side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
+        (Dual(gauge="tight"), ["gauge='tight'", "'half', 'range', 'paper', 'plug-in'"]),
+        (Dual(gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
+        (Dual(planned_rows=0), ["planned number of rows is at least 1"]),
+        (Dual(pilot=1.0), ["pilot=1.0", "in [0, 1)"]),
+        (Dual(pilot=-0.1), ["pilot=-0.1"]),
+        (Dual(pilot=10), ["pilot=10 rows cannot be set aside from a log of 10 rows"]),
+        (Dual(radius=-1.0), ["radius of Q must be finite and >= 0, not -1.0"]),
+        (Dual(radius=np.nan), ["radius of Q"]),
+        (Dual(misspecification=-0.5), ["misspecification allowance", "-0.5"]),
+    ],
+    ids=lambda value: "" if isinstance(value, list) else repr(value)[:40],
+)
+def test_a_method_that_cannot_be_carried_out_is_refused(method, needles):
+    refused(*needles, method=method)
+
+
+def test_instruments_without_a_bound_on_the_diagonal_are_refused():
+    with pytest.raises(InvalidInput, match="bounded on the diagonal"):
+        Instruments(bondic.Linear())
+
+
+@pytest.mark.parametrize("radius", [-1.0, np.nan, np.inf])
+def test_a_ball_without_a_radius_is_refused(radius):
+    with pytest.raises(InvalidInput, match=f"finite and >= 0, not {radius}"):
+        Ball(Constant(), radius)
+
+
+@pytest.mark.parametrize("rows", [(0, 10), (4, 5), (9, 30)])
+def test_instruments_tuned_on_certified_rows_are_refused_with_both_stretches(rows):
+    log = Transitions(**columns())
+    tuned = Instruments(METHOD.instruments.kernel, Provenance("bandwidth tuned", rows, log.content_hash))
+    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
+    with pytest.raises(TunedOnCertifiedRows) as caught:
+        estimate_interval(problem, method=Dual(instruments=tuned, ball=METHOD.ball))
+    for needle in (f"W was tuned on rows {rows}", "certify rows (0, 10)", "tune on earlier rows", "problem.select"):
+        assert needle in str(caught.value)
+
+
+def test_instruments_tuned_on_rows_of_an_unknown_log_are_refused():
+    tuned = Instruments(METHOD.instruments.kernel, Provenance("bandwidth tuned", (0, 3)))
+    refused("W was tuned on rows (0, 3)", kind=TunedOnCertifiedRows, method=Dual(instruments=tuned, ball=METHOD.ball))
+
+
+def test_instruments_tuned_on_earlier_rows_or_on_another_log_are_accepted():
+    log = Transitions(**columns())
+    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
+    kernel = METHOD.instruments.kernel
+    earlier = Instruments(kernel, Provenance("bandwidth tuned", (0, 4), log.content_hash))
+    result = estimate_interval(problem.select(4), method=Dual(instruments=earlier, ball=METHOD.ball))
+    assert result.rows == (4, 10)
+    assert "bandwidth tuned on rows 0..3" in result.choices["W"]
+    assert verify(result.certificate, log).low == pytest.approx(result.low)
+    elsewhere = Instruments(kernel, Provenance("bandwidth tuned", (0, 10), "hash of another log"))
+    assert estimate_interval(problem, method=Dual(instruments=elsewhere, ball=METHOD.ball)).rows == (0, 10)
+
+
+def test_by_default_w_is_tuned_on_rows_before_the_certified_ones():
+    result = evaluate(n=44, method=Dual(pilot=20, choices=QUICK))
+    assert result.rows == (20, 44)
+    assert "rows 0..19" in result.choices["W"]
+    assert "rows 20..43 are certified" in result.choices["pilot"]
+
+
+# Legal, though extreme
+
+
+def test_one_row_is_legal_and_says_next_to_nothing():
+    result = certified(Transitions(**columns(1)))
+    assert result.status is Status.TRIVIAL
+    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
+    assert result.high == pytest.approx(10.0)
+
+
+def test_one_terminal_row_is_legal():
+    certified(Transitions(**columns(1, terminations=[True])))
+
+
+def test_one_row_is_legal_with_every_default():
+    result = certified(Transitions(**columns(1)), method=Dual(choices=QUICK))
+    assert "no pilot" in result.choices["pilot"]
+
+
+def test_a_log_of_terminal_rows_only_is_legal():
+    log = Transitions(**columns(terminations=np.ones(10), next_observations=np.full((10, 2), np.nan)))
+    result = certified(log)
+    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
+    assert problem.next.points.shape == (0, 2)
+    ignored = RowProbabilities(np.full((10, 2), np.nan), [[0.5, 0.5]])
+    assert certified(log, ignored).certificate.digest == result.certificate.digest
+
+
+def test_a_log_of_terminal_rows_only_is_legal_with_continuous_actions():
+    log = Transitions(**columns(terminations=np.ones(10), actions=np.linspace(-1, 1, 10)))
+    method = Dual(
+        instruments=Instruments(Gaussian(1.0, on="point")), ball=Ball(Gaussian(1.0, on="point") + Constant(), 30.0)
+    )
+    certified(log, GaussianPolicy(lambda x: x[:, :1], 0.1), method=method)
+
+
+@pytest.mark.parametrize("reward", [-1.0, 0.0, 1.0])
+def test_a_reward_range_of_one_point_is_legal(reward):
+    result = certified(Transitions(**columns(rewards=np.full(10, reward))), reward_range=(reward, reward))
+    assert result.low <= 10 * reward <= result.high
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e-12, 1e100, 1e-100])
+def test_rewards_of_any_size_scale_the_interval(scale):
+    """q*, its norm and the interval are proportional to the rewards."""
+    plain = certified(Transitions(**columns(30)))
+    method = Dual(instruments=METHOD.instruments, ball=Ball(METHOD.ball.kernel, 30.0 * scale))
+    log = Transitions(**columns(30, rewards=columns(30)["rewards"] * scale))
+    scaled = certified(log, method=method, reward_range=(-scale, scale))
+    assert scaled.status is plain.status
+    assert scaled.low == pytest.approx(plain.low * scale, rel=1e-6)
+    assert scaled.high == pytest.approx(plain.high * scale, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e-12, 1e100, 1e-100])
+def test_observations_of_any_size_with_kernels_to_match_give_the_same_interval(scale):
+    plain = certified(Transitions(**columns(30)))
+    names = ("observations", "next_observations")
+    log = Transitions(**columns(30, **{name: columns(30)[name] * scale for name in names}))
+    kernel = Gaussian(scale) * Dirac()
+    method = Dual(instruments=Instruments(0.5 * Constant() + 0.5 * kernel), ball=Ball(kernel + Constant(), 30.0))
+    scaled = certified(log, method=method)
+    assert scaled.low == pytest.approx(plain.low, rel=1e-6)
+    assert scaled.high == pytest.approx(plain.high, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e-12])
+@pytest.mark.parametrize("what", ["observations", "rewards", "both"])
+def test_huge_and_tiny_logs_are_certified_with_the_defaults(what, scale):
+    base = columns(44)
+    changed = {}
+    if what != "rewards":
+        changed = {name: base[name] * scale for name in ("observations", "next_observations")}
+    if what != "observations":
+        changed["rewards"] = base["rewards"] * scale
+    bound = 1 if what == "observations" else scale
+    result = certified(
+        Transitions(**base | changed), method=Dual(pilot=20, choices=QUICK), reward_range=(-bound, bound)
+    )
+    assert result.rows == (20, 44)
+    assert 0 < result.length <= 20.001 * bound
+
+
+def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
+    base = columns(44)
+    moved = {name: base[name] + 1e12 for name in ("observations", "next_observations")}
+    start = InitialStates.exact([[1e12, 1e12]])
+    certified(Transitions(**base | moved), start=start, method=Dual(pilot=20, choices=QUICK))
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def test_rewards_too_large_for_floats_are_an_error_not_an_interval():
+    rewards = columns()["rewards"] * 1e307
+    refused(
+        "The inputs are too large for float64: rescale rewards",
+        kind=NumericalError,
+        rewards=rewards,
+        reward_range=(-1e307, 1e307),
+    )
+
+
+def test_observations_that_never_change_are_legal():
+    constant = {name: np.full((30, 2), 4.0) for name in ("observations", "next_observations")}
+    log = Transitions(**columns(30, **constant))
+    certified(log, start=InitialStates.exact([[4.0, 4.0]]), method=Dual(pilot=20, choices=QUICK))
+
+
+# One log in different clothes
+
+
+CLOTHES = {
+    "float32": lambda column: column.astype(np.float32) if column.dtype == float else column,
+    "lists": lambda column: column.tolist(),
+    "Fortran order": np.asfortranarray,
+    "every second row": lambda column: np.repeat(column, 2, axis=0)[::2],
+    "backwards view": lambda column: np.ascontiguousarray(column[::-1])[::-1],
+    "columns of a wider table": lambda column: np.stack([column, column], axis=-1)[..., 0],
+}
+
+
+@pytest.mark.parametrize("dress", CLOTHES.values(), ids=CLOTHES.keys())
+def test_types_and_memory_layout_do_not_change_the_interval(dress):
+    """Values are multiples of 1/16, exact in float32."""
+    base = {
+        name: np.rint(column * 16) / 16 if column.dtype == float else column for name, column in columns(12).items()
+    }
+    plain, dressed = (Transitions(**log) for log in (base, {name: dress(column) for name, column in base.items()}))
+    assert dressed.content_hash == plain.content_hash
+    first, second = certified(plain), certified(dressed)
+    assert second.certificate.digest == first.certificate.digest
+    assert verify(first.certificate, dressed).low == pytest.approx(first.low)
+
+
+def test_integer_input_gives_the_interval_of_the_same_floats():
+    whole = {
+        "observations": np.arange(24).reshape(12, 2) % 5,
+        "rewards": np.arange(12) % 3 - 1,
+        "next_observations": np.arange(24).reshape(12, 2) % 7,
+        "terminations": np.arange(12) % 4 == 3,
+    }
+    floats = {name: column.astype(float) for name, column in whole.items()}
+    first, second = (certified(Transitions(**columns(12, **log))) for log in (whole, floats))
+    assert second.certificate.digest == first.certificate.digest
+
+
+def test_the_callers_arrays_survive_the_whole_way_unchanged():
+    base = columns(12)
+    before = {name: column.copy() for name, column in base.items()}
+    certified(Transitions(**base))
+    for name, column in base.items():
+        np.testing.assert_array_equal(column, before[name])
+        assert column.flags.writeable
+
+
+# Initial states read off the log
+
+
+def test_initial_states_default_to_the_episode_starts_and_are_paid_for():
+    keys = {"episode_ids": np.arange(10) // 5, "timesteps": np.arange(10) % 5}
+    log = Transitions(**columns(**keys))
+    read = evaluate(initial=None, **keys)
+    given = evaluate(initial=InitialStates.from_log(log), **keys)
+    assert read.certificate.digest == given.certificate.digest
+    assert set(read.budget.parts) == {"noise", "initial"}
+    (start,) = [item.text for item in read.assumptions if item.name == "start"]
+    assert "The 2 initial states are independent draws" in start
+    assert "not fixed beforehand" in start
+
+
+# Rejection is a result
+
+
+def rejected(**changes):
+    """Every reward is 1, but Q holds only functions smaller than 1/1000: no q in Q fits."""
+    ball = Ball(METHOD.ball.kernel, 1e-3)
+    log = Transitions(**columns(60, rewards=np.ones(60)))
+    return log, certified(log, method=Dual(instruments=METHOD.instruments, ball=ball, **changes), gamma=0.0)
+
+
+@pytest.mark.parametrize("side", ["both", "lower", "upper"])
+def test_a_ball_that_the_log_contradicts_gives_a_result_that_says_so(side):
+    _, result = rejected(side=side)
+    assert result.status is Status.REJECTED
+    assert "contradicts the assumptions" in str(result.status)
+    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
+    assert result.rejection.rejected
+    assert result.rejection.p_value < 0.1
+    assert result.rejection.minimal_radius > 1e-3
+    states = {item.name: item.state for item in result.assumptions}
+    assert [states[name] for name in ("data", "rewards", "values")] == ["rejected"] * 3
+    assert "REJECTED" in repr(result)
+
+
+def test_a_rejection_can_be_verified_without_the_policy():
+    log, result = rejected()
+    assert verify(result.certificate, log).status == "REJECTED"
+
+
+def test_a_radius_above_the_reported_minimum_is_not_rejected():
+    log, result = rejected()
+    ball = Ball(METHOD.ball.kernel, 1.5 * result.rejection.minimal_radius)
+    wider = certified(log, method=Dual(instruments=METHOD.instruments, ball=ball), gamma=0.0)
+    assert wider.status is not Status.REJECTED

@@ -1,0 +1,426 @@
+"""Value ranges, noise radii, initial terms and the division of alpha against their 50-digit twins."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+from scipy.stats import binom
+
+import bondic
+import core_cases
+import naive
+from bondic.concentration.budget import ErrorBudget, check_alpha
+from bondic.concentration.gauge import NoiseFacts
+from bondic.concentration.initial import initial_error
+from bondic.concentration.noise_facts import noise_facts
+from bondic.concentration.rademacher import GUARANTEE, unproved_rademacher_radius
+from bondic.concentration.value_range import discounted_steps, row_widths, value_range
+from bondic.errors import InvalidInput, NumericalError
+from bondic.rounding import U
+from core_cases import inside, make_case
+
+GAMMAS = [0.0, 1e-17, 0.3, 0.95, 0.999, 1 - 2.0**-30]
+RANGES = [(-1.0, 2.0), (0.0, 0.0), (1.0, 1.0), (-3.0, -1.0), (0.0, 1e12), (0.1, 0.3), (-1e-12, 0.0)]
+
+
+def outward(ours, exact, tolerance=1e-13):
+    """Both ends at least as wide as the exact ones, and hardly wider."""
+    low, high = exact
+    scale = max(abs(low), abs(high), mpf(10) ** -300)
+    assert mpf(ours.low) <= low
+    assert high <= mpf(ours.high)
+    assert low - mpf(ours.low) <= tolerance * scale
+    assert mpf(ours.high) - high <= tolerance * scale
+    assert mpf(ours.width) >= high - low
+    assert mpf(ours.width) - (high - low) <= 2 * tolerance * scale
+
+
+# -------------------------------------------------------------------------------------------------- value ranges
+
+
+@pytest.mark.parametrize("may_terminate", [True, False])
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("rewards", RANGES)
+def test_infinite_horizon_ranges(rewards, gamma, may_terminate):
+    exact = naive.value_range(*rewards, gamma, may_terminate)
+    outward(value_range(gamma, rewards, may_terminate=may_terminate), exact)
+
+
+@pytest.mark.parametrize("may_terminate", [True, False])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize("rewards", RANGES)
+def test_ranges_per_time(rewards, gamma, may_terminate):
+    horizon = 7
+    for time in range(horizon + 2):
+        exact = naive.value_range(*rewards, gamma, may_terminate, horizon, time)
+        ours = value_range(gamma, rewards, may_terminate=may_terminate, horizon=horizon, time=time)
+        outward(ours, exact)
+    times = np.array([6, 0, 3, 3])
+    widths = row_widths(gamma, rewards, may_terminate=may_terminate, horizon=horizon, times=times, count=4)
+    for width, time in zip(widths, times, strict=True):
+        exact = naive.range_width(*rewards, gamma, may_terminate, horizon, int(time))
+        assert exact <= mpf(float(width)) <= exact + mpf(10) ** -12 * max(map(abs, (*rewards, 1e-300))) * 8
+
+
+def test_a_terminating_process_earns_at_least_one_reward():
+    """CartPole: reward 1 per step, gamma = 0.95 gives [1, 20] up to the rounding of 0.95."""
+    ours = value_range(0.95, (1.0, 1.0), may_terminate=True)
+    assert ours.low == 1.0
+    assert ours.high == pytest.approx(20.0, rel=1e-14)
+    never = value_range(0.95, (1.0, 1.0), may_terminate=False)
+    assert 0 < never.width < 1e-12
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25, 0.95, 1.0])
+@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+def test_discounted_steps(gamma, steps):
+    assert inside(discounted_steps(gamma, steps), naive.geometric_sum(gamma, steps))
+
+
+def test_widths_bound_the_residuals_of_the_true_function():
+    """|R q*| <= B_i on a tabular problem with the extreme rewards, at every time of a horizon."""
+    rng = np.random.default_rng(0)
+    transitions, policy = rng.dirichlet(np.ones(3), (3, 2)), rng.dirichlet(np.ones(2), 3)
+    rewards, horizon, gamma = rng.choice([-1.0, 2.0], (3, 2)), 5, 0.9
+    table = naive.tabular_q_horizon(transitions, rewards, policy, gamma, horizon)
+    widths = row_widths(
+        gamma, (-1.0, 2.0), may_terminate=False, horizon=horizon, times=np.arange(horizon), count=horizon
+    )
+    for t in range(horizon):
+        for s in range(3):
+            for a in range(2):
+                for u in range(3):
+                    following = sum(mpf(policy[u, b]) * table[t + 1][u][b] for b in range(2))
+                    residual = table[t][s][a] - mpf(gamma) * following - mpf(rewards[s, a])
+                    assert abs(residual) <= mpf(widths[t])
+
+
+# -------------------------------------------------------------------------------------------------------- gauges
+
+
+def facts_of(case, kernel):
+    terms = case.problem.terms
+    return noise_facts(
+        kernel, case.problem.layout, case.problem.logged, case.problem.slots,
+        gamma=terms.gamma, reward_range=terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon,
+        times=case.problem.times, fixed_count=len(case.problem.rows),
+    )  # fmt: skip
+
+
+CASES = {
+    "plain": {},
+    "never ends": {"may_terminate": False},
+    "gamma 0": {"gamma": 0.0},
+    "horizon": {"horizon": 4, "gamma": 1.0, "n": 12},
+    "huge rewards": {"reward_range": (-3e12, 1e11)},
+    "continuous": {"kind": "continuous"},
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return make_case(**CASES[request.param])
+
+
+def twin_constant(case, constant, k_max):
+    return naive.noise_constant(constant, *case.reward_range, case.gamma, k_max, case.may_terminate, case.horizon)
+
+
+def upper_and_close(enclosure, exact, tolerance=1e-13):
+    """The upper end is a bound and the middle is right."""
+    assert mpf(enclosure.upper) >= exact
+    assert abs(mpf(enclosure.mid) - exact) <= tolerance * abs(exact)
+
+
+@pytest.mark.parametrize("probability", [0.9, 0.1, 1e-9])
+@pytest.mark.parametrize("constant", ["half", "range", "paper"])
+def test_pinelis(case, constant, probability):
+    """(9), with N rows of which n carry weight: sqrt(2 c log(2/delta) N) / n."""
+    kernel = 0.3 * bondic.Constant(1.0) + bondic.Gaussian(1.0)
+    facts = facts_of(case, kernel)
+    c = twin_constant(case, constant, 1 + mpf(0.3))
+    n, count = len(case.logged), len(case.log)
+    exact = naive.epsilon(c, n, probability) * mp.sqrt(mpf(count) / n)
+    upper_and_close(bondic.Pinelis(constant).epsilon(facts, probability), exact)
+    assert (count > n) == (case.horizon is not None)
+
+
+def test_the_default_constant_is_half_of_range(case):
+    facts = facts_of(case, bondic.Gaussian(1.0))
+    half, whole = bondic.Pinelis().epsilon(facts, 0.1), bondic.Pinelis("range").epsilon(facts, 0.1)
+    assert half.mid == pytest.approx(whole.mid / 2, rel=1e-14)
+    assert whole.upper <= bondic.Pinelis("paper").epsilon(facts, 0.1).upper
+    assert bondic.Pinelis().guarantee == "finite-sample"
+
+
+@pytest.mark.parametrize("constant", ["half", "range", "paper"])
+@pytest.mark.parametrize("observed", [1e-6, 0.1, 0.7, 3.0])
+def test_p_value_of_pinelis(case, constant, observed):
+    facts = facts_of(case, bondic.Gaussian(1.0))
+    scale = max(map(abs, case.reward_range))
+    c = twin_constant(case, constant, 1)
+    n, count = len(case.logged), len(case.log)
+    exact = naive.p_value(c * mpf(count) / n, n, observed * scale)
+    ours = bondic.Pinelis(constant).level(facts, observed * scale)
+    assert mpf(ours) >= exact
+    assert mpf(ours) <= exact * (1 + mpf(10) ** -8)
+
+
+def test_p_value_inverts_epsilon(case):
+    facts = facts_of(case, bondic.Gaussian(1.0))
+    rate = naive.best_lambda(0.1, len(case.logged), facts.largest_width)
+    for gauge in (bondic.Pinelis(), bondic.Pinelis("paper"), bondic.FixedLambda(float(rate)), bondic.PlugIn(2.0)):
+        for probability in (0.5, 0.05, 1e-6):
+            observed = gauge.epsilon(facts, probability).mid
+            assert gauge.level(facts, observed) == pytest.approx(probability, rel=1e-6)
+        assert gauge.level(facts, 0.0) == 1.0
+        assert gauge.level(facts, -1.0) == 1.0
+        assert gauge.describe()
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.4, 30.0])
+def test_fixed_lambda(case, rate):
+    """Widths per row, the diagonal per row, any lambda."""
+    kernel, twin = core_cases.kernels(case, 0.8, 0.5)
+    facts = facts_of(case, kernel)
+    times = case.times or [0] * len(case.logged)
+    widths = [naive.range_width(*case.reward_range, case.gamma, case.may_terminate, case.horizon, t) for t in times]
+    diagonal = [twin(p, p) for p in case.logged]
+    for ours, exact in zip(facts.widths, widths, strict=True):
+        assert mpf(float(ours)) >= exact
+    for ours, exact in zip(facts.diagonal, diagonal, strict=True):
+        assert exact <= mpf(float(ours)) <= exact + mpf(10) ** -13
+    scaled = rate / max(map(abs, case.reward_range))
+    exact = naive.eps_fixed_lambda(scaled, 0.05, widths, diagonal)
+    upper_and_close(bondic.FixedLambda(scaled).epsilon(facts, 0.05), exact, 1e-12)
+    observed = float(exact)
+    total = sum((b * b * k for b, k in zip(widths, diagonal, strict=True)), mpf(0))
+    level = 2 * mp.exp(-(mpf(scaled) * len(widths) * mpf(observed) - mpf(scaled) ** 2 * total / 8))
+    ours = mpf(bondic.FixedLambda(scaled).level(facts, observed))
+    assert min(mpf(1), level) <= ours
+    assert ours <= level * (1 + mpf(10) ** -6)
+
+
+def test_fixed_lambda_at_its_best_is_the_default_gauge():
+    case = make_case(may_terminate=False)
+    facts = facts_of(case, bondic.Gaussian(1.0))
+    gauge = bondic.FixedLambda.planned(
+        facts.count, probability=0.1, sup_diag=1.0, mean_square_width=facts.largest_width**2
+    )
+    exact = naive.best_lambda(0.1, facts.count, facts.largest_width)
+    assert gauge.rate == pytest.approx(float(exact), rel=1e-13)
+    half = bondic.Pinelis().epsilon(facts, 0.1)
+    assert gauge.epsilon(facts, 0.1).mid == pytest.approx(half.mid, rel=1e-12)
+    assert bondic.FixedLambda.planned(5, probability=0.1, sup_diag=1.0, mean_square_width=0.0).rate == 1.0
+    for bad in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InvalidInput):
+            bondic.FixedLambda(bad)
+    with pytest.raises(InvalidInput):
+        bondic.FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
+
+
+def test_plug_in_is_labelled():
+    facts = facts_of(make_case(), bondic.Gaussian(1.0))
+    gauge = bondic.PlugIn(0.7)
+    upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
+    assert gauge.guarantee == "none"
+    assert "no finite-sample guarantee" in gauge.describe()
+    assert bondic.PlugIn(0.0).level(facts, 0.1) == 0.0
+    with pytest.raises(InvalidInput):
+        bondic.PlugIn(-1.0)
+    with pytest.raises(InvalidInput):
+        bondic.Pinelis("quarter")
+
+
+def test_noise_facts_round_up():
+    """K_max, the diagonal and the reach are upper bounds; the diagonal sees embeddings and masks."""
+    case = make_case(seed=5)
+    similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
+    kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
+    facts = facts_of(case, kernel)
+    for ours, slot in zip(facts.diagonal, case.problem.slots, strict=True):
+        exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
+        assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
+    assert mpf(facts.sup_diag) * (1 + 64 * mpf(U)) >= mpf(0.7) * 4 + mpf(0.1)
+    assert facts.count == facts.fixed_count == len(case.problem)
+    assert mpf(facts.reach) >= 1 / (1 - mpf(case.gamma))
+    assert facts.largest_reward == 2.0
+
+
+def _plain_facts(n, width=1.0):
+    return NoiseFacts(n, n, 1.0, np.ones(n), np.full(n, width), width, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("n", [1, 10, 200])
+def test_noise_event_on_the_worst_problem(n):
+    """Residuals +-B/2 with one direction: the chance of |mean| >= eps is binomial, so no simulation is needed.
+
+    "half" holds at every delta; cut to half it does not: the constant cannot be improved by 2.
+    """
+    failures = []
+    for probability in (0.5, 0.2, 0.05, 1e-3):
+        eps = bondic.Pinelis().epsilon(_plain_facts(n), probability).upper
+        heads = np.arange(n + 1)
+        mean = np.abs(heads - n / 2) / n
+        chance = binom.pmf(heads, n, 0.5)
+        assert chance[mean > eps].sum() <= probability
+        failures.append(chance[mean > eps / 2].sum() > probability)
+    assert any(failures) or n == 1
+
+
+# ------------------------------------------------------------------------------------------------- initial terms
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize("draws", [1, 7])
+def test_initial_error_with_a_fixed_count(draws, sides):
+    weights = np.array([0.5, 0.25, 0.125, 0.125])
+    low, high = -1.5, 2.5
+    delta = 0.02 * sides / 2  # log(sides / delta) is then that of the twin at 0.02
+    ours = initial_error(high - low, delta, weights, draws=draws, count_fixed=True, sides=sides)
+    upper_and_close(ours, naive.initial_term_exact(low, high, 0.02, weights, draws))
+    uniform = initial_error(high - low, delta, np.full(64, 1 / 64), draws=1, count_fixed=True, sides=sides)
+    upper_and_close(uniform, naive.initial_term_sample(low, high, 0.02, 64))
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize("count", [1, 3, 100, 10_000])
+def test_initial_error_for_any_size(count, sides):
+    """min_j (log(sides j (j+1) / delta) / lambda_j + lambda_j B^2 n_0 / 8) / n_0 with the same fixed lambdas."""
+    width, delta = 3.0, 0.05
+    candidates = []
+    for j in range(1, 25):
+        level = mp.log(mpf(sides * j * (j + 1)) / mpf(delta))
+        rate = mp.sqrt(8 * level / mpf(4) ** (j - 1)) / width
+        candidates.append((level / rate + rate * width**2 * count / 8) / count)
+    ours = initial_error(width, delta, np.full(count, 1 / count), draws=1, count_fixed=False, sides=sides)
+    upper_and_close(ours, min(candidates), 1e-12)
+    fixed = initial_error(width, delta, np.full(count, 1 / count), draws=1, count_fixed=True, sides=sides)
+    assert fixed.mid < ours.mid < 4 * fixed.mid
+
+
+def test_error_probabilities_of_all_sizes_sum_to_one():
+    assert sum(Fraction(1, j * (j + 1)) for j in range(1, 25)) < 1
+
+
+@pytest.mark.parametrize("chance", [0.5, 0.1, 0.9])
+@pytest.mark.parametrize("count", [1, 5, 40])
+def test_initial_error_covers_bernoulli_values(count, chance):
+    """Values 0 and 1: the binomial law says exactly how often the bound fails."""
+    heads = np.arange(count + 1)
+    law = binom.pmf(heads, count, chance)
+    for delta in (0.5, 0.1, 0.01):
+        two = initial_error(1.0, delta, np.full(count, 1 / count), draws=1, count_fixed=True, sides=2).upper
+        one = initial_error(1.0, delta, np.full(count, 1 / count), draws=1, count_fixed=True, sides=1).upper
+        assert law[np.abs(heads / count - chance) > two].sum() <= delta
+        assert law[heads / count - chance > one].sum() <= delta
+        assert law[chance - heads / count > one].sum() <= delta
+
+
+def test_any_size_form_survives_stopping_at_the_worst_moment(rng):
+    """Whoever stops at the worst size out of 600 still fails with chance at most delta; the fixed form does not.
+
+    2000 runs; a true rate of delta would exceed delta + 4 standard errors with probability below 1e-4.
+    """
+    sizes, delta, runs = 600, 0.2, 2000
+    values = rng.integers(0, 2, size=(runs, sizes))
+    means = values.cumsum(axis=1) / np.arange(1, sizes + 1)
+    off = np.abs(means - 0.5)
+    checked = np.unique(np.geomspace(1, sizes, 120).astype(int))
+    tables = {}
+    for fixed in (True, False):
+        bounds = [
+            initial_error(1.0, delta, np.full(k, 1 / k), draws=1, count_fixed=fixed, sides=2).upper for k in checked
+        ]
+        tables[fixed] = (off[:, checked - 1] > np.array(bounds)).any(axis=1).mean()
+    assert tables[False] <= delta + 4 * math.sqrt(delta * (1 - delta) / runs)
+    assert tables[True] > delta + 4 * math.sqrt(delta * (1 - delta) / runs)  # the negative control
+
+
+def test_nothing_to_pay_when_all_values_are_equal():
+    assert initial_error(0.0, 0.1, np.ones(1), draws=1, count_fixed=False, sides=2).upper < 1e-300
+    assert initial_error(0.0, 0.1, np.ones(1), draws=1, count_fixed=True, sides=2).upper < 1e-150
+
+
+# -------------------------------------------------------------------------------------------------- finite class
+
+
+def test_finite_class(rng):
+    values, widths = rng.normal(size=(3, 20)), rng.uniform(0.5, 2.0, 20)
+    rates = np.array([0.1, 1.0, 0.02])
+    gauge = bondic.FiniteClass(rates)
+    bounds = gauge.bounds(values, widths, 0.05)
+    exact = []
+    for rate, row in zip(rates, values, strict=True):
+        squares = sum(((mpf(b) * mpf(v)) ** 2 for b, v in zip(widths.tolist(), row.tolist(), strict=True)), mpf(0))
+        exact.append((mp.log(mpf(6) / mpf(0.05)) + mpf(rate) ** 2 * squares / 8) / mpf(rate) / 20)
+    for ours, twin in zip(bounds, exact, strict=True):
+        upper_and_close(ours, twin)
+    weights = np.array([2.0, -1.0, 0.5])
+    noise = gauge.noise(weights, bounds)
+    total = sum((abs(mpf(w)) * b for w, b in zip(weights.tolist(), exact, strict=True)), mpf(0))
+    upper_and_close(noise, total)
+    planned = bondic.FiniteClass.planned(20, probability=0.05, members=3, mean_square=2.0)
+    assert planned.rates == pytest.approx(math.sqrt(8 * math.log(120) / 40) * np.ones(3), rel=1e-14)
+    with pytest.raises(InvalidInput, match="3 members"):
+        gauge.bounds(values[:2], widths, 0.05)
+    for bad in ([], [0.0], [math.inf], [[1.0]]):
+        with pytest.raises(InvalidInput):
+            bondic.FiniteClass(np.array(bad))
+
+
+def test_finite_class_event_on_coin_flips():
+    """p members with disjoint rows of +-1/2 residuals: each fails independently; all together at most delta."""
+    members, rows, delta = 3, 30, 0.2
+    values = np.kron(np.eye(members), np.ones(rows))
+    gauge = bondic.FiniteClass.planned(members * rows, probability=delta, members=members, mean_square=1 / members)
+    heads = np.arange(rows + 1)
+    law = binom.pmf(heads, rows, 0.5)
+    fails = []
+    for bound in gauge.bounds(values, np.ones(members * rows), delta):
+        total = np.abs(heads - rows / 2) / (members * rows)
+        fails.append(law[total > bound.upper].sum())
+    assert 1 - np.prod(1 - np.array(fails)) <= delta
+
+
+def test_rademacher_form_is_labelled_and_the_stated_number(rng):
+    values = np.array([[1.0, -1.0, 1.0, 1.0]])
+    ours = unproved_rademacher_radius(values, 2.0, 0.1, rng=rng, draws=20_000)
+    complexity = np.mean([abs(a + b + c + d) / 4 for a in (1, -1) for b in (1, -1) for c in (1, -1) for d in (1, -1)])
+    assert ours == pytest.approx(2 * complexity + math.sqrt(4 * math.log(20) / 4), rel=0.02)
+    assert GUARANTEE == "none"
+
+
+# -------------------------------------------------------------------------------------------------------- budget
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.05, 1e-3, 0.3, 2.0**-20, 1 / 3])
+@pytest.mark.parametrize("shares", [{"noise": 1.0}, {"noise": 0.8, "initial": 0.2}, {"a": 1.0, "b": 1.0, "c": 1.0}])
+def test_parts_never_exceed_alpha(alpha, shares):
+    budget = ErrorBudget.split(alpha, shares)
+    total = sum(map(Fraction, budget.parts.values()))
+    assert Fraction(alpha) * (1 - Fraction(1, 10**12)) <= total <= Fraction(alpha)
+    whole = sum(shares.values())
+    for name, share in shares.items():
+        assert budget[name] == pytest.approx(alpha * share / whole, rel=1e-12)
+    assert budget.get("nothing") is None
+
+
+def test_overspending_is_refused():
+    with pytest.raises(InvalidInput, match="spend more"):
+        ErrorBudget(0.1, {"a": 0.06, "b": 0.05})
+    with pytest.raises(InvalidInput):
+        ErrorBudget(0.1, {"a": 0.2, "b": -0.15})
+    for bad in (0.0, 1.0, -0.1, 1.5, math.nan, True, "0.1"):
+        with pytest.raises(InvalidInput, match="alpha"):
+            check_alpha(bad)
+    check_alpha(0.5)
+
+
+def test_impossible_levels_are_refused():
+    facts = _plain_facts(5)
+    for probability in (0.0, -0.1):
+        with pytest.raises(NumericalError):
+            bondic.Pinelis().epsilon(facts, probability)

@@ -1,0 +1,420 @@
+"""End points and rejections at small problems against 50 digits: never inside the exact ones, hardly outside."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+import core_cases
+import naive
+from bondic.bellman.residual import function_values
+from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance, problem_range, weights_at_rows
+from bondic.bounds.rejection import evaluate_witness, trivial_rejection
+from bondic.errors import InvalidInput
+from bondic.rounding import Enclosure
+from bondic.spaces.functions import FeatureFunction
+from core_cases import inside, kernel_function, make_case
+
+DELTA, DELTA_0 = 0.08, 0.02
+
+SETTINGS = {
+    "discrete": {},
+    "center": {"center": True, "seed": 1},
+    "misspecified": {"beta": 0.3, "seed": 2},
+    "never ends": {"may_terminate": False, "seed": 3},
+    "gamma 0": {"gamma": 0.0, "seed": 4},
+    "horizon": {"horizon": 4, "gamma": 1.0, "n": 11, "seed": 5, "center": True, "beta": 0.1},
+    "continuous": {"kind": "continuous", "seed": 6, "beta": 0.05},
+    "continuous horizon": {"kind": "continuous", "horizon": 3, "gamma": 0.5, "n": 9, "seed": 7, "center": True},
+    "sampled starts": {"initial": "sample", "seed": 8},
+    "sampled starts, continuous": {"initial": "sample", "kind": "continuous", "seed": 9},
+    "offset 1e8": {"offset": 1e8, "seed": 10, "center": True},
+    "huge rewards": {"reward_range": (-1e12, 2e12), "seed": 11},
+    "tiny rewards": {"reward_range": (-1e-12, 2e-12), "seed": 12},
+}
+
+
+class Example:
+    """A setting, an omega and everything that the twin needs to evaluate the same end points."""
+
+    def __init__(self, *, center=False, beta=0.0, radius=2.5, constant="half", **options):
+        self.case = case = make_case(**options)
+        self.kernel_q, self.twin_q = core_cases.kernels(case, 1.4, 0.6)
+        self.kernel_w, self.twin_w = core_cases.kernels(case, 0.8, 0.2)
+        rng = np.random.default_rng(options.get("seed", 0) + 100)
+        n = len(case.problem)
+        scale = max(map(abs, case.reward_range))
+        self.alpha = 2 * rng.normal(size=n)
+        self.omega = kernel_function(case, self.kernel_w, self.alpha)
+        self.radius, self.beta = radius * scale, beta * scale
+        coefficients = scale * rng.normal(size=n)
+        self.center = kernel_function(case, self.kernel_q, coefficients) if center else None
+        self.center_twin = naive.expansion(self.twin_q, coefficients, case.logged) if center else naive.zero
+        self.constant = constant
+        sampled = not case.problem.answers.exact or case.problem.initial_states.kind == "sample"
+        self.setting = Setting(
+            case.problem,
+            bondic.Ball(self.kernel_q, self.radius, self.center, self.beta),
+            bondic.Instruments(self.kernel_w),
+            bondic.Pinelis(constant),
+            DELTA,
+            DELTA_0 if sampled else None,
+            2,
+        )
+        self.rows = [float(w) for w in weights_at_rows(case.problem, self.omega)[0]]
+
+    def epsilon(self):
+        case = self.case
+        c = naive.noise_constant(
+            self.constant, *case.reward_range, case.gamma, self.twin_sup(), case.may_terminate, case.horizon
+        )
+        return naive.epsilon(c, len(case.logged), DELTA) * mp.sqrt(mpf(len(case.log)) / len(case.logged))
+
+    @staticmethod
+    def twin_sup():
+        return 1 + mpf(0.2)
+
+    def initial_term(self):
+        case = self.case
+        low, high = naive.value_range(*case.reward_range, case.gamma, case.may_terminate, case.horizon)
+        states = case.problem.initial_states
+        if states.kind == "sample":
+            return naive.initial_term_sample(low, high, DELTA_0, len(states))
+        if case.discrete:
+            return mpf(0)
+        return naive.initial_term_exact(low, high, DELTA_0, core_cases.normalised(states.weights), 2)
+
+    def terms(self):
+        """The exact terms of (10) at the float weights of the rows."""
+        case = self.case
+        residual = naive.residuals(self.center_twin, case.logged, case.nexts, case.rewards, case.gamma)
+        estimate = naive.doubly_robust(naive.integral(self.center_twin, case.initial), self.rows, residual)
+        size = mp.sqrt(naive.mu_norm_squared(self.twin_q, self.rows, case.logged, case.nexts, case.initial, case.gamma))
+        norm = naive.omega_norm(self.twin_w, self.alpha, case.logged)
+        allowance = naive.misspecification_allowance(self.beta, self.rows, case.gamma, case.going_on)
+        return estimate, size, norm, allowance
+
+
+@pytest.fixture(params=SETTINGS)
+def example(request):
+    return Example(**SETTINGS[request.param])
+
+
+def test_end_points(example):
+    """Upper end >= exact F+, lower end <= exact F-, both within what is called rounding."""
+    estimate, size, norm, allowance = example.terms()
+    noise = example.epsilon() * norm
+    low, high = naive.dual_bounds(estimate, example.radius, size, noise, example.initial_term() + allowance)
+    scale = abs(estimate) + (high - low)
+    for engine in ("auto", "numpy"):
+        lower, upper = dual_bound(example.setting, example.omega, engine=engine)
+        assert (lower.end, upper.end) == ("lower", "upper")
+        assert mpf(upper.bound) >= high
+        assert mpf(lower.bound) <= low
+        # the formula's own outward steps (range, log, K_max) are not part of `rounding`
+        assert mpf(upper.bound) - high <= 2 * mpf(upper.rounding) + mpf(10) ** -14 * scale
+        assert low - mpf(lower.bound) <= 2 * mpf(lower.rounding) + mpf(10) ** -14 * scale
+        assert upper.rounding <= 1e-11 * float(scale)
+
+
+def test_terms_of_the_end_points(example):
+    estimate, size, norm, allowance = example.terms()
+    (terms,) = dual_bound(example.setting, example.omega, ("upper",))
+    assert inside(terms.value, estimate)
+    assert inside(terms.discrepancy, size)
+    assert inside(terms.bias, size * mpf(example.radius))
+    assert inside(terms.weight_norm, norm)
+    assert mpf(terms.misspecification.upper) >= allowance
+    assert abs(mpf(terms.misspecification.mid) - allowance) <= mpf(10) ** -14 * allowance
+    assert mpf(terms.initial.upper) >= example.initial_term()
+    assert abs(mpf(terms.initial.mid) - example.initial_term()) <= mpf(10) ** -13 * example.initial_term()
+    noise = example.epsilon() * norm
+    assert mpf(terms.noise.upper) >= noise
+    assert abs(mpf(terms.noise.mid) - noise) <= mpf(10) ** -12 * noise
+    rows, eta = weights_at_rows(example.case.problem, example.omega)
+    facts = example.setting.facts()
+    # floats in place of the function: the noise pays eta times the mean width
+    exact = naive.omega_values(example.twin_w, example.alpha, example.case.logged, example.case.logged)
+    assert all(abs(mpf(float(a)) - b) <= mpf(eta) for a, b in zip(rows, exact, strict=True))
+    assert terms.noise.rad >= eta * float(facts.widths.mean())
+    table = terms.table()
+    assert table["end point"] == terms.bound
+    assert table["rounding"] == terms.rounding
+
+
+def test_zero_weights_give_the_start_alone(example):
+    """omega = 0: E[q^] -+ (r_Q |mu_0| + initial + beta)."""
+    start = naive.integral(example.center_twin, example.case.initial)
+    size = mp.sqrt(naive.norm_squared(example.twin_q, example.case.initial))
+    extra = example.initial_term() + mpf(example.beta)
+    low, high = naive.dual_bounds(start, example.radius, size, 0, extra)
+    for omega in (None, kernel_function(example.case, example.kernel_w, 0.0)):
+        lower, upper = dual_bound(example.setting, omega)
+        assert mpf(lower.bound) <= low
+        assert high <= mpf(upper.bound)
+        assert mpf(upper.bound - lower.bound) <= (high - low) * (1 + mpf(10) ** -6) + mpf(10) ** -6 * abs(high)
+        assert upper.noise.upper < 1e-300
+
+
+@pytest.mark.parametrize("constant", ["range", "paper"])
+def test_other_constants(constant):
+    example = Example(constant=constant, seed=21)
+    estimate, size, norm, _ = example.terms()
+    low, high = naive.dual_bounds(estimate, example.radius, size, example.epsilon() * norm)
+    lower, upper = dual_bound(example.setting, example.omega)
+    assert high <= mpf(upper.bound) <= high * (1 + mpf(10) ** -11)
+    assert mpf(lower.bound) <= low
+
+
+def test_a_given_epsilon_and_center_are_used():
+    example = Example(seed=22, center=True)
+    eps = example.setting.epsilon()
+    values = function_values(example.case.problem, example.center)
+    assert dual_bound(example.setting, example.omega) == dual_bound(
+        example.setting, example.omega, center=values, epsilon=eps
+    )
+    (small,) = dual_bound(example.setting, example.omega, ("upper",), epsilon=Enclosure(0.0))
+    assert small.noise.upper < 1e-10
+
+
+def test_a_sampled_start_needs_its_own_probability():
+    example = Example(initial="sample", seed=23)
+    setting = replace(example.setting, initial_probability=None)
+    with pytest.raises(InvalidInput, match="part of alpha"):
+        dual_bound(setting, example.omega)
+
+
+def test_one_sided_initial_term():
+    example = Example(initial="sample", seed=24)
+    one = replace(example.setting, sides=1).initial_term()
+    two = example.setting.initial_term()
+    low, high = naive.value_range(*example.case.reward_range, example.case.gamma, True)
+    exact = naive.initial_term_sample(low, high, 2 * DELTA_0, 3)  # log(1/delta) = log(2/(2 delta))
+    assert mpf(one.upper) >= exact
+    assert one.mid == pytest.approx(float(exact), rel=1e-13)
+    assert one.upper < two.lower
+
+
+def test_range_of_the_value(example):
+    case = example.case
+    low, high = naive.value_range(*case.reward_range, case.gamma, case.may_terminate, case.horizon)
+    ours = problem_range(case.problem)
+    assert mpf(ours.low) <= low
+    assert high <= mpf(ours.high)
+    assert ours == example.setting.range()
+
+
+def test_misspecification_allowance_is_rounded_up(example):
+    rows = np.array(example.rows)
+    for beta in (0.0, 1e-9, 3.7):
+        exact = naive.misspecification_allowance(beta, example.rows, example.case.gamma, example.case.going_on)
+        ours = misspecification_allowance(example.case.problem, beta, rows)
+        assert mpf(ours.upper) >= exact
+        assert abs(mpf(ours.mid) - exact) <= mpf(10) ** -14 * exact
+
+
+def test_feature_function_as_omega(rng):
+    """W of random features: the noise uses the norm of the coordinates and the error of the features."""
+    case = make_case(seed=30)
+    frequencies = rng.normal(size=(5, 2))
+    leaf = bondic.RandomFeatures(frequencies)
+    w = rng.normal(size=10)
+    omega = FeatureFunction(leaf, case.problem.layout, w)
+    kernel_q, twin_q = core_cases.kernels(case, 1.4, 0.6)
+    setting = Setting(
+        case.problem, bondic.Ball(kernel_q, 2.0), bondic.Instruments(leaf), bondic.Pinelis(), DELTA, None, 2
+    )
+    lower, upper = dual_bound(setting, omega)
+    rows, eta = weights_at_rows(case.problem, omega)
+    for ours, point in zip(rows, case.logged, strict=True):
+        phi = naive.random_features(point.state, frequencies)
+        assert abs(mpf(float(ours)) - sum(mpf(a) * b for a, b in zip(w.tolist(), phi, strict=True))) <= mpf(eta)
+    estimate = sum(mpf(float(a)) * mpf(r) for a, r in zip(rows, case.rewards, strict=True)) / len(rows)
+    size = mp.sqrt(naive.mu_norm_squared(twin_q, rows, case.logged, case.nexts, case.initial, case.gamma))
+    c = naive.noise_constant("half", *case.reward_range, case.gamma, 1, True)
+    noise = naive.epsilon(c, len(rows), DELTA) * mp.sqrt(sum((mpf(v) ** 2 for v in w.tolist()), mpf(0)))
+    low, high = naive.dual_bounds(estimate, 2.0, size, noise)
+    assert mpf(lower.bound) <= low
+    assert high <= mpf(upper.bound)
+    assert upper.bound - float(high) <= 2 * upper.rounding + 1e-12
+
+
+# ---------------------------------------------------------------------------------------------------- properties
+
+
+def ends(setting, omega):
+    lower, upper = dual_bound(setting, omega)
+    return lower.bound, upper.bound
+
+
+def test_smaller_alpha_contains_larger_alpha(example):
+    wide, narrow = replace(example.setting, noise_probability=0.01), replace(example.setting, noise_probability=0.3)
+    (low, high), (inner_low, inner_high) = ends(wide, example.omega), ends(narrow, example.omega)
+    assert low < inner_low < inner_high < high
+
+
+def test_larger_radius_contains_smaller(example):
+    inner = ends(example.setting, example.omega)
+    outer = ends(replace(example.setting, ball=example.setting.ball.with_radius(1.5 * example.radius)), example.omega)
+    assert outer[0] < inner[0] < inner[1] < outer[1]
+    nothing = ends(replace(example.setting, ball=example.setting.ball.with_radius(0.0)), example.omega)
+    assert inner[0] < nothing[0] <= nothing[1] < inner[1]
+
+
+def test_larger_allowance_contains_smaller(example):
+    ball = replace(example.setting.ball, misspecification=example.beta + 0.5)
+    outer, inner = ends(replace(example.setting, ball=ball), example.omega), ends(example.setting, example.omega)
+    assert outer[0] <= inner[0] <= inner[1] <= outer[1]
+
+
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+@pytest.mark.parametrize("factor", [0.25, 1024.0])
+def test_scaling_rewards_scales_the_interval_exactly(kind, factor):
+    """A power of two moves nothing but exponents: not a single bit of the end points changes."""
+    case = make_case(kind, seed=40)
+    kernel_q, _ = core_cases.kernels(case, 1.4, 0.6)
+    kernel_w, _ = core_cases.kernels(case, 0.8, 0.2)
+    rng = np.random.default_rng(41)
+    alpha, theta = rng.normal(size=len(case.problem)), rng.normal(size=len(case.problem))
+    omega = kernel_function(case, kernel_w, alpha)
+    found = []
+    for scale in (1.0, factor):
+        terms = replace(case.problem.terms, reward_range=tuple(scale * r for r in case.reward_range))
+        problem = replace(case.problem, terms=terms, rewards=scale * case.problem.rewards)
+        center = kernel_function(case, kernel_q, scale * theta)
+        ball = bondic.Ball(kernel_q, 3.0 * scale, center, 0.125 * scale)
+        setting = Setting(problem, ball, bondic.Instruments(kernel_w), bondic.Pinelis(), DELTA, DELTA_0, 2)
+        found.append(ends(setting, omega))
+    assert found[1] == tuple(factor * end for end in found[0])
+
+
+def test_permuting_initial_states_changes_nothing_beyond_rounding(example):
+    problem = example.case.problem
+    per_state = problem.initial.points.shape[0] // len(problem.initial_states)
+    order = np.array([2, 0, 1])
+    states = problem.initial_states
+    swapped = replace(states, observations=states.observations[order], weights=states.weights[order])
+    points = np.concatenate([np.arange(per_state) + per_state * j for j in order])
+    cloud = replace(problem.initial, points=problem.initial.points[points], weights=problem.initial.weights[points])
+    other = replace(example.setting, problem=replace(problem, initial=cloud, initial_states=swapped))
+    for mine, theirs in zip(dual_bound(example.setting, example.omega), dual_bound(other, example.omega), strict=True):
+        assert abs(mine.bound - theirs.bound) <= mine.rounding + theirs.rounding
+
+
+def test_every_function_of_the_ball_is_between_the_ends():
+    """Weak duality on the event: L_W(q) <= eps and |q| <= r imply F- <= E[q] <= F+, for any omega."""
+    example = Example(seed=50, radius=3.0)
+    case = example.case
+    rng = np.random.default_rng(51)
+    low, high = ends(example.setting, example.omega)
+    eps = example.epsilon()
+    found = 0
+    for _ in range(4):
+        theta = rng.normal(size=len(case.logged))
+        norm = naive.omega_norm(example.twin_q, theta, case.logged)
+        q = naive.expansion(example.twin_q, [mpf(t) * example.radius / norm for t in theta.tolist()], case.logged)
+        residual = naive.residuals(q, case.logged, case.nexts, case.rewards, case.gamma)
+        if naive.kernel_bellman_loss(example.twin_w, residual, case.logged) <= eps:
+            found += 1
+            assert mpf(low) <= naive.integral(q, case.initial) <= mpf(high)
+    assert found >= 2
+
+
+# ----------------------------------------------------------------------------------------------------- rejection
+
+
+def witness_terms(example):
+    """|h|, |nu|, |omega| and the widening of the twin."""
+    case = example.case
+    residual = naive.residuals(example.center_twin, case.logged, case.nexts, case.rewards, case.gamma)
+    moment = abs(naive.doubly_robust(0, example.rows, residual))
+    measure = naive.signed_measure(example.rows, case.logged, case.nexts, [], case.gamma)
+    balance = mp.sqrt(naive.norm_squared(example.twin_q, measure))
+    norm = naive.omega_norm(example.twin_w, example.alpha, case.logged)
+    widening = naive.misspecification_allowance(example.beta, example.rows, case.gamma, case.going_on) - example.beta
+    return residual, moment, balance, norm, widening
+
+
+@pytest.mark.parametrize("radius", [1e-3, 0.05, 2.5])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_witness_against_the_twin(name, radius):
+    """Loss floor, p-value, lower bound of r_min and the verdict, all on the cautious side."""
+    example = Example(**{**SETTINGS[name], "radius": radius})
+    case, variance = example.case, 2e-3 * max(map(abs, example.case.reward_range)) ** 2
+    setting = replace(example.setting, gauge=bondic.PlugIn(variance))
+    found = evaluate_witness(setting, example.omega)
+    _, moment, balance, norm, widening = witness_terms(example)
+    n, total = len(case.logged), len(case.log)
+    eps = naive.epsilon(variance, n, DELTA) * mp.sqrt(mpf(total) / n)
+    floor = max(mpf(0), (moment - mpf(example.radius) * balance - widening) / norm)
+    scale = (moment + mpf(example.radius) * balance) / norm
+    assert mpf(found.loss_floor) <= floor
+    assert floor - mpf(found.loss_floor) <= mpf(10) ** -9 * scale
+    assert mpf(found.epsilon) >= eps
+    level = naive.p_value(mpf(variance) * total / n, n, floor)
+    assert mpf(found.p_value) >= level * (1 - mpf(10) ** -12) or level < mpf(10) ** -300
+    assert mpf(found.p_value) <= level * (1 + mpf(10) ** -6) + mpf(10) ** -300
+    smallest = max(mpf(0), (moment - eps * norm - widening) / balance)
+    assert mpf(found.minimal_radius) <= smallest
+    assert smallest - mpf(found.minimal_radius) <= mpf(10) ** -9 * (moment / balance)
+    margin = naive.rejection_margin(
+        example.twin_q, example.rows, naive.residuals(example.center_twin, case.logged, case.nexts, case.rewards, case.gamma),
+        case.logged, case.nexts, case.gamma, example.radius, eps * norm, example.beta,
+    )  # fmt: skip
+    assert abs(margin) > mpf(10) ** -9 * moment  # far from a tie, so the verdict is not a matter of rounding
+    assert found.rejected == (margin > 0)
+    assert found.rejected == (mpf(found.minimal_radius) > mpf(example.radius))
+
+
+def test_verdicts_differ():
+    """The list above holds both verdicts: a witness at work, and one that proves nothing."""
+    small, large = Example(radius=1e-3), Example(radius=2.5)
+    verdicts = [
+        evaluate_witness(replace(e.setting, gauge=bondic.PlugIn(1e-6)), e.omega).rejected for e in (small, large)
+    ]
+    assert verdicts == [True, False]
+
+
+def test_no_witness_no_rejection():
+    example = Example(seed=60)
+    eps = example.setting.epsilon()
+    for omega in (None, kernel_function(example.case, example.kernel_w, 0.0)):
+        found = evaluate_witness(example.setting, omega)
+        assert found == trivial_rejection(eps)
+        assert not found.rejected
+        assert (found.p_value, found.loss_floor, found.minimal_radius) == (1.0, 0.0, 0.0)
+        assert found.epsilon == eps.upper
+
+
+@pytest.mark.parametrize("seed", [70, 71])
+def test_best_witness_reaches_the_smallest_loss_and_radius(seed):
+    """The conic solver's witness, put through the library: the floor is the smallest loss, r_min is met from below."""
+    case = make_case(seed=seed, n=10, may_terminate=False)
+    kernel_q, twin_q = core_cases.kernels(case, 1.5)
+    kernel_w, twin_w = core_cases.kernels(case, 0.3)
+    g, _, a = naive.problem_matrices(twin_w, twin_q, case.logged, case.nexts, case.initial, case.rewards, case.gamma)
+    radius = 0.3
+    smallest, w = naive.smallest_loss(g, a, radius)
+    phi = naive._factor(naive.gram(twin_w, case.logged))
+    alpha = np.linalg.solve(phi.T, w)  # omega = sum alpha_i k(., x_i) has values Phi w when Phi' alpha = w
+    omega = kernel_function(case, kernel_w, alpha)
+    variance = 0.01
+    eps = float(naive.epsilon(variance, len(case.logged), DELTA))
+    setting = Setting(
+        case.problem,
+        bondic.Ball(kernel_q, radius),
+        bondic.Instruments(kernel_w),
+        bondic.PlugIn(variance),
+        DELTA,
+        None,
+        2,
+    )
+    found = evaluate_witness(setting, omega)
+    assert found.loss_floor <= smallest * (1 + 1e-6)
+    assert found.loss_floor == pytest.approx(smallest, rel=1e-6)
+    assert found.rejected == (smallest > eps)
+    least = naive.smallest_radius(g, a, eps)
+    assert found.minimal_radius <= least * (1 + 1e-9)
+    assert (least > radius) == found.rejected

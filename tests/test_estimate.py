@@ -1,0 +1,608 @@
+"""The whole pipeline: options of the method, horizons, time, continuous actions, limits; every result is verified."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import bondic as b
+import worlds
+from bondic.bellman.residual import function_values
+from bondic.certificate.spec import Reader
+from bondic.concentration.gauge import NoiseFacts
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.environments.tabular import TabularMDP
+from bondic.errors import InvalidInput
+from bondic.solvers.basis import make_basis
+from bondic.tuning.defaults import Choices
+
+QUICK = Choices(pairs=16, weight_bandwidth=1.0, constant_share=0.5)
+
+
+def checked(problem, log, method=None, *, alpha=0.1, policy=None):
+    """Estimate, then re-check the certificate with the trusted core alone: the same interval to the last digits."""
+    result = b.estimate_interval(problem, alpha=alpha, method=method)
+    verified = b.verify(result.certificate, log, policy)
+    slack = sum(end.rounding for end in (result.lower, result.upper) if end is not None)
+    assert verified.low == pytest.approx(result.low, abs=2 * slack + 1e-300)
+    assert verified.high == pytest.approx(result.high, abs=2 * slack + 1e-300)
+    assert verified.status == result.status.name
+    assert verified.alpha == alpha
+    return result
+
+
+class Table:
+    """A tabular MDP with its log, its problem and a Q that holds q*."""
+
+    def __init__(self, seed=0, *, rows=600, initial=None, mdp=None, **statements):
+        rng = np.random.default_rng(seed)
+        self.mdp = mdp or TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.5, reward_noise=0.1)
+        self.log = worlds.log_of(self.mdp.rollout(rows // 10, 10, rng))
+        self.policy = b.TablePolicy(self.mdp.target)
+        if initial is None:
+            self.problem = worlds.tabular_problem(self.mdp, self.log, **statements)
+        else:
+            options = {"gamma": self.mdp.gamma, "reward_range": self.mdp.reward_range, **statements}
+            self.problem = b.make_problem(self.log, self.policy, initial(rng, self.mdp), **options)
+
+    def method(self, factor=1.2, **options):
+        radius = factor * float(np.linalg.norm(self.mdp.q_star))
+        ball = options.pop("ball", b.Ball(worlds.table_kernel(), radius))
+        instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * worlds.table_kernel())
+        return b.Dual(instruments=instruments, ball=ball, **options)
+
+    def run(self, *, alpha=0.1, factor=1.2, **options):
+        return checked(self.problem, self.log, self.method(factor, **options), alpha=alpha, policy=self.policy)
+
+
+def sampled_starts(rng, mdp, count=2000):
+    return b.InitialStates.sample(rng.choice(4, (count, 1), p=mdp.initial_probs).astype(float))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return Table()
+
+
+@pytest.fixture(scope="module")
+def plain(table):
+    return table.run()
+
+
+def test_the_interval_holds_the_value_and_says_something(table, plain):
+    assert plain.status is b.Status.INTERVAL
+    assert plain.low <= table.mdp.value <= plain.high
+    assert plain.low <= plain.estimate <= plain.high
+    assert plain.length < 0.8 * plain.value_range.width
+    assert plain.guarantee == "finite-sample"
+    assert max(plain.gap) < 1e-6
+    assert table.mdp.value in plain.interval
+
+
+def test_the_ends_are_the_sums_of_their_terms(plain):
+    """F+- = value +- (bias + noise + initial + misspecification), and the noise is eps |omega|."""
+    for sign, end in ((1, plain.upper), (-1, plain.lower)):
+        spread = end.bias.mid + end.noise.mid + end.initial.mid + end.misspecification.mid
+        assert end.bound == pytest.approx(end.value.mid + sign * spread, abs=1.01 * end.rounding)
+        assert sign * end.bound >= sign * (end.value.mid + sign * spread)
+        assert end.noise.mid == pytest.approx(plain.rejection.epsilon * end.weight_norm.mid, rel=1e-9)
+        assert end.bias.mid == pytest.approx(plain.certificate.body["ball"]["radius"] * end.discrepancy.mid, rel=1e-12)
+    assert (plain.low, plain.high) == (plain.lower.bound, plain.upper.bound)
+
+
+# ---------------------------------------------------------------------------------------------------- error level
+
+
+@pytest.mark.parametrize("initial", [None, sampled_starts])
+def test_smaller_alpha_contains_larger(initial):
+    world = Table(1, initial=initial)
+    results = [world.run(alpha=alpha) for alpha in (0.5, 0.2, 0.1, 0.01, 1e-4, 1e-12)]
+    for inner, outer in pairwise(results):
+        assert outer.low <= inner.low
+        assert outer.high >= inner.high
+    assert results[0].length < 0.8 * results[3].length
+
+
+def test_smaller_alpha_contains_larger_with_default_choices():
+    world = Table(2, rows=400)
+    results = [checked(world.problem, world.log, b.Dual(choices=QUICK), alpha=alpha) for alpha in (0.5, 0.1, 0.01)]
+    for inner, outer in pairwise(results):
+        assert outer.low <= inner.low
+        assert outer.high >= inner.high
+
+
+def test_the_budget_is_spent_once():
+    """Exact starts: all of alpha on the noise. Sampled starts: the parts add up to alpha and both are used."""
+    assert Table(1).run(alpha=0.07).budget.parts == {"noise": 0.07}
+    world = Table(1, initial=sampled_starts)
+    parts = world.run(alpha=0.07).budget.parts
+    assert set(parts) == {"noise", "initial"}
+    assert sum(parts.values()) == pytest.approx(0.07, rel=1e-12)
+    assert sum(parts.values()) <= 0.07
+
+
+# ------------------------------------------------------------------------------------------------------- one side
+
+
+def test_one_side_at_full_alpha(table, plain):
+    """The noise bound covers both signs at once, so one side is the same end; the other is the value range's."""
+    low, high = table.run(side="lower"), table.run(side="upper")
+    assert low.low == plain.low
+    assert low.high == low.value_range.high
+    assert low.upper is None
+    assert high.high == plain.high
+    assert high.low == high.value_range.low
+    assert high.lower is None
+    assert math.isnan(low.gap[1])
+    assert math.isnan(high.gap[0])
+    assert "at least" in low.summary()
+    assert "at most" in high.summary()
+
+
+def test_one_side_of_a_sampled_start_is_cheaper():
+    """Hoeffding for one side pays log(1/delta_0), not log(2/delta_0)."""
+    world = Table(3, initial=sampled_starts)
+    both, low, high = world.run(), world.run(side="lower"), world.run(side="upper")
+    assert low.lower.bound > both.lower.bound
+    assert high.upper.bound < both.upper.bound
+    ratio = math.sqrt(math.log(1 / 0.02) / math.log(2 / 0.02))
+    assert low.lower.initial.mid == pytest.approx(ratio * both.lower.initial.mid, rel=1e-9)
+    assert low.lower.noise.mid == pytest.approx(both.lower.noise.mid, rel=1e-9)
+    width = both.value_range.width
+    assert both.lower.initial.mid == pytest.approx(width * math.sqrt(math.log(2 / 0.02) / 4000), rel=1e-9)
+
+
+def test_unknown_side(table):
+    with pytest.raises(InvalidInput, match="side='left'"):
+        b.estimate_interval(table.problem, method=table.method(side="left"))
+
+
+# --------------------------------------------------------------------------------------------------------- center
+
+
+def test_a_center_moves_the_ball(table, plain):
+    """Around q* a small ball is enough: the interval shrinks; the doubly robust value replaces the weighted reward."""
+    kernel = worlds.table_kernel()
+    center = worlds.table_function(table.mdp.q_star, table.problem.layout)
+    found = table.run(ball=b.Ball(kernel, 0.1, center))
+    assert found.low <= table.mdp.value <= found.high
+    assert found.length < 0.5 * plain.length
+    # at omega = 0 the center's own value with the whole ball's doubt, at radius 0 nothing but the center
+    point = table.run(ball=b.Ball(kernel, 0.0, center))
+    assert point.low == pytest.approx(table.mdp.value, abs=1e-9)
+    assert point.high == pytest.approx(table.mdp.value, abs=1e-9)
+    assert "the given center" in next(a.text for a in found.assumptions if a.name == "values")
+    far = worlds.table_function(table.mdp.q_star + 30.0, table.problem.layout)
+    assert table.run(ball=b.Ball(kernel, 0.1, far)).status is b.Status.REJECTED
+
+
+def test_the_center_zero_is_no_center(table, plain):
+    zero = worlds.table_function(np.zeros_like(table.mdp.q_star), table.problem.layout)
+    ball = b.Ball(worlds.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), zero)
+    found = table.run(ball=ball)
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high), abs=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------- misspecification
+
+
+def test_misspecification_widens_by_its_formula(table, plain):
+    """beta (1 + (1/n) sum |omega_i| (1 + gamma)) on each side, at the omega that was found; monotone in beta."""
+    lengths = [plain.length]
+    for beta in (0.001, 0.01, 0.1):
+        found = table.run(misspecification=beta)
+        for end in (found.lower, found.upper):
+            omega = weights(table.problem, found, end.end)
+            wanted = beta * (1 + np.mean(np.abs(omega)) * (1 + table.mdp.gamma))
+            assert end.misspecification.mid == pytest.approx(wanted, rel=1e-9)
+        assert f"up to {beta:g} everywhere" in next(a.text for a in found.assumptions if a.name == "values")
+        lengths.append(found.length)
+    assert lengths == sorted(lengths)
+    assert lengths[1] > lengths[0]
+    allowed = b.Ball(worlds.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), misspecification=0.01)
+    assert table.run(ball=allowed).interval == table.run(misspecification=0.01).interval
+    with pytest.raises(InvalidInput, match="misspecification"):
+        table.run(misspecification=-1.0)
+
+
+def weights(problem, result, end):
+    """omega at the certified rows, read back from the certificate."""
+    spec = result.certificate.body["ends"][end]["omega"]
+    function = Reader(result.certificate.arrays, problem.layout).function(spec)
+    return function.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
+
+
+def test_misspecification_saves_a_class_that_is_too_small(table):
+    """q* is one constant away from Q: rejected without the allowance, covered with it."""
+    kernel = worlds.table_kernel()
+    center = worlds.table_function(table.mdp.q_star + 5.0, table.problem.layout)
+    strict = table.run(ball=b.Ball(kernel, 0.1, center))
+    assert strict.status is b.Status.REJECTED
+    assert strict.rejection.p_value < 0.1
+    assert (strict.low, strict.high) == (strict.value_range.low, strict.value_range.high)
+    generous = table.run(ball=b.Ball(kernel, 0.1, center), misspecification=5.0)
+    assert generous.status is not b.Status.REJECTED
+    assert generous.low <= table.mdp.value <= generous.high
+
+
+# --------------------------------------------------------------------------------------------------------- radius
+
+
+def test_larger_radius_contains_smaller(table):
+    results = [table.run(factor=factor) for factor in (1.0, 1.5, 5.0, 100.0)]
+    for inner, outer in pairwise(results):
+        assert outer.low <= inner.low
+        assert outer.high >= inner.high
+    assert all(r.low <= table.mdp.value <= r.high for r in results)
+    assert results[0].length < results[2].length
+
+
+def test_a_given_radius_is_used(table):
+    """radius= keeps the default kernel and replaces the rule."""
+    found = checked(table.problem, table.log, b.Dual(radius=7.5, choices=QUICK))
+    assert found.certificate.body["ball"]["radius"] == 7.5
+    assert "radius 7.5 as given" in found.choices["Q"]
+    for bad in (-1.0, math.nan, math.inf):
+        with pytest.raises(InvalidInput, match="radius"):
+            b.estimate_interval(table.problem, method=b.Dual(radius=bad))
+
+
+# --------------------------------------------------------------------------------------------------------- gauges
+
+
+def test_constants_are_ordered(table, plain):
+    """half = range / 2 in eps, paper at least range: each interval holds the next; all hold J*."""
+    paper, wide, half = (table.run(gauge=name) for name in ("paper", "range", "half"))
+    assert (half.low, half.high) == (plain.low, plain.high)
+    assert wide.rejection.epsilon == pytest.approx(2 * half.rejection.epsilon, rel=1e-12)
+    assert paper.rejection.epsilon >= wide.rejection.epsilon
+    for inner, outer in ((half, wide), (wide, paper)):
+        assert outer.low <= inner.low
+        assert outer.high >= inner.high
+    assert half.low <= table.mdp.value <= half.high
+    expected = math.sqrt(plain.value_range.width**2 / 2 * math.log(20) / 600)  # K_max = 1
+    assert half.rejection.epsilon == pytest.approx(expected, rel=1e-9)
+
+
+def test_plug_in_promises_nothing(table, plain):
+    """Smaller, and labelled everywhere."""
+    found = table.run(gauge="plug-in")
+    assert found.guarantee == "none"
+    assert plain.guarantee == "finite-sample"
+    assert found.length < plain.length
+    assert "no finite-sample guarantee" in found.choices["noise"]
+    assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
+    own = table.run(gauge=b.PlugIn(0.04))
+    facts = NoiseFacts(600, 600, 1.0, np.ones(600), np.ones(600), 1.0, 1.0, 2.0)
+    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(facts, 0.1).mid, rel=1e-9)
+
+
+def test_planned_rows_hold_at_stopping_times(table, plain):
+    """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
+    right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
+    for found in (right, wrong):
+        assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"
+        assert "n may be a stopping time" in found.choices["noise"]
+        assert found.low <= table.mdp.value <= found.high
+    assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
+    assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
+    rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
+    assert right.certificate.body["gauge"]["rate"] == pytest.approx(rate, rel=1e-9)
+    own = table.run(gauge=b.FixedLambda(rate))
+    assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
+    with pytest.raises(InvalidInput, match="planned_rows works with gauge='half'"):
+        table.run(gauge="range", planned_rows=600)
+
+
+def test_unknown_gauge(table):
+    with pytest.raises(InvalidInput, match="gauge='best'"):
+        table.run(gauge="best")
+
+
+# ---------------------------------------------------------------------------------------------------- the search
+
+
+def test_more_candidates_never_hurt(table, plain, rng):
+    """Any omega may be tried on the same event; a good one from elsewhere is kept, a bad one ignored."""
+    layout, instruments = table.problem.layout, table.method().instruments
+    basis = make_basis(instruments.kernel, layout, table.problem.logged, rank=1)  # hardly any coordinates to search in
+    poor = table.run(rank=1)
+    assert poor.length >= plain.length
+    good = Reader(plain.certificate.arrays, layout).function(plain.certificate.body["ends"]["upper"]["omega"])
+    helped = table.run(rank=1, candidates=(good,))
+    assert helped.high == pytest.approx(plain.high, abs=1e-9)
+    bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
+    same = table.run(candidates=bad)
+    assert (same.low, same.high) == (plain.low, plain.high)
+
+
+def test_engines_agree(table, plain):
+    """The blocked NumPy sums and the compiled ones: ends equal up to both roundings."""
+    slow = table.run(engine="numpy")
+    assert slow.low == pytest.approx(plain.low, abs=plain.lower.rounding + slow.lower.rounding)
+    assert slow.high == pytest.approx(plain.high, abs=plain.upper.rounding + slow.upper.rounding)
+
+
+def test_progress_is_reported(table):
+    seen = []
+    b.estimate_interval(table.problem, method=table.method(), progress=lambda stage, share: seen.append((stage, share)))
+    assert seen[0] == ("tuning", 0.0)
+    assert {"tuning", "search", "certify"} <= {stage for stage, _ in seen}
+    assert all(0 <= share <= 1 for _, share in seen)
+
+
+def test_one_call_is_two_calls(table):
+    """evaluate_policy = make_problem + estimate_interval; starts come from the log and are paid for."""
+    found = b.evaluate_policy(table.log, table.policy, gamma=0.5, reward_range=(0, 1), method=table.method())
+    starts = b.InitialStates.from_log(table.log)
+    problem = b.make_problem(table.log, table.policy, starts, gamma=0.5, reward_range=(0, 1))
+    again = checked(problem, table.log, table.method(), policy=table.policy)
+    assert (found.low, found.high) == (again.low, again.high)
+    assert "initial" in found.budget.parts
+    assert found.upper.initial.mid > 0
+
+
+def test_scaling_rewards_scales_the_interval(table):
+    """Rewards, range and radius in other units: the same interval in other units."""
+    results = []
+    for scale in (1.0, 1e12, 1e-12):
+        log = replace(table.log, rewards=table.log.rewards * scale)
+        problem = worlds.tabular_problem(table.mdp, log, reward_range=(0.0, scale))
+        radius = 1.2 * scale * float(np.linalg.norm(table.mdp.q_star))
+        results.append(checked(problem, log, table.method(ball=b.Ball(worlds.table_kernel(), radius))))
+        assert results[-1].low == pytest.approx(scale * results[0].low, rel=1e-6)
+        assert results[-1].high == pytest.approx(scale * results[0].high, rel=1e-6)
+
+
+# -------------------------------------------------------------------------------------------------- finite horizon
+
+
+@pytest.mark.parametrize("gamma", [0.7, 1.0])
+@pytest.mark.parametrize("horizon", [1, 3])
+def test_finite_horizon(horizon, gamma):
+    """J*_H of the tabular recursion, gamma = 1 included; rows beyond the horizon are dropped and counted."""
+    rng = np.random.default_rng(horizon)
+    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=gamma, reward_noise=0.1, termination=0.3)
+    log = worlds.log_of(mdp.rollout(400, 5, rng))
+    problem = worlds.tabular_problem(mdp, log, horizon=horizon)
+    truth = mdp.finite_horizon(horizon)[:horizon]
+    kernel = worlds.table_kernel()  # "state" includes time
+    q_star = worlds.table_function(truth, problem.layout)
+    assert function_values(problem, q_star).initial @ mdp.initial_probs == pytest.approx(mdp.finite_value(horizon))
+    instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * kernel)
+    ball = b.Ball(kernel * b.TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
+    found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=b.TablePolicy(mdp.target))
+    assert found.low <= mdp.finite_value(horizon) <= found.high
+    assert found.status is b.Status.INTERVAL
+    assert found.length < 0.8 * found.value_range.width
+    steps = sum(gamma**t for t in range(horizon))
+    assert found.value_range.high == pytest.approx(max(1.0, steps), rel=1e-12)
+    assert problem.dropped == int(np.sum(log.timesteps >= horizon)) > 0
+    assert f"{problem.dropped} rows beyond it were dropped" in next(
+        a.text for a in found.assumptions if a.name == "process"
+    )
+    assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"  # one width per time
+    around = b.Ball(kernel, 1e-9, q_star)
+    exact = checked(problem, log, b.Dual(instruments=instruments, ball=around))
+    assert exact.low == pytest.approx(mdp.finite_value(horizon), abs=1e-6)
+    assert exact.high == pytest.approx(mdp.finite_value(horizon), abs=1e-6)
+
+
+def test_gamma_one_with_default_choices():
+    """Nothing but log, policy, horizon, range and alpha."""
+    rng = np.random.default_rng(5)
+    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=1.0)
+    log = worlds.log_of(mdp.rollout(100, 4, rng))
+    found = checked(worlds.tabular_problem(mdp, log, horizon=4), log, b.Dual(choices=QUICK))
+    assert found.low <= mdp.finite_value(4) <= found.high
+    assert found.value_range.high == pytest.approx(4.0)
+    with pytest.raises(InvalidInput, match="horizon="):
+        worlds.tabular_problem(mdp, log)
+
+
+def test_time_varying_policy():
+    """pi_0 at the start, another policy afterwards: J = sum d_0 pi_0 q' with q' of the later policy."""
+    rng = np.random.default_rng(6)
+    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.5)
+    first = rng.dirichlet(np.ones(2), 3)
+    value = float(np.sum(mdp.initial_probs[:, None] * first * mdp.q_star))
+    assert abs(value - mdp.value) > 0.01
+
+    def probs(states, times):
+        index = states[:, 0].astype(int)
+        return np.where(times[:, None] == 0, first[index], mdp.target[index])
+
+    log = worlds.log_of(mdp.rollout(200, 5, rng))
+    policy = b.CallablePolicy(probs, time_dependent=True)
+    initial = b.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
+    problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1), time_varying=True)
+    table = np.broadcast_to(mdp.q_star, (6, 3, 2))
+    instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * (b.Dirac(on="observation") * b.Dirac()))
+    small = b.Ball(worlds.table_kernel(), 1e-9, worlds.table_function(table, problem.layout))
+    exact = checked(problem, log, b.Dual(instruments=instruments, ball=small), policy=policy)
+    assert exact.low == pytest.approx(value, abs=1e-6)
+    assert exact.high == pytest.approx(value, abs=1e-6)
+    kernel = b.Dirac(on="observation") * b.Dirac()  # q' does not depend on time here
+    ball = b.Ball(kernel, 1.2 * float(np.linalg.norm(mdp.q_star)))
+    found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=policy)
+    assert found.status is b.Status.INTERVAL
+    assert found.low <= value <= found.high
+    with pytest.raises(InvalidInput, match="timesteps"):
+        b.make_problem(
+            replace(log, timesteps=None, episode_ids=None),
+            policy,
+            initial,
+            gamma=0.5,
+            reward_range=(0, 1),
+            time_varying=True,
+        )
+
+
+# ---------------------------------------------------------------------------------------------- continuous actions
+
+
+class Wave:
+    """q*(s, a) = cos(s + a), a ~ N(-s/2, 0.3^2), s' = 0.8 s +- 0.5: the reward follows from (2), J* is a formula."""
+
+    gamma, spread, starts = 0.4, 0.3, np.array([[-0.5], [0.2], [1.0]])
+
+    def mean(self, states):
+        return -0.5 * states
+
+    def state_value(self, states):
+        return np.cos(states + self.mean(states)) * math.exp(-(self.spread**2) / 2)
+
+    @property
+    def value(self):
+        return float(self.state_value(self.starts).mean())
+
+    @property
+    def reward_range(self):
+        return -1 - self.gamma, 1 + self.gamma
+
+    @property
+    def policy(self):
+        return b.GaussianPolicy(self.mean, self.spread)
+
+    def log(self, rng, n):
+        s, a = rng.uniform(-2, 2, (n, 1)), rng.uniform(-2, 2, (n, 1))
+        expected = 0.5 * sum(self.state_value(0.8 * s + jump) for jump in (-0.5, 0.5))
+        after = 0.8 * s + rng.choice([-0.5, 0.5], (n, 1))
+        return b.Transitions(s, a, (np.cos(s + a) - self.gamma * expected)[:, 0], after, np.zeros(n, dtype=bool))
+
+
+def test_continuous_actions_end_to_end(rng):
+    """Draws of next actions are part of the noise, draws of initial actions are paid for; J* is inside."""
+    wave = Wave()
+    log = wave.log(rng, 1500)
+    initial = b.InitialStates.exact(wave.starts)
+    problem = b.make_problem(log, wave.policy, initial, gamma=wave.gamma, reward_range=wave.reward_range, seed=3)
+    circle = b.RandomFeatures([[1.0, 1.0]], on="point")  # cos(s + a) and sin(s + a): q* has norm 1
+    weights = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(16, 2, 1.0, seed=0, on="point")
+    method = b.Dual(instruments=b.Instruments(weights), ball=b.Ball(circle, 1.0))
+    found = checked(problem, log, method, policy=wave.policy)
+    assert found.low <= wave.value <= found.high
+    assert found.status is b.Status.INTERVAL
+    assert found.upper.initial.mid > 0
+    assert set(found.budget.parts) == {"noise", "initial"}
+    assert found.seeds["policy draws"] == 3
+    assert problem.next_draws == 5
+    q_star = b.FeatureFunction(circle, problem.layout, np.array([1.0, 0.0]))
+    exact = checked(problem, log, b.Dual(instruments=b.Instruments(weights), ball=b.Ball(circle, 0.0, q_star)))
+    assert exact.low <= wave.value <= exact.high
+    assert exact.length < 0.4  # what the drawn initial actions cost
+    other = b.make_problem(log, wave.policy, initial, gamma=wave.gamma, reward_range=wave.reward_range, seed=4)
+    assert b.estimate_interval(other, method=method).interval != found.interval
+
+
+def test_continuous_actions_with_default_choices(rng):
+    wave = Wave()
+    log = wave.log(rng, 300)
+    initial = b.InitialStates.exact(wave.starts)
+    problem = b.make_problem(log, wave.policy, initial, gamma=wave.gamma, reward_range=wave.reward_range, draws=2)
+    found = checked(problem, log, b.Dual(choices=QUICK), policy=wave.policy)
+    assert found.low <= wave.value <= found.high
+    assert "on='point'" in found.choices["W"]
+    assert "on='point'" in found.choices["Q"]
+
+
+def test_a_deterministic_policy_draws_nothing(rng):
+    wave = Wave()
+    log = wave.log(rng, 200)
+    policy = b.DeterministicPolicy(wave.mean)
+    initial = b.InitialStates.exact(wave.starts)
+    problem = b.make_problem(log, policy, initial, gamma=wave.gamma, reward_range=wave.reward_range)
+    found = checked(problem, log, b.Dual(choices=QUICK), policy=policy)
+    assert found.budget.parts == {"noise": 0.1}
+    assert found.upper.initial.mid == 0
+
+
+# --------------------------------------------------------------------------------------------------------- limits
+
+
+def test_gamma_zero_is_the_mean_reward():
+    """J = sum p_j sum_a pi(a|s_j) E r: a bandit. The interval holds it and shrinks with the log."""
+    lengths = []
+    for rows in (200, 3000):
+        rng = np.random.default_rng(7)
+        mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.0, reward_noise=0.2)
+        wanted = float(np.sum(mdp.initial_pairs * mdp.expected_rewards))
+        assert mdp.value == pytest.approx(wanted, rel=1e-12)
+        found = Table(mdp=mdp, rows=rows, seed=8).run()
+        assert found.low <= wanted <= found.high
+        assert found.status is b.Status.INTERVAL
+        lengths.append(found.length)
+    assert lengths[1] < 0.6 * lengths[0]
+    assert lengths[1] < 0.35
+
+
+def test_gamma_zero_with_continuous_actions(rng):
+    """r = cos(s + a): E r = cos(s/2) exp(-sigma^2/2) at each start."""
+    wave = Wave()
+    log = wave.log(rng, 800)
+    log = replace(log, rewards=np.cos(log.observations + log.actions)[:, 0])
+    problem = b.make_problem(log, wave.policy, b.InitialStates.exact(wave.starts), gamma=0.0, reward_range=(-1, 1))
+    circle = b.RandomFeatures([[1.0, 1.0]], on="point")
+    found = checked(problem, log, b.Dual(instruments=b.Instruments(circle), ball=b.Ball(circle, 1.0)))
+    assert found.low <= wave.value <= found.high
+    assert found.length < 1.0
+
+
+def test_the_trivial_interval_is_named():
+    """Few rows, a worst-case constant, a large radius: the log adds nothing, and the result says so."""
+    world = Table(9, rows=20)
+    found = world.run(factor=100.0, gauge="paper")
+    assert found.status is b.Status.TRIVIAL
+    assert "trivial" in str(found.status)
+    assert "trivial" in found.summary()
+    assert (found.low, found.high) == (found.value_range.low, found.value_range.high)
+    assert found.low <= 0.0
+    assert found.high >= 2.0
+    one_sided = world.run(factor=100.0, gauge="paper", side="lower")
+    assert one_sided.status is b.Status.TRIVIAL
+
+
+def test_one_row_is_legal():
+    world = Table(10, rows=10)
+    problem = world.problem.select(0, 1)
+    found = checked(problem, world.log, world.method())
+    assert found.low <= world.mdp.value <= found.high
+    assert found.rows == (0, 1)
+
+
+def test_known_rewards_need_no_log():
+    """r_lo = r_hi: the value is known; the interval is that point and is called trivial."""
+    rng = np.random.default_rng(11)
+    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.5, reward_range=(1.0, 1.0))
+    found = Table(mdp=mdp, rows=50, may_terminate=False).run()
+    assert found.status is b.Status.TRIVIAL
+    assert found.low == pytest.approx(2.0, abs=1e-12)
+    assert found.high == pytest.approx(2.0, abs=1e-12)
+    assert found.low <= mdp.value <= found.high
+
+
+def test_a_radius_of_zero_is_rejected_or_exact(table):
+    """Q = {0}: rewards contradict it."""
+    found = table.run(ball=b.Ball(worlds.table_kernel(), 0.0), gauge=b.PlugIn(1e-4))
+    assert found.status is b.Status.REJECTED
+    assert found.rejection.minimal_radius > 0
+    assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
+
+
+@pytest.mark.parametrize("behaviour", ["logging", "target", "adaptive"])
+def test_any_behaviour_will_do(behaviour):
+    """No propensities, no independence: the stream whose actions look at earlier rewards included."""
+    mdp = SyntheticMDP.default(gamma=0.3, reward_noise=0.2, termination=0.1)
+    rng = np.random.default_rng(12)
+    rollout = mdp.rollout(120, 10, rng, behaviour=behaviour)
+    problem = worlds.synthetic_problem(mdp, rollout)
+    kernel = worlds.synthetic_kernel(mdp)
+    waves = b.RandomFeatures.gaussian(10, 1, 1.0, seed=0) * b.Dirac()
+    method = b.Dual(
+        instruments=b.Instruments(0.5 * b.Constant(1.0) + 0.5 * waves), ball=b.Ball(kernel, 1.5 * mdp.q_norm)
+    )
+    found = checked(problem, worlds.log_of(rollout), method, policy=b.CallablePolicy(mdp.target_probs))
+    assert found.low <= mdp.value <= found.high
+    assert found.status is b.Status.INTERVAL

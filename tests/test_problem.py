@@ -1,0 +1,372 @@
+"""From (log, policy, d_0, statements) to points, weights and rewards; and stretches of rows of the same question."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bondic import (
+    Ball,
+    CallablePolicy,
+    Constant,
+    Dirac,
+    Dual,
+    Gaussian,
+    GaussianPolicy,
+    InitialStates,
+    Instruments,
+    InvalidInput,
+    RowProbabilities,
+    RowRange,
+    SoftmaxPolicy,
+    Transitions,
+    UniformPolicy,
+    estimate_interval,
+    make_problem,
+    verify,
+)
+from bondic.problem import Cloud, Problem, Terms, assemble
+
+START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])
+STATEMENTS = {"gamma": 0.9, "reward_range": (-1.0, 1.0)}
+
+
+def columns(n=9, *, action_dim=0, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    return {
+        "observations": rng.normal(size=(n, 2)),
+        "actions": rng.normal(size=(n, action_dim)) if action_dim else rng.integers(0, 3, size=n),
+        "rewards": rng.uniform(-1, 1, size=n),
+        "next_observations": rng.normal(size=(n, 2)),
+        "terminations": rng.random(n) < 0.3,
+    } | changes
+
+
+def softmax(observations):
+    weights = np.exp(observations @ [[1.0, -1.0, 0.3], [0.2, 0.5, -2.0]])
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+POLICY = CallablePolicy(softmax)
+
+
+def timed(n=9, *, terminations=None, seed=0, **more):
+    """Episodes of 4 steps, t = 0..3."""
+    rows = np.arange(n)
+    ends = np.zeros(n, dtype=bool) if terminations is None else terminations
+    return Transitions(**columns(n, seed=seed, terminations=ends, episode_ids=rows // 4, timesteps=rows % 4, **more))
+
+
+def problem_of(log=None, policy=POLICY, start=START, **more):
+    return make_problem(Transitions(**columns()) if log is None else log, policy, start, **STATEMENTS | more)
+
+
+ARRAYS = ("logged", "slots", "rewards", "continues", "times", "log_rows")
+
+
+def assert_same(one: Problem, other: Problem, *, rows=True):
+    """Equal in every number; `rows=False` forgives another place in the log."""
+    for name in ARRAYS[:-1] + (("log_rows",) if rows else ()):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in ("next", "initial"):
+        for part in ("points", "weights", "rows"):
+            np.testing.assert_array_equal(getattr(getattr(one, name), part), getattr(getattr(other, name), part))
+    assert one.layout == other.layout
+    assert one.terms == other.terms
+
+
+# Points and weights
+
+
+def test_discrete_points_carry_states_and_slots_and_next_points_the_policy():
+    log = Transitions(**columns())
+    problem = problem_of(log)
+    going_on = np.flatnonzero(~log.terminations)
+    assert 0 < going_on.size < len(log)
+    np.testing.assert_array_equal(problem.logged, log.observations)
+    np.testing.assert_array_equal(problem.slots, log.actions)
+    np.testing.assert_array_equal(problem.rewards, log.rewards)
+    np.testing.assert_array_equal(problem.continues, ~log.terminations)
+    np.testing.assert_array_equal(problem.next.points, log.next_observations[going_on])
+    np.testing.assert_array_equal(problem.next.rows, going_on)
+    np.testing.assert_allclose(problem.next.weights, softmax(log.next_observations[going_on]), rtol=1e-15)
+    np.testing.assert_array_equal(problem.initial.points, START.observations)
+    np.testing.assert_array_equal(problem.initial.rows, [0, 1, 2])
+    assert (problem.layout.slots, problem.layout.dimension, problem.layout.discrete) == (3, 2, True)
+    assert (problem.next_draws, problem.initial_draws, problem.times, problem.dropped) == (0, 0, None, 0)
+
+
+def test_continuous_points_carry_the_action_and_next_points_one_draw_each():
+    log = Transitions(**columns(action_dim=1))
+    problem = problem_of(log, GaussianPolicy(lambda x: x[:, :1], 0.5), draws=4, initial_draws=2)
+    going_on = np.flatnonzero(~log.terminations)
+    np.testing.assert_array_equal(problem.logged, np.hstack([log.observations, log.actions]))
+    np.testing.assert_array_equal(problem.slots, np.zeros(9))
+    np.testing.assert_array_equal(problem.next.rows, np.repeat(going_on, 4))
+    np.testing.assert_array_equal(problem.next.points[:, :2], np.repeat(log.next_observations[going_on], 4, axis=0))
+    np.testing.assert_array_equal(problem.next.points[:, 2:].reshape(-1, 4, 1), problem.answers.next)
+    np.testing.assert_array_equal(problem.next.weights, np.full((4 * going_on.size, 1), 0.25))
+    np.testing.assert_array_equal(problem.initial.rows, [0, 0, 1, 1, 2, 2])
+    np.testing.assert_array_equal(problem.initial.weights, np.full((6, 1), 0.5))
+    assert (problem.layout.slots, problem.layout.dimension, problem.layout.discrete) == (1, 3, False)
+    assert (problem.next_draws, problem.initial_draws) == (4, 2)
+
+
+def test_time_is_a_column_and_next_points_are_one_step_later():
+    log = timed(9, terminations=np.arange(9) == 8)
+    problem = problem_of(log, time_varying=True)
+    np.testing.assert_array_equal(problem.logged, np.hstack([log.observations, log.timesteps[:, None]]))
+    np.testing.assert_array_equal(problem.next.points[:, 2], log.timesteps[:8] + 1)
+    np.testing.assert_array_equal(problem.initial.points[:, 2], [0, 0, 0])
+    np.testing.assert_array_equal(problem.times, log.timesteps)
+    assert (problem.layout.has_time, problem.layout.dimension) == (True, 3)
+
+
+def test_without_a_statement_about_time_the_timesteps_are_not_used():
+    problem = problem_of(timed())
+    assert problem.times is None
+    assert not problem.layout.has_time
+
+
+def test_truncated_rows_go_on_and_terminated_ones_do_not():
+    both = columns(terminations=np.arange(9) == 4, truncations=np.isin(np.arange(9), [2, 4]))
+    problem = problem_of(Transitions(**both))
+    np.testing.assert_array_equal(problem.continues, np.arange(9) != 4)
+    assert 2 in problem.next.rows
+    assert 4 not in problem.next.rows
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 3), max_size=12), st.integers(1, 3), st.integers(4, 6))
+def test_per_row_is_the_sum_over_the_points_of_a_row(rows, slots, count):
+    rng = np.random.default_rng(len(rows))
+    cloud = Cloud(np.zeros((len(rows), 1)), rng.random((len(rows), slots)), np.array(rows, dtype=np.int64))
+    values = rng.normal(size=(len(rows), slots))
+    expected = np.zeros(count)
+    for point, row in enumerate(rows):
+        expected[row] += sum(cloud.weights[point, slot] * values[point, slot] for slot in range(slots))
+    np.testing.assert_allclose(cloud.per_row(values, count), expected, rtol=1e-13, atol=1e-15)
+    assert cloud.roundings >= slots + max((rows.count(row) for row in rows), default=0)
+
+
+# Statements
+
+
+def test_statements_are_kept_as_given():
+    problem = problem_of(timed(), gamma=1, reward_range=[-2, 3], horizon=4.0, may_terminate=False)
+    assert problem.terms == Terms(1.0, (-2.0, 3.0), may_terminate=False, horizon=4, time_varying=True)
+    assert problem.gamma == 1.0
+    assert problem_of().terms == Terms(0.9, (-1.0, 1.0))
+
+
+def test_the_problem_names_its_log_seed_and_starts():
+    log = Transitions(**columns())
+    problem = problem_of(log, seed=7)
+    assert (problem.log_hash, problem.seed, problem.initial_states) == (log.content_hash, 7, START)
+    assert repr(problem) == (
+        "Problem(n=9, observation_dim=2, 3 actions, gamma=0.9, reward_range=(-1.0, 1.0), initial=exact x 3)"
+    )
+    assert "horizon=3" in repr(problem_of(timed(), horizon=3))
+    text = repr(problem_of(Transitions(**columns(action_dim=2)), GaussianPolicy(lambda x: x, 1.0)))
+    assert "2-d actions" in text
+
+
+def test_rewards_at_the_ends_of_their_range_are_inside():
+    rewards = np.linspace(-1, 1, 9)
+    assert len(problem_of(Transitions(**columns(rewards=rewards)))) == 9
+
+
+# Horizon
+
+
+def test_rows_at_or_beyond_the_horizon_are_dropped_and_counted():
+    log = timed(9)
+    problem = problem_of(log, horizon=2)
+    np.testing.assert_array_equal(problem.log_rows, [0, 1, 4, 5, 8])
+    np.testing.assert_array_equal(problem.rewards, log.rewards[[0, 1, 4, 5, 8]])
+    np.testing.assert_array_equal(problem.times, [0, 1, 0, 1, 0])
+    assert (len(problem), problem.dropped, len(problem.rows)) == (5, 4, 9)
+
+
+def test_the_last_step_before_the_horizon_has_no_next_point():
+    log = timed(8)
+    problem = problem_of(log, horizon=2)
+    np.testing.assert_array_equal(problem.continues, [True, False, True, False])
+    np.testing.assert_array_equal(problem.next.rows, [0, 2])
+    np.testing.assert_array_equal(problem.next.points, np.hstack([log.next_observations[[0, 4]], [[1.0], [1.0]]]))
+
+
+def test_actions_of_dropped_rows_need_not_be_known_to_the_policy():
+    actions = np.where(np.arange(9) % 4 >= 2, 7, 1)
+    problem = problem_of(timed(actions=actions), horizon=2)
+    assert problem.dropped == 4
+    with pytest.raises(InvalidInput, match=r"Row 2 has action 7, but the policy knows actions 0\.\.2 only"):
+        problem_of(timed(actions=actions), horizon=3)
+
+
+def test_dropped_rows_are_told_to_the_user_and_the_interval_verifies():
+    log = timed(12)
+    problem = problem_of(log, horizon=3)
+    result = estimate_interval(problem, method=METHOD)
+    (process,) = [item.text for item in result.assumptions if item.name == "process"]
+    assert "3 rows beyond it were dropped" in process
+    assert verify(result.certificate, log, POLICY).low == pytest.approx(result.low, rel=1e-9)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 30), st.integers(1, 6))
+def test_with_a_horizon_the_kept_rows_are_those_before_it(n, horizon):
+    problem = problem_of(timed(n), horizon=horizon)
+    times = np.arange(n) % 4
+    np.testing.assert_array_equal(problem.log_rows, np.flatnonzero(times < horizon))
+    assert problem.dropped == np.sum(times >= horizon)
+    np.testing.assert_array_equal(problem.continues, times[times < horizon] + 1 < horizon)
+    assert problem.next.points.shape[0] == problem.continues.sum()
+
+
+# Stretches of rows
+
+
+def stretches(n):
+    return st.tuples(st.integers(0, n), st.integers(0, n)).map(sorted).filter(lambda ends: ends[0] < ends[1])
+
+
+@settings(max_examples=40)
+@given(stretches(9), st.integers(0, 5))
+def test_a_stretch_is_the_problem_of_those_rows(ends, seed):
+    """Discrete means are exact, so the policy's answers do not depend on the other rows."""
+    start, stop = ends
+    given_columns = columns(seed=seed)
+    part = problem_of(Transitions(**given_columns)).select(start, stop)
+    alone = problem_of(Transitions(**{name: column[start:stop] for name, column in given_columns.items()}))
+    assert_same(part, alone, rows=False)
+    np.testing.assert_array_equal(part.log_rows, np.arange(start, stop))
+    assert part.rows == RowRange(start, stop)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(1, 29), unique=True, max_size=4), st.integers(1, 4), st.booleans())
+def test_stretches_side_by_side_give_the_whole_again(cuts, horizon, sampled):
+    log = timed(30) if not sampled else Transitions(**columns(30, action_dim=1, timesteps=np.arange(30) % 4))
+    policy = POLICY if not sampled else GaussianPolicy(lambda x: x[:, :1], 1.0)
+    whole = problem_of(log, policy, horizon=horizon, initial_draws=2)
+    parts = []
+    for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 30], strict=True):
+        if np.any((whole.log_rows >= start) & (whole.log_rows < stop)):
+            parts.append(whole.select(start, stop))
+        else:
+            with pytest.raises(InvalidInput, match="No usable row is left"):
+                whole.select(start, stop)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
+    for name in ("points", "weights"):
+        together = np.concatenate([getattr(part.next, name) for part in parts])
+        np.testing.assert_array_equal(together, getattr(whole.next, name))
+    owners = np.concatenate([part.log_rows[part.next.rows] for part in parts])
+    np.testing.assert_array_equal(owners, whole.log_rows[whole.next.rows])
+    assert sum(len(part) for part in parts) == len(whole)
+    assert all(part.initial is whole.initial for part in parts)
+
+
+@settings(max_examples=40)
+@given(stretches(12), st.data())
+def test_a_stretch_of_a_stretch_is_counted_in_rows_of_the_log(ends, data):
+    whole = problem_of(Transitions(**columns(12)))
+    start, stop = ends
+    inner = data.draw(stretches(stop - start))
+    first, last = start + inner[0], start + inner[1]
+    assert_same(whole.select(start, stop).select(first, last), whole.select(first, last))
+
+
+def test_without_an_end_a_stretch_goes_to_the_last_row():
+    problem = problem_of()
+    assert_same(problem.select(4), problem.select(4, 9))
+    assert_same(problem.select(0), problem)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 10), (2, 5), (0, 4), (8, 12)])
+def test_rows_outside_a_stretch_cannot_be_selected_from_it(start, stop):
+    part = problem_of().select(3, 9)
+    with pytest.raises(InvalidInput, match=rf"rows {start}\.\.{stop - 1} cannot be selected .* covers rows 3\.\.8"):
+        part.select(start, stop)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(3, 3), (5, 4), (-1, 3)])
+def test_empty_and_impossible_stretches_are_refused(start, stop):
+    with pytest.raises(InvalidInput, match=r"No usable row|not a range of rows"):
+        problem_of().select(start, stop)
+
+
+def test_a_stretch_of_dropped_rows_only_is_refused():
+    with pytest.raises(InvalidInput, match=r"No usable row is left in rows 2\.\.3 of the log"):
+        problem_of(timed(), horizon=2).select(2, 4)
+
+
+def test_dropped_rows_are_counted_within_the_stretch():
+    problem = problem_of(timed(9), horizon=2)
+    assert [problem.select(*ends).dropped for ends in ((0, 2), (0, 4), (3, 8), (4, 9))] == [0, 2, 3, 2]
+
+
+# The policy's answers are all that a problem knows of the policy
+
+METHOD = Dual(
+    instruments=Instruments(0.5 * Constant() + 0.5 * Gaussian(1.0) * Dirac()),
+    ball=Ball(Gaussian(1.0) * Dirac() + Constant(), 20.0),
+)
+
+
+@pytest.mark.parametrize("more", [{}, {"horizon": 3, "gamma": 1.0}, {"time_varying": True}], ids=str)
+def test_probabilities_written_down_per_row_give_the_identical_problem(more):
+    log = timed(12, terminations=np.arange(12) == 11)
+    asked = problem_of(log, **more)
+    written = problem_of(log, RowProbabilities(softmax(log.next_observations), softmax(START.observations)), **more)
+    assert_same(asked, written)
+    one, other = (estimate_interval(problem, method=METHOD) for problem in (asked, written))
+    assert one.certificate.digest == other.certificate.digest
+    assert (one.low, one.high) == (other.low, other.high)
+    assert verify(one.certificate, log, POLICY).high == verify(one.certificate, log).high
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 12), st.integers(0, 100), st.sampled_from([UniformPolicy(3), POLICY, SoftmaxPolicy(softmax)]))
+def test_written_probabilities_of_any_policy_give_the_identical_problem(n, seed, policy):
+    log = Transitions(**columns(n, seed=seed))
+    written = RowProbabilities(policy.action_probs(log.next_observations), policy.action_probs(START.observations))
+    assert_same(problem_of(log, policy), problem_of(log, written))
+
+
+@pytest.mark.parametrize("action_dim", [0, 2])
+def test_a_problem_can_be_put_together_from_stored_answers(action_dim):
+    log = Transitions(**columns(action_dim=action_dim))
+    problem = problem_of(log, POLICY if action_dim == 0 else GaussianPolicy(lambda x: x, 1.0), initial_draws=3)
+    assert_same(assemble(log, START, problem.answers, problem.terms, seed=0), problem)
+
+
+def test_stored_answers_for_another_number_of_states_are_refused():
+    log = Transitions(**columns())
+    problem = problem_of(log)
+    fewer = replace(problem.answers, next=problem.answers.next[:-1])
+    count = problem.answers.next.shape[0]
+    with pytest.raises(InvalidInput, match=f"answers cover {count - 1} states; there are {count}"):
+        assemble(log, START, fewer, problem.terms, seed=0)
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(3)))
+def test_the_order_of_initial_states_only_reorders_them(order):
+    order = list(order)
+    start = InitialStates.exact(START.observations[order], START.weights[order])
+    problem, moved = problem_of(), problem_of(start=start)
+    np.testing.assert_array_equal(moved.initial.points, problem.initial.points[order])
+    np.testing.assert_array_equal(moved.initial.weights, problem.initial.weights[order])
+    np.testing.assert_array_equal(moved.initial_states.weights, START.weights[order])
+
+
+def test_building_a_problem_changes_neither_log_nor_starts():
+    log = Transitions(**columns())
+    before = log.content_hash
+    problem_of(log)
+    assert replace(log).content_hash == before
+    np.testing.assert_array_equal(START.weights, [0.5, 0.25, 0.25])

@@ -1,0 +1,132 @@
+"""The separable engine: its enclosure holds the exact sum, its tail bound is a bound, and it knows when to give up."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.sums import pairs, separable
+from bondic.sums.quadratic import quadratic_form
+
+
+def exact(points: np.ndarray, columns: np.ndarray) -> mpf:
+    """sum_p u_p^T K u_p in 50 digits at the float coordinates."""
+    total = mpf(0)
+    with mp.workdps(50):
+        z = [[mpf(float(v)) for v in row] for row in points]
+        u = [[mpf(float(v)) for v in row] for row in columns]
+        for i in range(len(z)):
+            for j in range(i + 1):
+                square = mp.fsum((a - b) ** 2 for a, b in zip(z[i], z[j], strict=True))
+                weight = mp.fsum(a * b for a, b in zip(u[i], u[j], strict=True))
+                total += (1 if i == j else 2) * mp.exp(-square / 2) * weight
+    return total
+
+
+SETS = {
+    "normal": lambda rng, n, d: rng.normal(size=(n, d)) * 0.5,
+    "all equal": lambda rng, n, d: np.tile(rng.normal(size=d), (n, 1)),
+    "collinear": lambda _, n, d: np.outer(np.linspace(-2, 2, n), np.ones(d)) / math.sqrt(d),
+    "one outlier": lambda rng, n, d: np.vstack([rng.normal(size=(n - 1, d)) * 0.3, np.full((1, d), 3.0)]),
+    "zero coordinates": lambda rng, n, d: rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.5),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-9, 1e-13])
+def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
+    rng = np.random.default_rng(len(name) * 7 + dimension)
+    points = SETS[name](rng, 40, dimension)
+    columns = rng.normal(size=(40, 2))
+    norms, masses = separable.squared_norms(points), np.abs(columns)
+    size = float((masses.sum(axis=0) ** 2).sum())
+    plan = separable.make_plan(norms, masses, dimension, tolerance * size)
+    assert plan is not None
+    assert plan.tail <= tolerance * size
+    found = separable.quadratic(points, columns, norms, plan)
+    truth = exact(points, columns)
+    assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
+    assert found.rad <= (tolerance + 1e-12) * size
+
+
+def test_the_cut_off_part_is_positive_and_below_the_tail():
+    """Lemma 20, both sides: truncated sums grow with the degree and never pass the exact one."""
+    rng = np.random.default_rng(4)
+    points, columns = rng.normal(size=(30, 2)), rng.normal(size=(30, 1))
+    truth = float(exact(points, columns))
+    norms, masses = separable.squared_norms(points), np.abs(columns)
+    before = 0.0
+    for degree in (1, 3, 6, 10, 15):
+        plan = separable.Plan(degree, separable.feature_count(degree, 2), 0.0)
+        value, correction = separable.moments(points, columns, plan)
+        kept = float(((value + correction) ** 2).sum())
+        assert before <= kept <= truth + 1e-12
+        assert truth - kept <= separable.tail_error(norms, masses, degree)
+        before = kept
+
+
+@pytest.mark.parametrize("norm", [0.0, 1e-8, 0.3, 2.0, 9.0, 40.0])
+@pytest.mark.parametrize("degree", [1, 2, 7, 20, 60])
+def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
+    with mp.workdps(500):
+        truth = 1 - mp.fsum(mp.e ** (-mpf(norm)) * mpf(norm) ** j / mp.factorial(j) for j in range(degree))
+    bound = float(separable.poisson_tail(np.array([norm]), degree)[0])
+    assert bound >= float(truth)
+    if norm < degree / 2 and truth > mpf("1e-280"):
+        assert bound <= 2.5 * float(truth)
+
+
+def test_counts_and_recipe_agree_with_enumeration():
+    for dimension in (1, 2, 3, 4):
+        for degree in (1, 2, 5, 8):
+            parents, axes, factors = separable._recipe(degree, dimension)
+            powers = np.zeros((parents.size, dimension), dtype=int)
+            for k in range(1, parents.size):
+                powers[k] = powers[parents[k]]
+                powers[k, axes[k]] += 1
+                assert factors[k] == 1 / math.sqrt(powers[k, axes[k]])
+            assert len({tuple(row) for row in powers}) == parents.size == separable.feature_count(degree, dimension)
+            assert powers.sum(axis=1).max() == degree - 1
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+@pytest.mark.parametrize("bandwidth", [0.4, 3.0])
+def test_auto_and_pairs_agree_within_their_certified_errors(offset, bandwidth):
+    rng = np.random.default_rng(1)
+    layout = Layout(2, False, 0, 2)
+    terms = normal_form(2.0 * (bondic.Gaussian(bandwidth) * bondic.Dirac()) + bondic.Constant(0.5), layout)
+    points = rng.normal(size=(3000, 2)) + offset
+    weights = rng.normal(size=(3000, 2))
+    fast = quadratic_form(terms, points, weights)
+    slow = quadratic_form(terms, points, weights, engine="pairs")
+    assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
+    assert fast.rad <= 1e-3 * fast.mid
+
+
+def test_chunks_and_threads_do_not_change_the_answer_beyond_its_error(monkeypatch):
+    rng = np.random.default_rng(2)
+    points, columns = rng.normal(size=(5000, 2)) * 0.4, rng.normal(size=(5000, 3))
+    norms, masses = separable.squared_norms(points), np.abs(columns)
+    plan = separable.make_plan(norms, masses, 2, 1e-12 * float((masses.sum(axis=0) ** 2).sum()))
+    seen = []
+    first = separable.quadratic(points, columns, norms, plan, seen.append)
+    monkeypatch.setattr(separable, "CHUNK", 64)
+    second = separable.quadratic(points, columns, norms, plan)
+    direct = sum(pairs.block_sums(points, np.ones(2), columns))
+    assert abs(first.mid - second.mid) <= first.rad + second.rad
+    assert abs(first.mid - direct) <= first.rad + 1e-12 * float((masses.sum(axis=0) ** 2).sum())
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+def test_far_points_are_left_to_the_pair_engine():
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(2000, 4)) * 50
+    masses = np.ones((2000, 1))
+    assert separable.make_plan(separable.squared_norms(points), masses, 4, 1e-10 * 4e6) is None

@@ -1,0 +1,366 @@
+"""What is chosen from data is chosen on earlier rows, and the result says so."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bondic as b
+import worlds
+from bondic.bellman.residual import function_values
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.solvers.basis import make_basis
+from bondic.solvers.model import build_model
+from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.instruments import pick_instruments
+from bondic.tuning.radius import held_out_radius
+from bondic.tuning.scales import measure_scales
+
+MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
+QUICK = Choices(pairs=8)
+"""Few features: the tests look at who saw what, not at tightness."""
+
+
+def rollout(seed, rows=300):
+    """Exactly `rows` rows, episodes of at most 10 steps."""
+    found = MDP.rollout(rows // 2, 10, np.random.default_rng(seed))
+    return {name: getattr(found, name)[:rows].copy() for name in worlds.COLUMNS + worlds.KEYS}
+
+
+def problem_of(columns, **statements):
+    options = {"gamma": MDP.gamma, "reward_range": MDP.reward_range, **statements}
+    initial = b.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
+    return b.make_problem(b.Transitions(**columns), b.CallablePolicy(MDP.target_probs), initial, **options)
+
+
+def with_other_rows(columns, start, stop, seed=99):
+    """The same log with other observations, actions, rewards and next states in rows start..stop-1."""
+    rng = np.random.default_rng(seed)
+    out = {name: values.copy() for name, values in columns.items()}
+    size = stop - start
+    out["observations"][start:stop] = rng.uniform(-30, 30, (size, 1))
+    out["next_observations"][start:stop] = rng.uniform(-30, 30, (size, 1))
+    out["rewards"][start:stop] = rng.uniform(*MDP.reward_range, size)
+    out["actions"][start:stop] = rng.integers(MDP.n_actions, size=size)
+    return out
+
+
+def chosen(result):
+    """W, its kernel's numbers, and Q, as the certificate has them."""
+    body, arrays = result.certificate.body, result.certificate.arrays
+
+    def resolve(spec):
+        if isinstance(spec, dict):
+            if set(spec) == {"array"}:
+                return np.asarray(arrays[spec["array"]]).tolist()
+            return {key: resolve(value) for key, value in spec.items() if key != "log_hash"}
+        return [resolve(item) for item in spec] if isinstance(spec, list) else spec
+
+    return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"])}
+
+
+# ------------------------------------------------------------------------------------------- only earlier rows
+
+
+@pytest.mark.parametrize("statements", [{}, {"horizon": 6, "gamma": 1.0}])
+def test_certified_rows_tune_nothing(statements):
+    """Any change of the certified rows leaves W, its scales, its features, k~ and the radius as they were."""
+    columns = rollout(0)
+    method = b.Dual(choices=QUICK, pilot=100)
+    one = b.estimate_interval(problem_of(columns, **statements), method=method)
+    other = b.estimate_interval(problem_of(with_other_rows(columns, 100, 300), **statements), method=method)
+    assert one.hashes["log"] != other.hashes["log"]
+    assert one.estimate != other.estimate
+    assert one.rows == (100, 300)
+    assert chosen(one) == chosen(other)
+    assert one.choices["W"] == other.choices["W"]
+    assert one.choices["W picked"] == other.choices["W picked"]
+    # the comparison can fail: one pilot row does change W and Q
+    third = b.estimate_interval(problem_of(with_other_rows(columns, 99, 100), **statements), method=method)
+    assert chosen(one)["W"] != chosen(third)["W"]
+    assert chosen(one)["Q"] != chosen(third)["Q"]
+
+
+def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
+    """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
+    seen = []
+
+    def spy(pilot, rows, *args, **options):
+        seen.append((len(pilot), rows))
+        return pick_instruments(pilot, rows, *args, **options)
+
+    monkeypatch.setattr("bondic.methods.dual.pick_instruments", spy)
+    columns = rollout(13)
+    other = {name: values.copy() for name, values in columns.items()}
+    other["timesteps"][100:], other["episode_ids"][100:] = 0, 1000 + np.arange(200)
+    kept = []
+    for each in (columns, other):
+        problem = problem_of(each, horizon=4)
+        kept.append(len(problem))
+        b.estimate_interval(problem, method=b.Dual(choices=QUICK, pilot=100))
+    assert kept[0] < kept[1] - 30
+    assert seen[0] == seen[1]
+
+
+def test_radius_looks_at_the_pilot_alone():
+    columns = rollout(1)
+    kernels = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
+    pilot = problem_of(columns).select(0, 100)
+    same = problem_of(with_other_rows(columns, 100, 300)).select(0, 100)
+    assert held_out_radius(pilot, *kernels, factor=10) == held_out_radius(same, *kernels, factor=10)
+    other = problem_of(with_other_rows(columns, 60, 70)).select(0, 100)  # in the half that judges
+    assert held_out_radius(pilot, *kernels, factor=10) != held_out_radius(other, *kernels, factor=10)
+
+
+def test_pilot_rows_are_not_certified():
+    """The mirror image: with W and Q given, changing pilot rows of an explicit selection changes no number."""
+    columns = rollout(2)
+    method = b.Dual(
+        instruments=b.Instruments(b.Gaussian(0.7) * b.Dirac()), ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 5.0)
+    )
+    one = b.estimate_interval(problem_of(columns).select(100), method=method)
+    other = b.estimate_interval(problem_of(with_other_rows(columns, 0, 100)).select(100), method=method)
+    assert one.terms() == other.terms()
+    assert one.rows == other.rows == (100, 300)
+
+
+def test_a_stretch_of_the_log_has_a_pilot_of_its_own():
+    """problem.select(start): the pilot are the first rows of the stretch, wherever it starts."""
+    columns = rollout(3)
+    result = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=60))
+    assert result.rows == (110, 250)
+    assert result.certificate.body["instruments"]["provenance"]["rows"] == [50, 110]
+    assert "rows 50..109 tune, rows 110..249 are certified" in result.choices["pilot"]
+    whole = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=0))
+    assert whole.rows == (50, 250)
+
+
+# ------------------------------------------------------------------------------------------------- provenance
+
+
+@pytest.mark.parametrize("rows", [(0, 300), (0, 1), (299, 300), (120, 130)])
+def test_instruments_tuned_on_certified_rows_are_refused(rows):
+    problem = problem_of(rollout(4))
+    tuned = b.Instruments(b.Gaussian(0.7) * b.Dirac(), b.Provenance("bandwidth by eye", rows, problem.log_hash))
+    with pytest.raises(TunedOnCertifiedRows, match=rf"rows \({rows[0]}, {rows[1]}\).*tune on earlier rows"):
+        b.estimate_interval(problem, method=b.Dual(instruments=tuned, radius=3.0))
+    unknown = b.Instruments(tuned.kernel, b.Provenance("bandwidth by eye", rows))
+    with pytest.raises(TunedOnCertifiedRows):
+        b.estimate_interval(problem, method=b.Dual(instruments=unknown, radius=3.0))
+
+
+def test_instruments_tuned_elsewhere_are_welcome():
+    problem = problem_of(rollout(4))
+    kernel, ball = b.Gaussian(0.7) * b.Dirac(), b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
+    for provenance, certified in [
+        (b.Provenance("by eye", (0, 100), problem.log_hash), problem.select(100)),
+        (b.Provenance("by eye", (0, 300), "another log"), problem),
+        (b.Provenance("thought of beforehand"), problem),
+    ]:
+        result = b.estimate_interval(certified, method=b.Dual(instruments=b.Instruments(kernel, provenance), ball=ball))
+        assert str(provenance) in result.choices["W"]
+        (item,) = (a for a in result.assumptions if a.name == "instruments")
+        assert str(provenance) in item.text
+        assert item.state == "checked"
+        b.verify(result.certificate, b.Transitions(**rollout(4)))
+
+
+def test_q_may_see_every_row():
+    """Q is an assumption, not an instrument: any provenance is fine, and it is written down."""
+    problem = problem_of(rollout(4))
+    ball = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0, provenance=b.Provenance("fitted", (0, 300), problem.log_hash))
+    result = b.estimate_interval(problem, method=b.Dual(instruments=b.Instruments(b.Constant(1.0)), ball=ball))
+    assert "fitted on rows 0..299" in result.choices["Q"]
+    (item,) = (a for a in result.assumptions if a.name == "values")
+    assert "fitted on rows 0..299" in item.text
+
+
+def test_defaults_are_written_into_the_result():
+    """A user who passes nothing reads every choice in the result and in the certificate."""
+    columns = rollout(5)
+    result = b.estimate_interval(problem_of(columns))
+    assert result.rows == (60, 300)
+    assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "noise", "search lower", "search upper"}
+    assert "rows 0..59 tune, rows 60..299 are certified" in result.choices["pilot"]
+    assert "tuned on rows 0..59" in result.choices["W"] or "picked tuned on rows 0..59" in result.choices["W"]
+    assert "radius" in result.choices["Q"]
+    assert "Gaussian" in result.choices["Q"]
+    assert "'half'" in result.choices["noise"]
+    body = result.certificate.body
+    assert body["information"]["choices"] == result.choices
+    assert body["instruments"]["provenance"]["rows"] == [0, 60]
+    assert body["instruments"]["provenance"]["log_hash"] == result.hashes["log"]
+    assert body["ball"]["provenance"]["rows"] == [0, 60]
+    assert f"radius {body['ball']['radius']:.6g}" in result.choices["Q"]
+    assert result.seeds["features"] == 0
+    b.verify(result.certificate, b.Transitions(**columns), b.CallablePolicy(MDP.target_probs))
+
+
+# ---------------------------------------------------------------------------------------------------- pilot rows
+
+
+@pytest.mark.parametrize(
+    ("pilot", "certified"),
+    [(0.2, 60), (0.5, 150), (0.0, 0), (0, 0), (0.05, 0), (19, 0), (20, 20), (100, 100), (299, 299)],
+)
+def test_pilot_as_share_or_number(pilot, certified):
+    """A float is a share, an int a number of rows; fewer than 20 rows are no pilot, and every row is certified."""
+    result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
+    assert result.rows == (certified, 300)
+    assert ("no pilot" in result.choices["pilot"]) == (certified == 0)
+    assert (result.certificate.body["instruments"]["provenance"]["rows"] is None) == (certified == 0)
+
+
+@pytest.mark.parametrize("pilot", [-0.1, 1.0, -1, 300, 1000, math.nan])
+def test_impossible_pilots(pilot):
+    with pytest.raises(InvalidInput, match="pilot="):
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot))
+
+
+def test_no_pilot_when_w_is_given():
+    """Nothing is left to tune on earlier rows: Q may look at every row, so every row is certified."""
+    method = b.Dual(instruments=b.Instruments(b.Constant(1.0)), choices=QUICK)
+    assert b.estimate_interval(problem_of(rollout(6)), method=method).rows == (0, 300)
+
+
+# ------------------------------------------------------------------------------------------- scales and bandwidth
+
+
+def test_scales_are_moments_of_the_pilot(rng):
+    log = worlds.noise_log(rng, 50)
+    log = replace(log, observations=log.observations * [3.0, 0.01] + [100.0, 0.0])
+    initial = b.InitialStates.exact([[0.0, 0.0]])
+    problem = b.make_problem(log, worlds.softmax_policy(), initial, gamma=0.9, reward_range=(-1, 1))
+    scales = measure_scales(problem, 2)
+    points = np.concatenate([log.observations, log.next_observations[~log.terminations]])
+    np.testing.assert_allclose(scales.center, points.mean(axis=0))
+    np.testing.assert_allclose(scales.spread, points.std(axis=0))
+    scaled = log.observations / scales.spread
+    distances = [np.linalg.norm(p - q) for i, p in enumerate(scaled) for q in scaled[:i]]
+    assert scales.median == pytest.approx(np.median(distances))
+    np.testing.assert_allclose(scales.bandwidth(2.0), 2.0 * scales.spread * scales.median)
+
+
+def test_scales_without_data():
+    scales = measure_scales(None, 4)
+    assert scales.median == 2.0
+    np.testing.assert_array_equal(scales.center, np.zeros(4))
+    np.testing.assert_array_equal(scales.spread, np.ones(4))
+
+
+@pytest.mark.parametrize("level", [0.0, 7.0, 1e12, 1e-12])
+def test_a_constant_column_is_harmless(level, rng):
+    """It gets a scale of its own size: bandwidths stay positive and finite."""
+    states = np.column_stack([rng.standard_normal(40), np.full(40, level)])
+    log = b.Transitions(states, rng.integers(2, size=40), rng.random(40), states[::-1].copy(), np.zeros(40, dtype=bool))
+    initial = b.InitialStates.exact(states[:2])
+    problem = b.make_problem(log, b.UniformPolicy(2), initial, gamma=0.5, reward_range=(0, 1))
+    bandwidth = measure_scales(problem, 2).bandwidth(1.0)
+    assert np.all(bandwidth > 0)
+    assert np.all(np.isfinite(bandwidth))
+    result = b.estimate_interval(problem, method=b.Dual(choices=QUICK))
+    assert math.isfinite(result.low)
+    b.verify(result.certificate, log)
+
+
+def test_default_kernels():
+    """W: K_max = 1, features from the seed; Q: a Gaussian per action and a constant."""
+    problem = problem_of(rollout(7))
+    pilot = problem.select(0, 80)
+    one, again, other = (default_instruments(problem, pilot, Choices(pairs=8, seed=seed)) for seed in (0, 0, 1))
+    assert one.kernel.sup_diag == pytest.approx(1.0)
+    points = problem.logged[:5]
+    blocks = [make_basis(w.kernel, problem.layout, points, rank=5).parts[1].raw(points) for w in (one, again, other)]
+    np.testing.assert_array_equal(blocks[0], blocks[1])
+    assert not np.allclose(blocks[0], blocks[2])
+    assert one.provenance.rows == (0, 80)
+    assert default_instruments(problem, None, Choices()).provenance.rows is None
+    kernel = default_value_kernel(problem, pilot, Choices(value_bandwidth=2.0))
+    scales = measure_scales(pilot, 1)
+    assert f"Gaussian({2 * scales.spread[0] * scales.median:.4g}" in repr(kernel)
+    assert kernel.sup_diag == pytest.approx(2.0)
+
+
+# --------------------------------------------------------------------------------------------------------- radius
+
+
+KERNELS = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
+
+
+def test_radius_is_the_factor_times_the_fitted_norm():
+    pilot = problem_of(rollout(8)).select(0, 100)
+    ten, three = (held_out_radius(pilot, *KERNELS, factor=factor) for factor in (10.0, 3.0))
+    assert ten.radius == pytest.approx(10 * ten.fitted_norm)
+    assert three.radius == pytest.approx(0.3 * ten.radius)
+    ball, note = default_ball(problem_of(rollout(8)), pilot, KERNELS[0], b.Instruments(KERNELS[1]), Choices())
+    assert ball.radius == ten.radius
+    assert "10 x norm" in note
+    assert ball.provenance.rows == (0, 100)
+
+
+def test_the_fit_minimises_the_later_loss():
+    """No other ridge of the path scores better on the second half, and the fit is that of the first half."""
+    pilot = problem_of(rollout(9)).select(0, 100)
+    fitted = held_out_radius(pilot, *KERNELS, factor=10.0)
+    candidates = np.concatenate([pilot.logged, pilot.initial.points])
+    values = make_basis(KERNELS[0], pilot.layout, candidates, rank=200, tolerance=1e-9)
+    weights = make_basis(KERNELS[1], pilot.layout, pilot.logged, rank=200, tolerance=1e-9)
+    halves = [pilot.select(0, 50), pilot.select(50, 100)]
+    fit, judge = (build_model(half, weights, values, function_values(half, None)) for half in halves)
+
+    def score(ridge):
+        gram = fit.balance @ fit.balance.T + ridge * np.eye(values.dimension)
+        theta = -np.linalg.solve(gram, fit.balance @ fit.gradient)
+        return np.linalg.norm(theta), np.linalg.norm(judge.gradient + judge.balance.T @ theta)
+
+    norm, loss = score(fitted.ridge)
+    assert fitted.fitted_norm == pytest.approx(norm, rel=1e-3)
+    assert fitted.held_out_loss == pytest.approx(loss, rel=1e-3)
+    for factor in (1e-4, 0.03, 30.0):
+        assert score(factor * fitted.ridge)[1] >= 0.99 * loss
+
+
+def test_the_radius_of_a_long_log_holds_q_star():
+    """On the synthetic problem, in the space of q*: ten times the fitted norm covers |q*| (5 of 5 logs of 400 rows)."""
+    for seed in range(5):
+        pilot = problem_of(rollout(20 + seed, 400))
+        fitted = held_out_radius(pilot, worlds.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac(), factor=10.0)
+        assert fitted.radius >= MDP.q_norm
+        assert fitted.held_out_loss > 0
+
+
+def test_silent_rewards_give_a_radius_of_the_value_range():
+    """All rewards 0: nothing to fit; the ball must not shrink to a point."""
+    columns = rollout(10)
+    columns["rewards"][:] = 0.0
+    fitted = held_out_radius(problem_of(columns, reward_range=(-1, 2)), *KERNELS, factor=10.0)
+    assert fitted.radius == pytest.approx(10 * 2 / (1 - MDP.gamma))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_radius_from_hardly_any_rows(rows):
+    fitted = held_out_radius(problem_of(rollout(11)).select(40, 40 + rows), *KERNELS, factor=10.0)
+    assert 0 < fitted.radius < math.inf
+
+
+def test_the_radius_splits_rows_within_the_horizon():
+    """Rows beyond the horizon are dropped; the halves are halves of what is left."""
+    columns = rollout(12)
+    late = columns["timesteps"] >= 3
+    problem = problem_of(columns, horizon=3)
+    assert problem.dropped == late.sum() > 50
+    kernels = KERNELS[0] * b.TimeMask(3), KERNELS[1]
+    fitted = held_out_radius(problem, *kernels, factor=10.0)
+    kept = np.flatnonzero(~late)
+    middle = int(kept[len(kept) // 2])
+    other = with_other_rows(columns, middle, middle + 1)
+    other["observations"][middle], other["next_observations"][middle] = (
+        columns["observations"][middle],
+        columns["next_observations"][middle],
+    )
+    moved = held_out_radius(problem_of(other, horizon=3), *kernels, factor=10.0)
+    # a reward of the second half moves the score but not the fits: the norm stays on the same path
+    assert moved.held_out_loss != fitted.held_out_loss
+    assert (moved.ridge != fitted.ridge) or (moved.fitted_norm == pytest.approx(fitted.fitted_norm, rel=1e-9))
