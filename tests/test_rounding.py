@@ -75,6 +75,7 @@ def test_sum_and_difference_contain_the_exact_result(x, y, s, t):
 @given(enclosures(anything), enclosures(anything), places, places)
 @example(Enclosure(5e-324, 5e-324), Enclosure(0.5, 0.0), Fraction(1), Fraction(0))
 @example(Enclosure(1e-200), Enclosure(1e-200), Fraction(0), Fraction(0))
+@example(Enclosure(0.49, 0.49), Enclosure(5e-324, 5e-324), Fraction(1), Fraction(1))
 def test_product_contains_the_exact_result(x, y, s, t):
     try:
         result = x * y
@@ -86,6 +87,8 @@ def test_product_contains_the_exact_result(x, y, s, t):
 
 @many
 @given(enclosures(ordinary), enclosures(ordinary), places, places)
+@example(Enclosure(1.0), Enclosure(1.0, 0.5), Fraction(0), Fraction(-1))
+@example(Enclosure(3.0, 2.0), Enclosure(-1.0, 0.9), Fraction(1), Fraction(1))
 def test_quotient_contains_the_exact_result(x, y, s, t):
     if abs(y.mid) <= y.rad:
         with pytest.raises(NumericalError, match="contains zero"):
@@ -219,6 +222,7 @@ def test_certified_sum(values):
 @example([(1e100, 1.0), (1.0, 1.0), (-1e100, 1.0)])
 @example([(1e-170, 1e-170), (1e-162, 1e-162)])
 @example([(0.1, 0.1), (-0.1, 0.1), (1 / 3, 3.0)])
+@example([(0.1, 0.1), (-(0.1 * 0.1), 1.0)])
 def test_certified_dot(pairs):
     a, b = np.array(pairs, dtype=float).reshape(-1, 2).T
     exact = sum((Fraction(x) * Fraction(y) for x, y in pairs), Fraction(0))

@@ -21,7 +21,7 @@ from bondic.sums.exponential import EXP_ULP
 from bondic.sums.merge import merge_points
 from bondic.sums.quadratic import evaluate, quadratic_form
 
-ENGINES = ("auto", "numpy")
+ENGINES = ("auto", "pairs", "numpy")
 engines = pytest.mark.parametrize("engine", ENGINES)
 
 LINE = Layout(1, False, 0, 1)
@@ -136,7 +136,8 @@ def test_quadratic_form_on_hard_sets(name, cloud):
     found = {engine: quadratic_form(terms, z, w, engine=engine) for engine in ENGINES}
     for enclosure in found.values():
         assert inside(enclosure, exact)
-    assert abs(found["auto"].mid - found["numpy"].mid) <= found["auto"].rad + found["numpy"].rad
+    for other in ("pairs", "numpy"):
+        assert abs(found["auto"].mid - found[other].mid) <= found["auto"].rad + found[other].rad
     if cloud in ("plain", "offset 1e8", "far outliers"):  # and the radius is of use
         assert found["auto"].rad <= 1e-11 * float(np.abs(w).sum()) ** 2 * kernel.sup_diag
 
@@ -174,7 +175,8 @@ def test_evaluate_on_hard_sets(name, cloud):
         worst = max(abs(mpf(float(values[i, a])) - exact[i][a]) for i in range(len(x)) for a in range(3))
         assert worst <= mpf(error)
         answers.append((values, error))
-    assert np.abs(answers[0][0] - answers[1][0]).max() <= answers[0][1] + answers[1][1]
+    for values, error in answers[1:]:
+        assert np.abs(answers[0][0] - values).max() <= answers[0][1] + error
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -216,7 +218,7 @@ def test_quadratic_form_around_tile_sizes(count, offset):
     for engine in ENGINES:
         enclosure = quadratic_form(terms, points, weights, engine=engine)
         assert inside(enclosure, exact)
-        assert enclosure.rad <= 1e-10 * float(np.abs(weights).sum()) ** 2
+        assert enclosure.rad <= 2e-10 * float(np.abs(weights).sum()) ** 2
 
 
 @engines
@@ -298,8 +300,8 @@ def test_radius_covers_an_independent_count(engine, count, weight_error):
     """Rows of a block plus the terms of its longest row: what one product c_i k_ij c_j meets on its way."""
     points, weights, _ = grid_problem(count, seed=3)
     rows = min(256, count)
-    row = rows if engine == "auto" else max(rows, min(reference.COLUMNS, count - reference.ROWS))
-    own = EXP_ULP if engine == "auto" else 4.0
+    row = max(rows, min(reference.COLUMNS, count - reference.ROWS)) if engine == "numpy" else rows
+    own = 4.0 if engine == "numpy" else EXP_ULP
     needed = needed_radius(float(np.abs(weights).sum()), (5 / math.e + own) * U, rows + row, weight_error)
     radius = quadratic_form(
         normal_form(bondic.Gaussian(9.0), LINE), points, weights, weight_error=weight_error, engine=engine
@@ -323,8 +325,8 @@ def test_weight_errors_are_charged_in_full(engine):
 def test_evaluation_error_covers_an_independent_count(engine):
     points, weights, _ = grid_problem(600, seed=5)
     mass = float(np.abs(weights).sum())
-    blocks = pairs.TILE + 3 if engine == "auto" else 600
-    needed = mass * ((5 / math.e + (EXP_ULP if engine == "auto" else 4)) * U + (blocks + 3) * U)
+    blocks = 600 if engine == "numpy" else pairs.TILE + 3
+    needed = mass * ((5 / math.e + (4 if engine == "numpy" else EXP_ULP)) * U + (blocks + 3) * U)
     _, error = evaluate(normal_form(bondic.Gaussian(9.0), LINE), points[:5], points, weights, engine=engine)
     assert needed <= error <= 5 * needed
 

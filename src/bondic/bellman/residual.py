@@ -58,5 +58,6 @@ def initial_value(problem: Problem, values: FunctionValues) -> Enclosure:
     weights = problem.initial_states.weights
     total = certified_dot(weights, values.initial)
     size = upper_sum(np.abs(weights * values.initial))
-    slack = values.error * 1.000001 + 4 * U * size
+    # p is defined as the normalised list: floats divided by their float sum, which is off by at most n_0 U
+    slack = values.error * 1.000001 + (weights.size + 8) * U * size
     return Enclosure(total.mid, inflate(total.rad + slack))

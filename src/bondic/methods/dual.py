@@ -281,7 +281,8 @@ def _search_model(method: Dual, setting: Setting, clock: _Clock) -> SearchModel:
     problem = setting.problem
     everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
     values = make_basis(setting.ball.kernel, problem.layout, everything, rank=method.rank)
-    weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=method.rank)
+    # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
+    weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=method.rank, tolerance=1e-9)
     return build_model(problem, weights, values, function_values(problem, setting.ball.center), progress=report)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _HELD = 1024  # rows whose kernel values (8 MB) are computed once; a log of so few rows is looked at as a whole
-_LOOKS = 40  # how often candidates are compared
+_LOOKS = 20  # how often candidates are compared
 _MEMORY = 0.95  # of the moving average of |mu|^2: about 20 batches
 _SIGNS = np.array([1.0, -1.0])  # upper end, lower end: trained side by side on the same batches
 
@@ -88,7 +89,7 @@ class _Network:
         self.torch, self.inputs = torch, torch.from_numpy(inputs).expand(2, -1, -1)
         self.parameters: list[Any] = []
         widths = [inputs.shape[1], *hidden]
-        for above, below in zip(widths[:-1], widths[1:], strict=True):
+        for above, below in pairwise(widths):
             self._layer(
                 rng.standard_normal((2, above, below)) * math.sqrt(2 / above), rng.standard_normal((2, 1, below))
             )
@@ -136,7 +137,7 @@ class _Search:
     def __init__(self, options: NeuralSearch, data: RowSums, rng: np.random.Generator) -> None:
         self.torch, self.options, self.data, self.rng = _torch(), options, data, rng
         self.network = _Network(self.torch, rng, _inputs(data.problem, data.centers.rows), options.hidden)
-        self.square, self.signs = self.torch.from_numpy(data.centers.square), self.torch.from_numpy(_SIGNS)
+        self.table, self.signs = self.torch.from_numpy(data.centers.table), self.torch.from_numpy(_SIGNS)
         self.best_value = [data.ball.radius * math.sqrt(self._start)] * 2  # omega = 0
         self.best_alpha: list[FloatArray | None] = [None, None]
 
@@ -148,15 +149,16 @@ class _Search:
     def run(self) -> list[Function]:
         optimiser = self.torch.optim.Adam(self.network.parameters, lr=self.options.learning_rate)
         steps, every = self.options.steps, max(1, self.options.steps // _LOOKS)
-        average, tail = None, []
+        average, tail, count = None, np.zeros((self.data.centers.rows.size, 2)), 0
         for step in range(steps):
             for group in optimiser.param_groups:
                 group["lr"] = self.options.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
             alpha = self.network() * self.data.unit
-            tail.append(alpha.detach().numpy())
+            now = alpha.detach().numpy()
+            tail, count = tail + now, count + 1
             batch = self.data.draw(self.rng, self.options.batch)
             parts = self.parts(alpha, batch)
-            average = self._average(average, parts, batch, tail[0])
+            average = self._average(average, parts, batch, now)
             loss = self.majorant(parts, average)
             if not bool(self.torch.isfinite(loss)):
                 break  # F is unbounded below, that is, the log contradicts Q: the best so far says so
@@ -164,11 +166,11 @@ class _Search:
             loss.backward()
             optimiser.step()
             if step % every == every - 1 or step == steps - 1:
-                self._look(tail[-1])
-                self._look(np.mean(tail, axis=0))  # F is convex in alpha: the mean evens out the sampling
+                self._look(now)
+                self._look(tail / count)  # F is convex in alpha: the mean evens out the sampling
                 if self.options.refit:
                     self._look(self._refitted())
-                tail = []
+                tail, count = np.zeros_like(tail), 0
         return [self.data.centers.function(alpha) for alpha in self.best_alpha if alpha is not None]
 
     def _average(self, average: Any, parts: _Parts, batch: Batch, first: FloatArray) -> Any:
@@ -184,13 +186,13 @@ class _Search:
     def parts(self, alpha: Any, batch: Batch) -> _Parts:
         """F's pieces for alpha (centers, 2), sums over rows estimated on the batch."""
         tensor, b = self.torch.from_numpy, batch.residual.size
-        v = self.square.T @ alpha if self.data.centers.explicit else alpha
+        v = self.table.T @ alpha if self.data.centers.explicit else alpha
         omega = tensor(batch.lift) @ v  # (b, 2)
         linear = -self.signs * (tensor(batch.residual) @ omega) / b
         allowance = self.data.ball.misspecification * (tensor(batch.reach) @ omega.abs()) / b
         move = tensor(batch.start) @ omega / b
         square = (omega * (tensor(batch.pairs) @ omega)).sum(dim=0)
-        dual = v if self.data.centers.explicit else self.square @ v
+        dual = v if self.data.centers.explicit else self.table @ v
         return _Parts(self.data.start_square, linear, allowance, move, square, (v * dual).sum(dim=0))
 
     def majorant(self, parts: _Parts, average: Any) -> Any:
@@ -205,6 +207,8 @@ class _Search:
         """The last layer by the spectral method: (11) in its coefficients, over all rows."""
         with self.torch.no_grad():
             trunk = self.network.trunk().numpy()
+        if not np.all(np.isfinite(trunk)):
+            return np.full((trunk.shape[1], 2), np.nan)
         out = []
         for sign, units in zip(_SIGNS, trunk, strict=True):
             factors = np.hstack([units, np.ones((units.shape[0], 1))])

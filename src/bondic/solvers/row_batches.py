@@ -49,15 +49,17 @@ class Centers:
     problem: Problem
     rows: IntArray  # whose points are the centers
     explicit: bool  # the kernel has a finite list of features
-    phi: FloatArray  # (centers, D)
-    square: FloatArray  # |omega|^2 = |square v|^2 if explicit, v^T square v otherwise
+    phi: FloatArray  # (centers, D) in the model's coordinates
+    table: (
+        FloatArray  # phi if explicit: |omega| = |table^T alpha|; otherwise k(x_i, x_j): |omega|^2 = alpha^T table alpha
+    )
 
     @staticmethod
     def of(model: SearchModel, setting: Setting, rows: IntArray) -> Centers:
         phi = coordinates(model, setting.problem, rows)
         explicit = all(part.landmarks is None for part in model.weights.parts)
         blank = Centers(model, setting.problem, rows, explicit, phi, phi)
-        return blank if explicit else replace(blank, square=blank.lift(rows))
+        return blank if explicit else replace(blank, table=blank.lift(rows))
 
     def lift(self, rows: IntArray) -> FloatArray:
         """phi(x_i), or k(x_i, x_j) for all centers x_j."""
@@ -73,13 +75,13 @@ class Centers:
     @property
     def blind(self) -> float:
         """Share of both kernels that the coordinates do not see."""
-        seen, all_of_it = float((self.phi**2).sum()), float(np.trace(self.square)) if not self.explicit else 0.0
-        missing = 0.0 if all_of_it == 0 else 1.0 - seen / all_of_it
+        whole = 0.0 if self.explicit else float(np.trace(self.table))
+        missing = 1.0 - float((self.phi**2).sum()) / whole if whole > 0 else 0.0
         return max(missing, self.model.hidden)
 
     def gram(self, factors: FloatArray) -> FloatArray:
         """<omega_a, omega_b> for coefficients alpha = factors[:, a]."""
-        image = self.square.T @ factors
+        image = self.table.T @ factors
         return image.T @ image if self.explicit else factors.T @ image
 
     def function(self, alpha: FloatArray) -> Function:
@@ -145,7 +147,7 @@ class RowSums:
         n, b = len(self.problem), rows.size
         pairs = products * ((n - 1) / (n * b * max(b - 1, 1)))
         np.fill_diagonal(pairs, np.diagonal(products) / (n * b))
-        reach = 1.0 + self.problem.gamma * self.problem.continues[rows]
+        reach = np.where(self.problem.continues[rows], 1.0 + self.problem.gamma, 1.0)
         return Batch(lift, self.residual[rows], self.start[rows], pairs, reach)
 
     def _products(self, rows: IntArray) -> FloatArray:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import qr, svd
+from scipy.linalg import svd
 from scipy.optimize import brentq
 
 from bondic.solvers.model import SearchModel
@@ -45,13 +45,9 @@ class Spectrum:
 
     @staticmethod
     def of(model: SearchModel) -> Spectrum:
-        matrix, left = model.balance, None
-        if matrix.shape[0] > 1.2 * matrix.shape[1]:
-            left, matrix = qr(matrix, mode="economic", check_finite=False)
-        u, sigma, right = svd(matrix, full_matrices=False, check_finite=False)
+        u, sigma, right = svd(model.balance, full_matrices=False, check_finite=False)
         keep = sigma > 1e-15 * max(float(sigma.max(initial=0.0)), _TINY)
         u, sigma, right = u[:, keep], sigma[keep], right[keep]
-        u = u if left is None else left @ u
         none = np.zeros(sigma.size)
         blank = Spectrum(sigma, right, none, 0.0, none, np.zeros(right.shape[1]), u)
         return blank.with_gradient(model.gradient).starting_from(model.start)
