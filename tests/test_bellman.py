@@ -1,5 +1,7 @@
 """Residuals, losses, discrepancies and values at small problems: the exact number lies in every enclosure."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from mpmath import mp, mpf
@@ -21,7 +23,7 @@ from bondic.bounds.dual import weights_at_rows
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.rounding import U
-from bondic.spaces.functions import ExpansionFunction, FeatureFunction, KernelFunction, TermExpansion
+from bondic.spaces.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from core_cases import inside, kernel_function, make_case
 
 SETTINGS = {
@@ -38,6 +40,7 @@ SETTINGS = {
 }
 
 
+@cache
 def build(name):
     options = dict(SETTINGS[name])
     if options.pop("skip_merge", False):
@@ -67,13 +70,15 @@ def q_function(case, kernel, twin, seed=0):
     clouds = [problem.logged, problem.next.points, problem.initial.points]
     points = np.concatenate(clouds)
     weights = rng.normal(size=(len(points), problem.layout.slots))
+    weights *= rng.random(weights.shape) < 12 / weights.size  # a dozen centers are enough for the slow twin
     ours = KernelFunction(kernel, problem.layout, points, weights)
     has_time = problem.layout.has_time
     width = problem.layout.observation_dim
     centers, theta = [], []
     for z, row in zip(points, weights, strict=True):
         time = int(z[width]) if has_time else None
-        for slot, value in enumerate(row):
+        for slot in np.flatnonzero(row).tolist():
+            value = row[slot]
             action = slot if problem.layout.discrete else list(z[width + int(has_time) :])
             centers.append(naive.at(list(z[:width]), action, time))
             theta.append(float(value))
@@ -204,7 +209,7 @@ def test_errors_of_function_values_reach_the_end():
     case = make_case(seed=12, may_terminate=False, gamma=0.5)
     n, n0 = len(case.problem), len(case.problem.initial_states)
     off = 1e-4
-    values = FunctionValues(np.full(n, 2.0 + off), np.full(n, 1.0 - off), np.full(n0, 3.0 + off), off)
+    values = FunctionValues(np.full(n, 2.0 + off), np.full(n, 1.0 - off), np.full(n0, 3.0 - off), off)
     assert residual_error(case.problem, values) >= 1.5 * off
     start = initial_value(case.problem, values)
     assert start.lower <= 3.0 <= start.upper
@@ -214,6 +219,24 @@ def test_errors_of_function_values_reach_the_end():
     assert found.lower <= exact - 1e-12
     assert exact + 1e-12 <= found.upper
     assert found.rad <= 2.51 * off
+
+
+@pytest.mark.parametrize("where", ["logged", "next", "initial"])
+def test_the_largest_error_of_all_points_is_kept(where):
+    """A function that is badly known at one of the three clouds only."""
+    case = make_case(seed=14)
+    clouds = {"logged": case.problem.logged, "next": case.problem.next.points, "initial": case.problem.initial.points}
+
+    class Rough(Function):
+        layout, is_zero = case.problem.layout, False
+
+        def values(self, points):
+            return np.ones((len(points), 3)), 1e-3 if np.array_equal(points, clouds[where]) else 1e-9
+
+        def norm(self):
+            raise AssertionError
+
+    assert 1e-3 <= function_values(case.problem, Rough()).error <= 1.001e-3
 
 
 # --------------------------------------------------------------------------------------- functions of points

@@ -49,7 +49,7 @@ def surprises(rows):
 
 @pytest.mark.parametrize("name", [name for name in EVENTS if name != "jump"])
 def test_events_hold_and_half_of_each_bound_fails(name):
-    rows = observe(EVENTS[name], 400)
+    rows = observe(EVENTS[name], 300)
     assert any(row.role == "claim" for row in rows.values())
     assert any(row.role == "control" for row in rows.values())
     assert not surprises(rows)
@@ -57,13 +57,13 @@ def test_events_hold_and_half_of_each_bound_fails(name):
 
 def test_half_of_epsilon_fails_the_test_that_epsilon_passes():
     """The negative control, spelled out: one state, best or worst with probability 1/2, constant kernel, "half"."""
-    rows = observe(EVENTS["jump"], 400)
+    rows = observe(EVENTS["jump"], 300)
     assert not surprises(rows)
     whole, half = rows["noise event, half"], rows["noise event, half, eps/2"]
     assert not whole.violated
-    assert whole.misses < 0.1 * 400
+    assert whole.misses < 0.1 * 300
     assert half.violated
-    assert half.misses > 0.15 * 400
+    assert half.misses > 0.15 * 300
 
 
 def test_shared_draws_of_next_actions_break_the_event():
@@ -96,7 +96,7 @@ def test_bounds_of_a_walk_are_those_of_the_theory():
 def test_a_constant_too_small_by_four_is_caught(monkeypatch):
     variance = Pinelis.variance
     monkeypatch.setattr(Pinelis, "variance", lambda self, facts: variance(self, facts) * 0.25)
-    assert observe(EVENTS["jump"], 400)["noise event, half"].violated
+    assert observe(EVENTS["jump"], 300)["noise event, half"].violated
 
 
 def test_a_constant_too_small_by_a_fifth_does_not_fit_its_rate(monkeypatch):
@@ -123,14 +123,14 @@ ORDINARY = [name for name in INTERVALS if name not in ("coin", "rare jumps")]
 
 @pytest.mark.parametrize("name", ORDINARY)
 def test_intervals_hold(name):
-    rows = observe(INTERVALS[name], 3 if "pilot" in name else 5, gauges=("half",))
+    rows = observe(INTERVALS[name], 2 if "pilot" in name else 4, gauges=("half",))
     assert not surprises(rows)
-    assert rows["interval, half"].misses <= 1  # true rates are far below 0.1: two of five would be news
+    assert rows["interval, half"].misses <= 1  # true rates are far below 0.1: two of four would be news
     assert rows["interval, half"].length < 1.0  # and it is not the trivial interval that holds
 
 
 def test_saturated_intervals_hold_and_their_halves_fail():
-    rows = observe(INTERVALS["coin"], 250, gauges=("half",))
+    rows = observe(INTERVALS["coin"], 200, gauges=("half",))
     assert not surprises(rows)
     assert rows["interval, half"].misses == rows["noise event, half"].misses
     assert rows["interval, half, eps/2"].violated

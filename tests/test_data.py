@@ -86,6 +86,15 @@ def test_a_log_is_frozen_and_its_arrays_are_read_only():
             getattr(log, name)[0] = 0
 
 
+def test_logs_starts_and_blocks_are_frozen_and_arrays_make_them_compare_by_identity():
+    for thing, name in ((RowRange(0, 1), "stop"), (Blocks((2,)), "ends"), (InitialStates.exact([0.0]), "weights")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(thing, name, 3)
+    log = Transitions(**columns())
+    assert len({log, replace(log), InitialStates.exact([0.0]), InitialStates.exact([0.0])}) == 4
+    assert sorted([RowRange(3, 4), RowRange(0, 5), RowRange(0, 2)])[0] == RowRange(0, 2)
+
+
 def test_the_callers_arrays_are_neither_changed_nor_shared():
     given_columns = columns(next_observations=np.full((6, 2), np.nan), terminations=np.ones(6, dtype=bool), keys=False)
     before = {name: column.copy() for name, column in given_columns.items()}
@@ -242,7 +251,8 @@ def test_behaviour_probabilities_outside_their_range_are_refused(bad):
     refused(f"`behavior_action_probs` is {bad} at row 2", "positive", "at most 1", behavior_action_probs=probs)
 
 
-def test_a_behaviour_density_of_continuous_actions_may_exceed_1():
+def test_a_behaviour_probability_may_be_1_and_a_density_more():
+    assert Transitions(**columns(behavior_action_probs=np.ones(6))).behavior_action_probs[0] == 1.0
     log = Transitions(**columns(actions=np.zeros((6, 1)), behavior_action_probs=np.full(6, 7.5)))
     assert log.behavior_action_probs[0] == 7.5
 
@@ -308,6 +318,14 @@ def test_a_pasted_continuous_log_without_keys_warns_counts_and_keeps_every_row()
     assert "pass episode_ids and timesteps, or remove them" in text
     assert "They are kept" in text
     assert caught[0].filename == __file__
+
+
+def test_zero_and_minus_zero_are_the_same_value_to_the_warning():
+    signs = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
+    zeros = {"rewards": 0.0 * signs, "actions": np.zeros(6, dtype=int)}
+    states = np.array([0.5, 1.5, 2.5, 3.5, 4.5, 4.5])
+    with pytest.warns(ValidityWarning, match=r"1 rows equal .* row 5, a copy of row 4"):
+        Transitions(**columns(keys=False, observations=states, next_observations=states, **zeros))
 
 
 def test_episode_ids_alone_do_not_tell_copies_so_the_warning_stays():
@@ -526,15 +544,15 @@ def test_the_hash_sees_the_order_of_rows(order):
 
 
 def test_an_exact_list_is_uniform_unless_weights_are_given():
-    start = InitialStates.exact([[0.0, 1.0], [2.0, 3.0]])
-    assert (start.kind, start.count_fixed, len(start)) == ("exact", True, 2)
-    np.testing.assert_array_equal(start.weights, [0.5, 0.5])
+    start = InitialStates.exact([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, 7.0]])
+    assert (start.kind, start.count_fixed, len(start)) == ("exact", True, 4)
+    np.testing.assert_array_equal(start.weights, [0.25] * 4)
     np.testing.assert_array_equal(InitialStates.exact([[0.0], [1.0]], [0.25, 0.75]).weights, [0.25, 0.75])
 
 
 def test_a_sample_is_uniform_and_says_whether_its_size_was_fixed():
-    start = InitialStates.sample(np.arange(5))
-    assert (start.kind, start.count_fixed, start.observations.shape) == ("sample", True, (5, 1))
+    start = InitialStates.sample(np.arange(10).reshape(5, 2))
+    assert (start.kind, start.count_fixed, start.observations.shape) == ("sample", True, (5, 2))
     np.testing.assert_allclose(start.weights, 0.2, rtol=1e-15)
     assert not InitialStates.sample(np.arange(5), count_fixed=False).count_fixed
 
@@ -602,8 +620,8 @@ def test_the_starts_of_a_log_are_its_rows_at_time_0_in_row_order(keys):
 def test_without_ids_a_row_after_an_end_starts_an_episode():
     log = Transitions(**columns(keys=False))
     np.testing.assert_array_equal(InitialStates.from_log(log).observations, log.observations[[0, 3]])
-    cut = Transitions(**columns(keys=False, terminations=np.zeros(6), truncations=[0, 1, 0, 1, 0, 1]))
-    np.testing.assert_array_equal(InitialStates.from_log(cut).observations, cut.observations[[0, 2, 4]])
+    cut = Transitions(**columns(keys=False, terminations=np.zeros(6), truncations=[0, 1, 0, 0, 1, 1]))
+    np.testing.assert_array_equal(InitialStates.from_log(cut).observations, cut.observations[[0, 2, 5]])
 
 
 def test_without_times_the_first_row_of_each_id_is_a_start():

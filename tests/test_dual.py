@@ -1,6 +1,7 @@
 """End points and rejections at small problems against 50 digits: never inside the exact ones, hardly outside."""
 
 from dataclasses import replace
+from functools import cache, cached_property
 
 import numpy as np
 import pytest
@@ -86,6 +87,7 @@ class Example:
             return mpf(0)
         return naive.initial_term_exact(low, high, DELTA_0, core_cases.normalised(states.weights), 2)
 
+    @cached_property
     def terms(self):
         """The exact terms of (10) at the float weights of the rows."""
         case = self.case
@@ -97,14 +99,17 @@ class Example:
         return estimate, size, norm, allowance
 
 
+examples = cache(lambda name: Example(**SETTINGS[name]))
+
+
 @pytest.fixture(params=SETTINGS)
 def example(request):
-    return Example(**SETTINGS[request.param])
+    return examples(request.param)
 
 
 def test_end_points(example):
     """Upper end >= exact F+, lower end <= exact F-, both within what is called rounding."""
-    estimate, size, norm, allowance = example.terms()
+    estimate, size, norm, allowance = example.terms
     noise = example.epsilon() * norm
     low, high = naive.dual_bounds(estimate, example.radius, size, noise, example.initial_term() + allowance)
     scale = abs(estimate) + (high - low)
@@ -120,7 +125,7 @@ def test_end_points(example):
 
 
 def test_terms_of_the_end_points(example):
-    estimate, size, norm, allowance = example.terms()
+    estimate, size, norm, allowance = example.terms
     (terms,) = dual_bound(example.setting, example.omega, ("upper",))
     assert inside(terms.value, estimate)
     assert inside(terms.discrepancy, size)
@@ -161,7 +166,7 @@ def test_zero_weights_give_the_start_alone(example):
 @pytest.mark.parametrize("constant", ["range", "paper"])
 def test_other_constants(constant):
     example = Example(constant=constant, seed=21)
-    estimate, size, norm, _ = example.terms()
+    estimate, size, norm, _ = example.terms
     low, high = naive.dual_bounds(estimate, example.radius, size, example.epsilon() * norm)
     lower, upper = dual_bound(example.setting, example.omega)
     assert high <= mpf(upper.bound) <= high * (1 + mpf(10) ** -11)

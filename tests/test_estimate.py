@@ -384,6 +384,9 @@ def test_finite_horizon(horizon, gamma):
         a.text for a in found.assumptions if a.name == "process"
     )
     assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"  # one width per time
+    # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
+    unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
+    assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)
     around = b.Ball(kernel, 1e-9, q_star)
     exact = checked(problem, log, b.Dual(instruments=instruments, ball=around))
     assert exact.low == pytest.approx(mdp.finite_value(horizon), abs=1e-6)

@@ -290,7 +290,7 @@ def test_samplers_return_one_action_per_row_and_repeat_with_the_seed(policy):
 def test_samplers_are_drawn_m_times_at_next_states_and_often_at_initial_ones(policy):
     log = continuous_log(terminations=[0, 1, 0, 0, 1, 0, 0, 0])
     answers = ask(policy, log, draws=7, initial_draws=11)
-    one = getattr(policy, "deterministic", False)
+    one = isinstance(policy, DeterministicPolicy)
     assert answers.next.shape == (6, 1 if one else 7, 2)
     assert answers.initial.shape == (2, 1 if one else 11, 2)
     assert (answers.discrete, answers.exact, answers.slots) == (False, one, 1)
@@ -494,7 +494,16 @@ def test_an_all_terminal_log_never_asks_for_next_actions():
     answers = ask(policy, log_of(terminations=np.ones(8)))
     assert [len(question[0]) for question in policy.seen] == [2]
     assert answers.next.shape == (0, ACTIONS)
-    assert ask(policy, continuous_log(terminations=np.ones(8)), draws=4).next.shape == (0, 4, 2)
+    policy.seen.clear()
+    answers = ask(policy, continuous_log(terminations=np.ones(8)), draws=4, initial_draws=3)
+    assert [len(question[0]) for question in policy.seen] == [2, 2, 2]
+    assert answers.next.shape == (0, 4, 2)
+
+
+def test_a_single_row_that_goes_on_is_asked():
+    one = np.arange(8) != 5
+    assert ask(Duck(), log_of(terminations=one)).next.shape == (1, ACTIONS)
+    assert ask(CONTINUOUS["gaussian"], continuous_log(terminations=one)).next.shape == (1, 5, 2)
 
 
 # What is refused
@@ -582,6 +591,8 @@ def test_row_probabilities_need_one_row_per_row_of_the_log():
     policy = RowProbabilities(np.full((8, 3), 1 / 3), np.full((1, 3), 1 / 3))
     refused(policy, "initial state have shape (1, 3)")
     refused(RowProbabilities(np.full((8, 2), 1 / 2), np.full((2, 3), 1 / 3)), "(8, 3) is needed")
+    policy = RowProbabilities(np.full((8, 3), 1 / 3), [["a", "b", "c"]] * 2)
+    refused(policy, "probabilities at the initial state are not an array of numbers")
 
 
 def test_row_probabilities_name_the_row_that_is_wrong():

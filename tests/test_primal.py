@@ -226,6 +226,7 @@ def test_primal_method_around_a_center(rng):
     method = b.Dual(instruments=setting.instruments, ball=ball, gauge=setting.gauge)
     dual = b.estimate_interval(setting.problem, method=method)
     primal = b.estimate_interval(setting.problem, method=b.Primal(method))
+    assert primal.status is dual.status is b.Status.INTERVAL
     assert (primal.low, primal.high) == pytest.approx((dual.low, dual.high), abs=EQUAL * trivial_width(setting))
 
 

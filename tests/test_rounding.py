@@ -36,7 +36,7 @@ anything = st.floats(allow_nan=False, allow_infinity=False)
 ordinary = st.floats(min_value=1e-140, max_value=1e140) | st.floats(min_value=-1e140, max_value=-1e-140) | st.just(0.0)
 radii = st.just(0.0) | st.floats(min_value=0.0, max_value=1e-9) | st.floats(min_value=1e-140, max_value=1e140)
 places = st.fractions(min_value=-1, max_value=1, max_denominator=64)
-many = settings(max_examples=100)
+many = settings(max_examples=60)
 
 
 def member(x: Enclosure, place: Fraction) -> Fraction:

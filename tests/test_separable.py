@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 import bondic
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.sums import pairs, separable
-from bondic.sums.quadratic import quadratic_form
+from bondic.sums.quadratic import quadratic_form, quadratic_forms
 
 
 def exact(points: np.ndarray, columns: np.ndarray) -> mpf:
@@ -45,14 +45,14 @@ def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
     points = SETS[name](rng, 40, dimension)
     columns = rng.normal(size=(40, 2))
     norms, masses = separable.squared_norms(points), np.abs(columns)
-    size = float((masses.sum(axis=0) ** 2).sum())
+    size = masses.sum(axis=0) ** 2
     plan = separable.make_plan(norms, masses, dimension, tolerance * size)
     assert plan is not None
-    assert plan.tail <= tolerance * size
-    found = separable.quadratic(points, columns, norms, plan)
-    truth = exact(points, columns)
-    assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
-    assert found.rad <= (tolerance + 1e-12) * size
+    assert np.all(plan.tail <= tolerance * size)
+    for p, found in enumerate(separable.quadratic(points, columns, norms, plan)):
+        truth = exact(points, columns[:, [p]])
+        assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
+        assert found.rad <= (tolerance + 1e-12) * size[p]
 
 
 def test_the_cut_off_part_is_positive_and_below_the_tail():
@@ -63,11 +63,11 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
     norms, masses = separable.squared_norms(points), np.abs(columns)
     before = 0.0
     for degree in (1, 3, 6, 10, 15):
-        plan = separable.Plan(degree, separable.feature_count(degree, 2), 0.0)
+        plan = separable.Plan(degree, separable.feature_count(degree, 2), np.zeros(1))
         value, correction = separable.moments(points, columns, plan)
         kept = float(((value + correction) ** 2).sum())
         assert before <= kept <= truth + 1e-12
-        assert truth - kept <= separable.tail_error(norms, masses, degree)
+        assert truth - kept <= separable.tail_error(norms, masses, degree)[0]
         before = kept
 
 
@@ -113,14 +113,16 @@ def test_chunks_and_threads_do_not_change_the_answer_beyond_its_error(monkeypatc
     rng = np.random.default_rng(2)
     points, columns = rng.normal(size=(5000, 2)) * 0.4, rng.normal(size=(5000, 3))
     norms, masses = separable.squared_norms(points), np.abs(columns)
-    plan = separable.make_plan(norms, masses, 2, 1e-12 * float((masses.sum(axis=0) ** 2).sum()))
+    size = masses.sum(axis=0) ** 2
+    plan = separable.make_plan(norms, masses, 2, 1e-12 * size)
     seen = []
     first = separable.quadratic(points, columns, norms, plan, seen.append)
     monkeypatch.setattr(separable, "CHUNK", 64)
     second = separable.quadratic(points, columns, norms, plan)
-    direct = sum(pairs.block_sums(points, np.ones(2), columns))
-    assert abs(first.mid - second.mid) <= first.rad + second.rad
-    assert abs(first.mid - direct) <= first.rad + 1e-12 * float((masses.sum(axis=0) ** 2).sum())
+    direct = pairs.block_sums(points, np.ones(2), columns).sum(axis=0)
+    for p in range(3):
+        assert abs(first[p].mid - second[p].mid) <= first[p].rad + second[p].rad
+        assert abs(first[p].mid - direct[p]) <= first[p].rad + 1e-12 * size[p]
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 
@@ -129,4 +131,21 @@ def test_far_points_are_left_to_the_pair_engine():
     rng = np.random.default_rng(3)
     points = rng.normal(size=(2000, 4)) * 50
     masses = np.ones((2000, 1))
-    assert separable.make_plan(separable.squared_norms(points), masses, 4, 1e-10 * 4e6) is None
+    assert separable.make_plan(separable.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
+
+
+def test_several_groups_in_one_pass_equal_separate_calls():
+    rng = np.random.default_rng(5)
+    layout = Layout(2, False, 0, 2)
+    terms = normal_form(bondic.Gaussian(2.0) * bondic.Dirac() + bondic.Matern(1.0) + bondic.Constant(0.5), layout)
+    points = np.repeat(rng.normal(size=(700, 2)), 2, axis=0)
+    groups = rng.normal(size=(3, 1400, 2))
+    groups[1, 300:] = 0.0
+    groups[2] = 0.0
+    for engine in ("auto", "pairs", "numpy"):
+        together = quadratic_forms(terms, points, groups, engine=engine)
+        for g in range(3):
+            alone = quadratic_form(terms, points, groups[g], engine=engine)
+            assert abs(together[g].mid - alone.mid) <= together[g].rad + alone.rad
+            assert together[g].rad <= 20 * alone.rad + 1e-9
+    assert together[2].mid == 0.0

@@ -42,10 +42,13 @@ def kernels(continuous, *, features, rng):
     return 0.5 * b.Constant(1.0) + 0.5 * (waves if continuous else waves * b.Dirac()), value
 
 
-def model_of(problem, w_kernel, q_kernel, *, rank=25):
-    everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+def everything(problem):
+    return np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+
+
+def model_of(problem, w_kernel, q_kernel, *, rank=25, q_rank=None):
     weights = make_basis(w_kernel, problem.layout, problem.logged, rank=rank)
-    values = make_basis(q_kernel, problem.layout, everything, rank=rank)
+    values = make_basis(q_kernel, problem.layout, everything(problem), rank=q_rank or rank)
     return build_model(problem, weights, values, function_values(problem, None))
 
 
@@ -62,7 +65,8 @@ def random_model(rng, regime):
         cloud = replace(few.next, points=few.next.points[after], weights=few.next.weights[after], rows=owners)
         columns = {name: getattr(few, name)[pick] for name in ("logged", "slots", "rewards", "continues")}
         problem = replace(few, next=cloud, **columns)
-    return model_of(problem, *kernels(continuous, features=features, rng=rng))
+    # with two landmarks for Q some directions of W cost no balance at all: a part of g lies outside the rows of A
+    return model_of(problem, *kernels(continuous, features=features, rng=rng), q_rank=int(rng.choice([2, 25])))
 
 
 @cache
@@ -85,9 +89,10 @@ def random_case(seed):
         kappa = 0.3 * size
         least = spectral.minimal_radius(spectrum, kappa)
         radius = 0.7 * least if math.isfinite(least) else radius
-    elif not math.isfinite(least):
-        kappa = 1.2 * size
     else:
+        if not math.isfinite(least):
+            kappa = spectrum.rest + 0.5 * (size - spectrum.rest)
+            least = spectral.minimal_radius(spectrum, kappa)
         radius = max(radius, 1.3 * least)
     if regime == "wide":
         radius *= 1e2
@@ -159,7 +164,10 @@ def test_the_random_problems_reach_every_case():
         t = np.linalg.norm(model.start + model.balance @ found.weights) / np.linalg.norm(model.start)
         kind = "balanced" if found.status == "optimal" and t < 1e-6 else found.status
         seen.setdefault(kind, set()).add(regime)
+        if found.status == "optimal" and spectrum.rest > 1e-3 * np.linalg.norm(model.gradient):
+            seen.setdefault("part of g outside", set()).add(regime)
     assert len(seen["optimal"]) >= 5
+    assert len(seen["part of g outside"]) >= 3
     assert len(seen["zero is optimal"]) >= 2
     assert seen["unbounded: Q is rejected"] == {"rejected"}
     assert "balanced" in seen["balanced"]
@@ -294,6 +302,26 @@ def test_no_noise_at_all():
     assert found.primal <= found.objective
 
 
+@pytest.mark.parametrize("seed", [0, 6, 8, 9, 15, 24, 32])
+def test_a_search_that_stops_anywhere_brackets_the_optimum(seed):
+    """At any ridge: the w there is no better than the optimum, the q there is feasible, hence no better either."""
+    _, model, radius, kappa = random_case(seed)
+    spectrum = spectral.Spectrum.of(model)
+    scale = radius * float(np.linalg.norm(model.start))
+    gaps = []
+    for sign in (1.0, -1.0):
+        best = spectral.propose(spectrum, sign=sign, radius=radius, kappa=kappa).objective
+        path = spectral._Path(spectrum, sign, radius, kappa)
+        inner = spectral.loss_floor(spectrum, radius, sign)[1]
+        for log_ridge in np.linspace(-25, 5, 61):
+            v, multiplier, theta, along = path.at(log_ridge)
+            assert path.objective(v, multiplier) >= best - 1e-9 * scale
+            primal = path.primal(theta, along, inner)
+            assert primal <= best + 1e-9 * scale
+            gaps.append((best - primal) / scale)
+    assert max(gaps) > 1e-3  # most of them are far from the optimum
+
+
 def test_gap_shows_a_bad_tolerance(rng):
     """A caller that asks for the impossible is told so, with the same w."""
     model = shared_cases(rng)[0]
@@ -410,10 +438,6 @@ def problem_for(name, rng, n=25):
     log = b.Transitions(log.observations, log.actions, log.rewards, log.next_observations, ends, **clocks)
     initial = b.InitialStates.exact(rng.standard_normal((3, 2)))
     return b.make_problem(log, worlds.softmax_policy(), initial, gamma=1.0, reward_range=(-1, 1), horizon=4)
-
-
-def everything(problem):
-    return np.concatenate([problem.initial.points, problem.logged, problem.next.points])
 
 
 @pytest.mark.parametrize("rank", [8, 500])

@@ -13,8 +13,8 @@ from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
+from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
-from bondic.tuning.instruments import pick_instruments
 from bondic.tuning.radius import held_out_radius
 from bondic.tuning.scales import measure_scales
 
@@ -29,10 +29,12 @@ def rollout(seed, rows=300):
     return {name: getattr(found, name)[:rows].copy() for name in worlds.COLUMNS + worlds.KEYS}
 
 
-def problem_of(columns, **statements):
+def problem_of(columns, *, starts_from_log=False, **statements):
     options = {"gamma": MDP.gamma, "reward_range": MDP.reward_range, **statements}
+    log = b.Transitions(**columns)
     initial = b.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
-    return b.make_problem(b.Transitions(**columns), b.CallablePolicy(MDP.target_probs), initial, **options)
+    initial = b.InitialStates.from_log(log) if starts_from_log else initial
+    return b.make_problem(log, b.CallablePolicy(MDP.target_probs), initial, **options)
 
 
 def with_other_rows(columns, start, stop, seed=99):
@@ -64,7 +66,7 @@ def chosen(result):
 # ------------------------------------------------------------------------------------------- only earlier rows
 
 
-@pytest.mark.parametrize("statements", [{}, {"horizon": 6, "gamma": 1.0}])
+@pytest.mark.parametrize("statements", [{}, {"horizon": 6, "gamma": 1.0}, {"starts_from_log": True}])
 def test_certified_rows_tune_nothing(statements):
     """Any change of the certified rows leaves W, its scales, its features, k~ and the radius as they were."""
     columns = rollout(0)
@@ -87,11 +89,12 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
     seen = []
 
-    def spy(pilot, rows, *args, **options):
+    def spy(pilot, rows, probability):
         seen.append((len(pilot), rows))
-        return pick_instruments(pilot, rows, *args, **options)
+        return level(pilot, rows, probability)
 
-    monkeypatch.setattr("bondic.methods.dual.pick_instruments", spy)
+    level = instruments._noise_level
+    monkeypatch.setattr(instruments, "_noise_level", spy)
     columns = rollout(13)
     other = {name: values.copy() for name, values in columns.items()}
     other["timesteps"][100:], other["episode_ids"][100:] = 0, 1000 + np.arange(200)
@@ -101,7 +104,7 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
         kept.append(len(problem))
         b.estimate_interval(problem, method=b.Dual(choices=QUICK, pilot=100))
     assert kept[0] < kept[1] - 30
-    assert seen[0] == seen[1]
+    assert set(seen) == {(seen[0][0], 200)}
 
 
 def test_radius_looks_at_the_pilot_alone():
@@ -132,7 +135,7 @@ def test_a_stretch_of_the_log_has_a_pilot_of_its_own():
     result = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=60))
     assert result.rows == (110, 250)
     assert result.certificate.body["instruments"]["provenance"]["rows"] == [50, 110]
-    assert "rows 50..109 tune, rows 110..249 are certified" in result.choices["pilot"]
+    assert "rows 110..249 are certified" in result.choices["pilot"]
     whole = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=0))
     assert whole.rows == (50, 250)
 
@@ -183,7 +186,7 @@ def test_defaults_are_written_into_the_result():
     result = b.estimate_interval(problem_of(columns))
     assert result.rows == (60, 300)
     assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "noise", "search lower", "search upper"}
-    assert "rows 0..59 tune, rows 60..299 are certified" in result.choices["pilot"]
+    assert "rows 60..299 are certified" in result.choices["pilot"]
     assert "tuned on rows 0..59" in result.choices["W"] or "picked tuned on rows 0..59" in result.choices["W"]
     assert "radius" in result.choices["Q"]
     assert "Gaussian" in result.choices["Q"]
@@ -209,7 +212,7 @@ def test_pilot_as_share_or_number(pilot, certified):
     """A float is a share, an int a number of rows; fewer than 20 rows are no pilot, and every row is certified."""
     result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
     assert result.rows == (certified, 300)
-    assert ("no pilot" in result.choices["pilot"]) == (certified == 0)
+    assert f"rows {certified}..299 are certified" in result.choices["pilot"]
     assert (result.certificate.body["instruments"]["provenance"]["rows"] is None) == (certified == 0)
 
 
@@ -217,6 +220,19 @@ def test_pilot_as_share_or_number(pilot, certified):
 def test_impossible_pilots(pilot):
     with pytest.raises(InvalidInput, match="pilot="):
         b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot))
+
+
+def test_a_pilot_of_a_log_that_may_stop_any_time():
+    """Its end is fixed beforehand: a share of the planned rows, or a number; never a share of what came."""
+    method = b.Dual(choices=QUICK, radius=5.0, planned_rows=200, pilot=0.5)
+    for rows in (300, 150):
+        assert b.estimate_interval(problem_of(rollout(6, rows)), method=method).rows == (100, rows)
+    with pytest.raises(InvalidInput, match="within its pilot of 100 rows"):
+        b.estimate_interval(problem_of(rollout(6, 90)), method=method)
+    with pytest.raises(InvalidInput, match="pilot= as a whole number"):
+        b.estimate_interval(problem_of(rollout(6)), method=b.Dual(choices=QUICK, gauge=b.FixedLambda(0.1)))
+    own = b.Dual(choices=QUICK, gauge=b.FixedLambda(0.1), pilot=50)
+    assert b.estimate_interval(problem_of(rollout(6)), method=own).rows == (50, 300)
 
 
 def test_no_pilot_when_w_is_given():

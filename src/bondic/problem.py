@@ -26,6 +26,10 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+_SEED_SALT = 0x626F6E64
+"""Keeps the action draws apart from whatever simulated the log with the same small seed."""
+
+
 @dataclass(frozen=True, eq=False)
 class Cloud:
     """Points with slot weights; `rows[j]` tells which row (or initial state) point j belongs to."""
@@ -162,7 +166,7 @@ def make_problem(
         initial_times=start_times,
         action_dim=0 if log.discrete_actions else int(log.actions.shape[1]),
     )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([_SEED_SALT, seed])
     answers = ask_policy(policy, questions, draws=draws, initial_draws=initial_draws, rng=rng)
     return assemble(log, initial, answers, terms, seed=seed)
 

@@ -11,7 +11,7 @@ from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.problem import Problem
 from bondic.rounding import Enclosure, U
-from bondic.sums.quadratic import Engine, quadratic_form
+from bondic.sums.quadratic import Engine, quadratic_forms
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,9 +56,25 @@ def discrepancy(
     progress: Progress | None = None,
 ) -> Enclosure:
     """|mu_omega| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""
-    measure = signed_measure(problem, omega, start=start)
+    return discrepancies(problem, kernel, [(omega, start)], engine=engine, progress=progress)[0]
+
+
+def discrepancies(
+    problem: Problem,
+    kernel: Kernel,
+    omegas: list[tuple[FloatArray, bool]],
+    *,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> list[Enclosure]:
+    """|mu_omega| for several (omega, start) in one pass over the points."""
+    points = np.concatenate([problem.logged, problem.next.points, problem.initial.points])
+    groups = np.zeros((len(omegas), points.shape[0], problem.layout.slots))
+    error = 0.0
+    for group, (omega, start) in zip(groups, omegas, strict=True):
+        measure = signed_measure(problem, omega, start=start)
+        group[: measure.weights.shape[0]] = measure.weights
+        error = max(error, measure.error)
     terms = normal_form(kernel, problem.layout)
-    square = quadratic_form(
-        terms, measure.points, measure.weights, weight_error=measure.error, engine=engine, progress=progress
-    )
-    return square.sqrt()
+    squares = quadratic_forms(terms, points, groups, weight_error=error, engine=engine, progress=progress)
+    return [square.sqrt() for square in squares]

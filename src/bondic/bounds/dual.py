@@ -132,13 +132,15 @@ def dual_bound(
     *,
     center: FunctionValues | None = None,
     epsilon: Enclosure | None = None,
+    size: Enclosure | None = None,
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> tuple[BoundTerms, ...]:
     """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
 
     The floats omega_i computed at the rows are used as the weights of (4) and (5). If they differ from the
-    function's values by at most eta, the noise grows by at most eta * mean B_i, which is added.
+    function's values by at most eta, the noise grows by at most eta * mean B_i, which is added. `size` is |mu_omega|
+    when `discrepancies` has computed it already.
     """
     problem, ball = setting.problem, setting.ball
     n = len(problem)
@@ -150,7 +152,9 @@ def dual_bound(
     noise = eps * norm
     noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(facts.widths) / n * (1 + 8 * U)))
     start = setting.initial_term()
-    return add_up(problem, ball, values, rows, norm, noise, start, ends, engine=engine, progress=progress)
+    if size is None:
+        size = discrepancy(problem, ball.kernel, rows, engine=engine, progress=progress)
+    return add_up(problem, ball, values, rows, size, norm, noise, start, ends)
 
 
 def add_up(
@@ -158,17 +162,14 @@ def add_up(
     ball: Ball,
     center: FunctionValues,
     rows: FloatArray,
+    size: Enclosure,
     norm: Enclosure,
     noise: Enclosure,
     start: Enclosure,
     ends: tuple[End, ...],
-    *,
-    engine: Engine = "auto",
-    progress: Progress | None = None,
 ) -> tuple[BoundTerms, ...]:
     """J^(q^, omega) -+ ( r_Q |mu_omega| + noise + initial + misspecification ) for any valid bound of the noise."""
     value = doubly_robust_value(problem, center, rows)
-    size = discrepancy(problem, ball.kernel, rows, engine=engine, progress=progress)
     bias = Enclosure(ball.radius) * size
     allowance = misspecification_allowance(problem, ball.misspecification, rows)
     spread = bias + noise + start + allowance

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bellman.discrepancy import discrepancy
 from bondic.bellman.residual import function_values
 from bondic.bounds.dual import BoundTerms, End, add_up, weights_at_rows
 from bondic.concentration.finite_class import FiniteClass
@@ -59,4 +60,5 @@ def finite_class_bound(
     noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(widths) / len(problem)))
     center = function_values(problem, ball.center)
     start = Enclosure(0.0) if initial is None else initial
-    return add_up(problem, ball, center, rows, Enclosure(float(np.abs(weights).sum())), noise, start, ends)
+    balance = discrepancy(problem, ball.kernel, rows)
+    return add_up(problem, ball, center, rows, balance, Enclosure(float(np.abs(weights).sum())), noise, start, ends)

@@ -54,4 +54,7 @@ class FixedLambda(Gauge):
         return min(1.0, 2.0 * math.exp(-exponent) * (1 + 1e-9)) if exponent > 0 else 1.0
 
     def describe(self) -> str:
-        return f"Hilbert-space Hoeffding bound with lambda = {self.rate:.6g} fixed beforehand; n may be a stopping time"
+        return (
+            f"Hilbert-space Hoeffding bound with lambda = {self.rate:.6g}; n may be a stopping time, provided that lambda "
+            "and the first certified row were fixed without knowing it"
+        )

@@ -47,7 +47,12 @@ class InitialStates:
             raise InvalidInput(
                 f"The weights of the initial states sum to {total}, not 1. Divide by their sum if that is meant."
             )
-        put("weights", weights / total)
+        weights = weights / total
+        if self.kind == "sample" and np.any(np.abs(weights * count - 1.0) > _WEIGHT_TOLERANCE):
+            raise InvalidInput(
+                "A sample of initial states has equal weights. Use InitialStates.exact for a weighted list."
+            )
+        put("weights", weights)
 
     @staticmethod
     def exact(observations: Any, weights: Any = None) -> InitialStates:

@@ -7,44 +7,34 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bellman.residual import bellman_residual, function_values
+from bondic.bellman.residual import function_values
 from bondic.bounds.dual import BoundTerms, End, Setting, problem_range, weights_at_rows
 from bondic.certificate.assumptions import list_assumptions
 from bondic.certificate.certificate import make_certificate
 from bondic.certificate.conclude import Conclusion, Status, conclude
 from bondic.certificate.verify import combine_witnesses
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.concentration.gauge import Gauge
-from bondic.concentration.pinelis import Pinelis
-from bondic.concentration.plug_in import PlugIn
-from bondic.concentration.value_range import value_range
-from bondic.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.methods.settle import settle
 from bondic.problem import Problem
 from bondic.result import Result
 from bondic.solvers import spectral
 from bondic.solvers.basis import make_basis
-from bondic.solvers.best_so_far import best_bound
+from bondic.solvers.best_so_far import best_bounds
 from bondic.solvers.model import SearchModel, build_model
 from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
 from bondic.sums.quadratic import Engine
-from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
-from bondic.tuning.instruments import pick_instruments
+from bondic.tuning.defaults import Choices
 
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]
-
-_SMALLEST_PILOT = 20
-_LARGEST_PILOT = 5000
-_INITIAL_SHARE = 0.2
-"""Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +64,12 @@ class Dual:
         return _run_dual(self, problem, alpha, progress)
 
 
+@cache
+def _versions() -> dict[str, str]:
+    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
+    return {"bondic": __version__, "python": platform.python_version(), **libraries}
+
+
 class _Clock:
     """Stages with their times, reported to the progress callback."""
 
@@ -99,7 +95,7 @@ class _Clock:
 def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress | None) -> Result:
     clock = _Clock(progress)
     clock.stage("tuning")
-    setting, budget, notes = _settle(method, problem, alpha)
+    setting, budget, notes = settle(method, problem, alpha)
     clock.done("tuning")
     model = _search_model(method, setting, clock)
     spectrum = spectral.Spectrum.of(model)
@@ -112,8 +108,7 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
     clock.done("certify")
     estimate = _point_estimate(setting, model, spectrum, result)
     assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
-    versions = {"bondic": __version__, "python": platform.python_version(), "numpy": np.__version__}
-    versions |= {name: importlib.metadata.version(name) for name in ("scipy", "numba")}
+    versions = _versions()
     notes = {**notes, **search}
     certificate = make_certificate(
         setting,
@@ -154,128 +149,6 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
     )
 
 
-def _pilot_rows(method: Dual, problem: Problem) -> int:
-    """Rows set aside for tuning: a share of the log's rows, or a number of them."""
-    total = len(problem.rows)
-    if isinstance(method.pilot, float):
-        if not 0 <= method.pilot < 1:
-            raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
-        wanted = min(int(method.pilot * total), _LARGEST_PILOT)
-    else:
-        wanted = int(method.pilot)
-        if not 0 <= wanted < total:
-            raise InvalidInput(f"pilot={wanted} rows cannot be set aside from a log of {total} rows.")
-    if method.instruments is not None or wanted < _SMALLEST_PILOT:
-        return 0
-    before = int(np.searchsorted(problem.log_rows, problem.rows.start + wanted))
-    return wanted if _SMALLEST_PILOT <= before < len(problem) else 0
-
-
-def _settle(method: Dual, problem: Problem, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
-    """Fix W, Q, gauge and the split of alpha, before omega is looked for."""
-    notes: dict[str, str] = {}
-    wanted = _pilot_rows(method, problem)
-    start = problem.rows.start
-    pilot = problem.select(start, start + wanted) if wanted else None
-    certified = problem.select(start + wanted) if wanted else problem
-    notes["pilot"] = (
-        f"{pilot.rows} tune, {certified.rows} are certified" if pilot else "no pilot: every row is certified"
-    )
-    instruments = method.instruments or default_instruments(problem, pilot, method.choices)
-    ball = _settle_ball(method, certified, pilot, instruments, notes)
-    if method.instruments is None and pilot is not None:
-        instruments, picked = pick_instruments(pilot, len(certified.rows), ball, method.choices, probability=alpha)
-        notes["W picked"] = picked
-    rows = (certified.rows.start, certified.rows.stop)
-    if instruments.provenance.saw(rows, certified.log_hash):
-        raise TunedOnCertifiedRows(
-            f"W was tuned on rows {instruments.provenance.rows}, the interval would certify rows {rows}. W must not see the "
-            "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
-        )
-    notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
-    sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
-    shares = {"noise": 1.0 - _INITIAL_SHARE, "initial": _INITIAL_SHARE} if sampled else {"noise": 1.0}
-    budget = ErrorBudget.split(alpha, shares)
-    gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
-    sides = 2 if method.side == "both" else 1
-    if method.side not in ("both", "lower", "upper"):
-        raise InvalidInput(f"side={method.side!r}; choose 'both', 'lower' or 'upper'.")
-    setting = Setting(certified, ball, instruments, gauge, budget["noise"], budget.get("initial"), sides)
-    return setting, budget, notes
-
-
-def _settle_ball(
-    method: Dual, certified: Problem, pilot: Problem | None, instruments: Instruments, notes: dict[str, str]
-) -> Ball:
-    if method.ball is not None:
-        ball = method.ball
-        notes["Q"] = f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})"
-    elif method.radius is not None:
-        kernel = default_value_kernel(certified, pilot, method.choices)
-        ball = Ball(kernel, method.radius)
-        notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
-    else:
-        kernel = default_value_kernel(certified, pilot, method.choices)
-        ball, note = default_ball(certified, pilot, kernel, instruments, method.choices)
-        notes["Q"] = f"{kernel!r}, {note}"
-    if method.misspecification:
-        ball = Ball(ball.kernel, ball.radius, ball.center, method.misspecification, ball.provenance)
-    return ball
-
-
-def _settle_gauge(
-    method: Dual, problem: Problem, instruments: Instruments, ball: Ball, probability: float, notes: dict[str, str]
-) -> Gauge:
-    """Pinelis for a fixed number of rows; fixed lambda when ranges differ by time or n is a stopping time."""
-    if isinstance(method.gauge, Gauge):
-        notes["noise"] = method.gauge.describe()
-        return method.gauge
-    if method.gauge == "plug-in":
-        gauge: Gauge = PlugIn(_plug_in_constant(method, problem, instruments, ball))
-    elif method.gauge == "half" and (method.planned_rows is not None or problem.terms.horizon is not None):
-        gauge = FixedLambda.planned(
-            len(problem.rows) if method.planned_rows is None else method.planned_rows,
-            probability=probability,
-            sup_diag=instruments.kernel.sup_diag,
-            mean_square_width=_mean_square_width(problem),
-        )
-    elif method.planned_rows is not None:
-        raise InvalidInput("planned_rows works with gauge='half' (the fixed-lambda form has that constant).")
-    elif method.gauge in ("half", "range", "paper"):
-        gauge = Pinelis(method.gauge)  # type: ignore[arg-type]
-    else:
-        raise InvalidInput(
-            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'plug-in' or pass a gauge object."
-        )
-    notes["noise"] = gauge.describe()
-    return gauge
-
-
-def _mean_square_width(problem: Problem) -> float:
-    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda."""
-    t = problem.terms
-    times = range(t.horizon) if t.horizon is not None else range(1)
-    widths = [
-        value_range(t.gamma, t.reward_range, may_terminate=t.may_terminate, horizon=t.horizon, time=time).width
-        for time in times
-    ]
-    return float(np.mean(np.square(widths)))
-
-
-def _plug_in_constant(method: Dual, problem: Problem, instruments: Instruments, ball: Ball) -> float:
-    """K_max times the mean squared residual of a fitted q: an estimate, hence no guarantee."""
-    values = make_basis(ball.kernel, problem.layout, problem.logged, rank=min(method.rank, 300), tolerance=1e-9)
-    weights = make_basis(instruments.kernel, problem.layout, problem.logged, rank=300, tolerance=1e-9)
-    model = build_model(problem, weights, values, function_values(problem, ball.center))
-    u, sigma, right = np.linalg.svd(model.balance, full_matrices=False)
-    ridge = 1e-6 * float(sigma.max(initial=1e-300)) ** 2
-    theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
-    fitted = function_values(problem, values.function(theta))
-    base = function_values(problem, ball.center)
-    total = bellman_residual(problem, base) + fitted.logged - problem.gamma * fitted.next
-    return float(instruments.kernel.sup_diag * np.mean(total**2))
-
-
 def _search_model(method: Dual, setting: Setting, clock: _Clock) -> SearchModel:
     report = clock.stage("search")
     problem = setting.problem
@@ -294,29 +167,24 @@ def _end_points(
     extra = list(method.candidates)
     if method.solver is not None:
         extra.extend(method.solver(model, setting))
-    ends: dict[End, tuple[BoundTerms, Function | None]] = {}
-    gaps: dict[str, float] = {"lower": float("nan"), "upper": float("nan")}
-    notes: dict[str, str] = {}
-    clock.stage("certify")
     wanted: tuple[End, ...] = ("lower", "upper") if method.side == "both" else (method.side,)
-    for number, end in enumerate(wanted):
+    notes: dict[str, str] = {}
+    primal: dict[End, float] = {}
+    proposals: list[Function] = []
+    for end in wanted:
         sign = 1.0 if end == "upper" else -1.0
         found = spectral.propose(spectrum, sign=sign, radius=setting.ball.radius, kappa=epsilon)
         notes[f"search {end}"] = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
-
-        def report(share: float, number: int = number) -> None:
-            clock.stage("certify")
-            if clock.progress is not None:
-                clock.progress("certify", (number + share) / len(wanted))
-
-        proposals: list[Function | None] = [*extra]
+        primal[end] = found.primal
         if np.any(found.weights):
-            proposals.insert(0, model.function(found.weights))
-        terms, omega = best_bound(setting, end, proposals, engine=method.engine, progress=report)
-        ends[end] = (terms, omega)
-        side_terms = terms.initial.mid + terms.misspecification.mid
-        attained = sign * (terms.bound - model.offset) - side_terms
-        gaps[end] = max(0.0, attained - found.primal) if np.isfinite(found.primal) else float("inf")
+            proposals.append(model.function(found.weights))
+    report = clock.stage("certify")
+    ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
+    gaps = {"lower": float("nan"), "upper": float("nan")}
+    for end, (terms, _) in ends.items():
+        sign = 1.0 if end == "upper" else -1.0
+        attained = sign * (terms.bound - model.offset) - (terms.initial.mid + terms.misspecification.mid)
+        gaps[end] = max(0.0, attained - primal[end]) if np.isfinite(primal[end]) else float("inf")
     return ends, (gaps["lower"], gaps["upper"]), notes
 
 

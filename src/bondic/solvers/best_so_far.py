@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
+from bondic.bellman.discrepancy import discrepancies
+from bondic.bellman.residual import function_values
+from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound, weights_at_rows
 from bondic.spaces.functions import Function
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 
+Ends = dict[End, tuple[BoundTerms, Function | None]]
 
-def best_bound(
+
+def best_bounds(
     setting: Setting,
-    end: End,
-    proposals: Iterable[Function | None],
+    ends: tuple[End, ...],
+    proposals: list[Function],
     *,
     engine: Engine = "auto",
     progress: Progress | None = None,
-) -> tuple[BoundTerms, Function | None]:
-    """Evaluate every proposal with the trusted core and keep the tightest end point.
+) -> Ends:
+    """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
 
     Any omega is valid on the *same* event (the gauge covers all omega at once), so choosing costs nothing.
     """
-    (best,) = dual_bound(setting, None, (end,), engine=engine)
-    chosen: Function | None = None
-    for omega in proposals:
-        if omega is None or omega.is_zero:
-            continue
-        (terms,) = dual_bound(setting, omega, (end,), engine=engine, progress=progress)
-        if (terms.bound < best.bound) if end == "upper" else (terms.bound > best.bound):
-            best, chosen = terms, omega
-    return best, chosen
+    problem = setting.problem
+    candidates: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
+    rows = [(weights_at_rows(problem, omega)[0], True) for omega in candidates]
+    sizes = discrepancies(problem, setting.ball.kernel, rows, engine=engine, progress=progress)
+    center = function_values(problem, setting.ball.center)
+    best: Ends = {}
+    for omega, size in zip(candidates, sizes, strict=True):
+        for terms in dual_bound(setting, omega, ends, center=center, size=size):
+            known = best.get(terms.end)
+            if known is None or _tighter(terms, known[0]):
+                best[terms.end] = (terms, omega)
+    return best
+
+
+def _tighter(new: BoundTerms, old: BoundTerms) -> bool:
+    return new.bound < old.bound if new.end == "upper" else new.bound > old.bound

@@ -168,8 +168,7 @@ class _Search:
             if step % every == every - 1 or step == steps - 1:
                 self._look(now)
                 self._look(tail / count)  # F is convex in alpha: the mean evens out the sampling
-                if self.options.refit:
-                    self._look(self._refitted())
+                self._look(self._refitted() if self.options.refit else None)
                 tail, count = np.zeros_like(tail), 0
         return [self.data.centers.function(alpha) for alpha in self.best_alpha if alpha is not None]
 
@@ -203,12 +202,12 @@ class _Search:
         noise = self.data.epsilon * parts.norm_square / (2 * s)
         return (parts.linear + parts.allowance + bias + noise).sum() / self.data.scale
 
-    def _refitted(self) -> FloatArray:
-        """The last layer by the spectral method: (11) in its coefficients, over all rows."""
+    def _refitted(self) -> FloatArray | None:
+        """The last layer by the spectral method: (11) in its coefficients, over all rows. None if training blew up."""
         with self.torch.no_grad():
             trunk = self.network.trunk().numpy()
         if not np.all(np.isfinite(trunk)):
-            return np.full((trunk.shape[1], 2), np.nan)
+            return None
         out = []
         for sign, units in zip(_SIGNS, trunk, strict=True):
             factors = np.hstack([units, np.ones((units.shape[0], 1))])
@@ -224,23 +223,26 @@ class _Search:
             out.append(factors @ found.weights)
         return np.stack(out, axis=1)
 
-    def _look(self, alpha: FloatArray) -> None:
+    def _look(self, alpha: FloatArray | None) -> None:
         """F at the best multiple of omega, on as much of the log as can be seen well; keep it if it is the least."""
-        if not np.all(np.isfinite(alpha)):
+        if alpha is None:
             return
         data = self.data
         with self.torch.no_grad():
             parts = self.parts(self.torch.from_numpy(alpha), data.held)
         linear, move, square = (np.asarray(values) for values in (parts.linear, parts.move, parts.square))
         if data.in_coordinates:
-            image = data.balance @ alpha
-            linear = _SIGNS * (data.gradient @ alpha)
-            move, square = data.centers.model.start @ image, (image**2).sum(axis=0)
+            with np.errstate(over="ignore"):
+                image = data.balance @ alpha
+                linear = _SIGNS * (data.gradient @ alpha)
+                move, square = data.centers.model.start @ image, (image**2).sum(axis=0)
         noise = data.epsilon * np.sqrt(np.maximum(np.asarray(parts.norm_square), 0.0))
         slopes = linear + np.asarray(parts.allowance) + noise
         for end in range(2):
-            factor, value = best_multiple(slopes[end], data.ball.radius, self._start, move[end], square[end])
-            if factor > 0 and value < self.best_value[end]:
+            factor, value = best_multiple(
+                float(slopes[end]), data.ball.radius, self._start, float(move[end]), float(square[end])
+            )
+            if value < self.best_value[end]:
                 self.best_value[end], self.best_alpha[end] = value, factor * alpha[:, end]
 
 
@@ -248,10 +250,11 @@ def best_multiple(slope: float, radius: float, start: float, move: float, square
     """argmin and min over c >= 0 of  slope c + radius sqrt(start + 2 move c + square c^2), c = 0 and c = 1 at hand."""
 
     def value(c: float) -> float:
-        return float(slope * c + radius * math.sqrt(max(0.0, start + 2 * move * c + square * c * c)))
+        return slope * c + radius * math.sqrt(max(0.0, start + 2 * move * c + square * c * c))
 
     choices = [0.0, 1.0]
-    lean = -slope / (radius * math.sqrt(square)) if radius > 0 and square > 0 else math.inf
+    steepest = radius * math.sqrt(max(square, 0.0))
+    lean = -slope / steepest if steepest > 0 else math.inf
     if abs(lean) < 1:  # the two slopes cancel at a finite c
         apart = math.sqrt(max(0.0, start - move * move / square))
         choices.append(max(0.0, (lean / math.sqrt(1 - lean * lean) * apart * math.sqrt(square) - move) / square))

@@ -19,9 +19,9 @@ Progress = Callable[[float], None]
 TILE = 256
 
 
-def sum_error(count: int, columns: int) -> float:
-    """A tile's row sums have TILE terms, then one per column, and there are TILE rows; tile totals are summed exactly."""
-    return (2 * min(TILE, count) + columns + 8) * U
+def sum_error(count: int) -> float:
+    """A tile's row sums have TILE terms and there are TILE of them; tile totals are summed exactly."""
+    return (2 * min(TILE, count) + 8) * U
 
 
 def value_error(dimension: int) -> float:
@@ -63,18 +63,16 @@ def _dot(a, b, width):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"contract"})
-def _tile(points, inverse, columns, top, height, left, width, buffer):  # type: ignore[no-untyped-def]
-    """sum_p sum_{i in rows, j in cols} u_pi k_ij u_pj over one tile."""
-    total = 0.0
+def _tile(points, inverse, columns, top, height, left, width, buffer, out):  # type: ignore[no-untyped-def]
+    """out[p] = sum_{i in rows, j in cols} u_pi k_ij u_pj over one tile."""
+    for p in range(columns.shape[0]):
+        out[p] = 0.0
     for i in range(top, top + height):
         _add_squares(buffer, points, inverse, i, left, width)
         for j in range(width):
             buffer[j] = exp_nonpositive(-0.5 * buffer[j])
-        row = 0.0
         for p in range(columns.shape[0]):
-            row += columns[p, i] * _dot(buffer, columns[p, left : left + width], width)
-        total += row
-    return total
+            out[p] += columns[p, i] * _dot(buffer, columns[p, left : left + width], width)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -83,11 +81,13 @@ def _strip(points, inverse, columns, top, totals):  # type: ignore[no-untyped-de
     count = points.shape[1]
     buffer = np.empty(TILE)
     height = min(TILE, count - top)
-    for index in range(totals.size):
+    for index in range(totals.shape[0]):
         left = top + index * TILE
         width = min(TILE, count - left)
-        value = _tile(points, inverse, columns, top, height, left, width, buffer)
-        totals[index] = value if left == top else 2.0 * value
+        _tile(points, inverse, columns, top, height, left, width, buffer, totals[index])
+        if left > top:
+            for p in range(totals.shape[1]):
+                totals[index, p] *= 2.0
 
 
 @numba.njit(nogil=True, cache=True)
@@ -116,17 +116,17 @@ def threads() -> int:
 
 def block_sums(
     points: FloatArray, scales: FloatArray, columns: FloatArray, progress: Progress | None = None
-) -> list[float]:
-    """Totals of sum_p u_ip exp(-1/2 |(z_i - z_j)/h|^2) u_jp over tiles."""
+) -> FloatArray:
+    """Totals of u_ip exp(-1/2 |(z_i - z_j)/h|^2) u_jp over tiles of pairs: (tiles, columns)."""
     count = points.shape[0]
     by_axis, by_column = np.ascontiguousarray(points.T), np.ascontiguousarray(columns.T)
     inverse = 1.0 / scales
     tops = range(0, count, TILE)
-    results = [np.zeros((count - top + TILE - 1) // TILE) for top in tops]
-    done, work = 0, sum(r.size for r in results)
+    results = [np.zeros(((count - top + TILE - 1) // TILE, columns.shape[1])) for top in tops]
+    done, work = 0, sum(len(totals) for totals in results)
     with ThreadPoolExecutor(threads()) as pool:
         futures = {
-            pool.submit(_strip, by_axis, inverse, by_column, top, totals): totals.size
+            pool.submit(_strip, by_axis, inverse, by_column, top, totals): len(totals)
             for top, totals in zip(tops, results, strict=True)
         }
         try:
@@ -138,7 +138,7 @@ def block_sums(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [float(value) for totals in results for value in totals]
+    return np.concatenate(results)
 
 
 def cross_sums(x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ m_p the sum of absolute weights of embedded column p and e_c the relative error 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ Engine = Literal["auto", "pairs", "numpy"]
 _TOLERANCE = 1e-10
 """First aim of the separable engine, relative to (sum |u|)^2; refined when the result turns out to be small."""
 
+_SMALLEST_SEPARABLE = 1000
+
 
 def quadratic_form(
     terms: tuple[Term, ...],
@@ -42,83 +44,113 @@ def quadratic_form(
     progress: Progress | None = None,
 ) -> Enclosure:
     """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error; points (N, D), weights v (N, slots)."""
-    _check_finite(points, weights)
+    options: dict[str, Any] = {"weight_error": weight_error, "engine": engine, "progress": progress}
+    return quadratic_forms(terms, points, weights[None], **options)[0]
+
+
+def quadratic_forms(
+    terms: tuple[Term, ...],
+    points: FloatArray,
+    groups: FloatArray,
+    *,
+    weight_error: float = 0.0,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> list[Enclosure]:
+    """The same for several weightings of the same points in one pass; groups (G, N, slots)."""
+    _check_finite(points, groups)
     check_elementary_functions()
-    carrying = np.any(weights != 0.0, axis=1)  # points without weight add exactly nothing
-    distinct, merged, merge_error = merge_points(points[carrying], weights[carrying])
-    # `mass` bounds the absolute weights before merging: cancellation in a merged weight must not hide its error
-    mass = np.array([upper_sum(np.abs(weights[:, slot])) for slot in range(weights.shape[1])])
-    relative = weight_error + merge_error + (weights.shape[1] + 8) * U
-    total = Enclosure(0.0)
-    for term in terms if distinct.shape[0] else ():
-        value = _term_value(term, distinct, merged, engine, progress)
+    count, _, slots = groups.shape
+    carrying = np.any(groups != 0.0, axis=(0, 2))  # points without weight add exactly nothing
+    if not carrying.any():
+        return [Enclosure(0.0)] * count
+    side_by_side = groups[:, carrying].transpose(1, 0, 2).reshape(-1, count * slots)
+    distinct, merged, merge_error = merge_points(points[carrying], side_by_side)
+    merged = merged.reshape(-1, count, slots)
+    relative = weight_error + merge_error + (slots + 8) * U
+    totals = [Enclosure(0.0)] * count
+    for term in terms:
+        values = _term_values(term, distinct, merged, engine, progress)
         size, _ = term.bounds(distinct, distinct)
-        column_mass = mass @ np.abs(term.embedding)
-        square = inflate(float(column_mass @ column_mass) * (1 + 1e-12))
-        spread = square * size * (2 * relative + relative**2)
-        total = total + Enclosure(value.mid, inflate(value.rad + spread + points.shape[0] * TINY))
-    return total
+        for g, value in enumerate(values):
+            # absolute weights before merging: cancellation in a merged weight must not hide its error
+            spread = _mass_square(groups[g], term) * size * (2 * relative + relative**2)
+            totals[g] = totals[g] + Enclosure(value.mid, inflate(value.rad + spread + points.shape[0] * TINY))
+    return totals
 
 
-def _term_value(
-    term: Term, points: FloatArray, weights: FloatArray, engine: Engine, progress: Progress | None
-) -> Enclosure:
-    """One term with the errors of kernel values and summation; its weights are taken as exact."""
-    columns = np.ascontiguousarray(term.columns(weights))
-    # slot weights, not embedded ones: an embedding may cancel, its roundings do not
+def _mass_square(weights: FloatArray, term: Term) -> float:
+    """sum_p ( sum_i sum_a |v_ia| |E_ap| )^2, rounded up; an embedding may cancel, its roundings do not."""
     mass = np.array([upper_sum(np.abs(weights[:, slot])) for slot in range(weights.shape[1])]) @ np.abs(term.embedding)
-    square = inflate(float(mass @ mass) * (1 + 1e-12))
+    return inflate(float(mass @ mass) * (1 + 1e-12))
+
+
+def _term_values(
+    term: Term, points: FloatArray, weights: FloatArray, engine: Engine, progress: Progress | None
+) -> list[Enclosure]:
+    """One term for every group (N, G, slots), with the errors of kernel values and sums; weights taken as exact."""
+    columns = np.ascontiguousarray(term.columns(weights))  # (N, G, p)
+    count, groups, width = columns.shape
+    squares = [_mass_square(weights[:, g], term) for g in range(groups)]
     size, error = term.bounds(points, points)
+    flat = columns.reshape(count, groups * width)
     if not term.factors:
-        sums = [certified_sum(columns[:, p]).mid for p in range(columns.shape[1])]
-        return _with_error([term.coefficient * value * value for value in sums], square * size * 8 * U)
+        sums = np.array([certified_sum(flat[:, c]).mid for c in range(groups * width)])
+        return _gather(term.coefficient * sums[None] * sums, groups, [s * size * 8 * U for s in squares])
     if len(term.factors) == 1 and isinstance(term.factors[0][0], FeatureLeaf):
-        totals, summation = _feature_sums(term, points, columns)
-        return _with_error(totals, square * (error + size * summation))
+        totals, summation = _feature_sums(term, points, flat)
+        return _gather(totals, groups, [s * (error + size * summation) for s in squares])
     gaussian = _as_gaussian(term) if engine != "numpy" else None
     if gaussian is None:
-        totals = reference.block_sums(term, points, columns, progress)
-        return _with_error(totals, square * (error + size * reference.sum_error(*columns.shape)))
+        totals = reference.block_sums(term, points, flat, progress)
+        return _gather(totals, groups, [s * (error + size * reference.sum_error(count)) for s in squares])
     axes, scales = gaussian
     if engine == "auto":
-        quick = _separable(points[:, axes], scales, columns, progress)
+        quick = _separable(points[:, axes], scales, flat, groups, progress)
         if quick is not None:
-            return Enclosure(term.coefficient) * quick
-    totals = [term.coefficient * value for value in pairs.block_sums(points[:, axes], scales, columns, progress)]
-    value_error = term.coefficient * pairs.value_error(len(axes))
-    return _with_error(totals, square * (value_error + size * (pairs.sum_error(*columns.shape) + 2 * U)))
+            return [Enclosure(term.coefficient) * value for value in quick]
+    totals = term.coefficient * pairs.block_sums(points[:, axes], scales, flat, progress)
+    relative = term.coefficient * pairs.value_error(len(axes)) + size * (pairs.sum_error(count) + 2 * U)
+    return _gather(totals, groups, [s * relative for s in squares])
 
 
-def _with_error(totals: list[float], spread: float) -> Enclosure:
-    value = certified_sum(totals)
-    return Enclosure(value.mid, inflate(value.rad + spread))
+def _gather(totals: FloatArray, groups: int, spreads: list[float]) -> list[Enclosure]:
+    """Block totals (blocks, G * p) -> one enclosure per group, blocks and columns added exactly."""
+    out = []
+    for part, spread in zip(np.split(totals, groups, axis=1), spreads, strict=True):
+        value = certified_sum(np.ascontiguousarray(part))
+        out.append(Enclosure(value.mid, inflate(value.rad + spread)))
+    return out
 
 
 def _separable(
-    points: FloatArray, scales: FloatArray, columns: FloatArray, progress: Progress | None
-) -> Enclosure | None:
-    """The separable engine where it is cheaper than pairs and accurate enough for the result it gives."""
-    count, width = columns.shape
-    if count < 1000:
+    points: FloatArray, scales: FloatArray, columns: FloatArray, groups: int, progress: Progress | None
+) -> list[Enclosure] | None:
+    """The separable engine where it is cheaper than pairs and accurate enough for the results it gives."""
+    count, total = columns.shape
+    if count < _SMALLEST_SEPARABLE:
         return None
     scaled = (points - points.mean(axis=0)) / scales
     norms, masses = separable.squared_norms(scaled), np.abs(columns)
-    size = float((masses.sum(axis=0) ** 2).sum())
-    aim = _TOLERANCE * size
+    size = np.maximum(masses.sum(axis=0) ** 2, 1e-300)
+    aims = _TOLERANCE * size
     for _ in range(2):
-        plan = separable.make_plan(norms, masses, scaled.shape[1], aim)
+        plan = separable.make_plan(norms, masses, scaled.shape[1], aims)
         # relative costs per pair and per feature, measured by benchmarks/sums.py
-        if plan is None or plan.features * (2.0 + width) > 0.5 * count * (6.0 + width):
+        if plan is None or plan.features * (2.0 + total) > 0.5 * count * (6.0 + total):
             return None
         found = separable.quadratic(scaled, columns, norms, plan, progress)
-        if found.rad <= 1e-4 * abs(found.mid) or aim <= 1e-13 * size:
-            return found
-        aim = max(1e-5 * abs(found.mid), 1e-13 * size)
+        width = total // groups
+        sums = [sum(found[g * width : (g + 1) * width], Enclosure(0.0)) for g in range(groups)]
+        if all(value.rad <= 1e-4 * abs(value.mid) for value in sums) or np.all(aims <= 2e-13 * size):
+            return sums
+        results = np.repeat([abs(value.mid) for value in sums], width)
+        aims = np.maximum(1e-5 * results / width, 1e-13 * size)
     return None
 
 
-def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[list[float], float]:
-    """|sum_i u_i phi(z_i)|^2 per column, linear in the number of points; (totals, relative summation error)."""
+def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[FloatArray, float]:
+    """|sum_i u_i phi(z_i)|^2 per column, linear in the number of points; (totals (1, p), relative summation error)."""
     leaf, axes = term.factors[0]
     assert isinstance(leaf, FeatureLeaf)
     step = reference.COLUMNS
@@ -129,7 +161,7 @@ def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[
     embedded = np.sum(np.array(parts), axis=0)
     # vector sums of blocks in sequence: (block + number of blocks) roundings, twice because it is squared
     summation = 2.02 * (step + len(parts) + 8 + embedded.shape[1]) * U * np.sqrt(embedded.shape[1])
-    return [term.coefficient * float(np.sum(embedded * embedded))], summation
+    return term.coefficient * np.sum(embedded * embedded, axis=1)[None], summation
 
 
 def _as_gaussian(term: Term) -> tuple[list[int], FloatArray] | None:

@@ -16,15 +16,15 @@ Progress = Callable[[float], None]
 ROWS, COLUMNS = 256, 2048
 
 
-def sum_error(count: int, columns: int) -> float:
+def sum_error(count: int) -> float:
     """Relative error of one block's double sum, in any order of summation; block totals are summed exactly."""
-    return (min(ROWS, count) * columns + min(COLUMNS, count) + 8) * U
+    return (min(ROWS, count) + min(COLUMNS, count) + 8) * U
 
 
-def block_sums(term: Term, points: FloatArray, columns: FloatArray, progress: Progress | None = None) -> list[float]:
-    """Totals of sum_p u_ip k(z_i, z_j) u_jp over blocks of (i, j); off-diagonal blocks count twice."""
+def block_sums(term: Term, points: FloatArray, columns: FloatArray, progress: Progress | None = None) -> FloatArray:
+    """Totals of u_ip k(z_i, z_j) u_jp over blocks of (i, j), off-diagonal ones twice: (blocks, columns)."""
     count = points.shape[0]
-    totals: list[float] = []
+    totals: list[FloatArray] = []
     for top in range(0, count, ROWS):
         rows = slice(top, min(top + ROWS, count))
         if progress is not None:
@@ -32,12 +32,12 @@ def block_sums(term: Term, points: FloatArray, columns: FloatArray, progress: Pr
         totals.append(_block(term, points, columns, rows, rows))
         others = [slice(left, min(left + COLUMNS, count)) for left in range(rows.stop, count, COLUMNS)]
         totals.extend(2.0 * _block(term, points, columns, rows, other) for other in others)
-    return totals
+    return np.array(totals)
 
 
-def _block(term: Term, points: FloatArray, columns: FloatArray, rows: slice, others: slice) -> float:
+def _block(term: Term, points: FloatArray, columns: FloatArray, rows: slice, others: slice) -> FloatArray:
     values = term.block(points[rows], points[others])
-    return float(np.sum(columns[rows] * (values @ columns[others])))
+    return np.asarray(np.sum(columns[rows] * (values @ columns[others]), axis=0))
 
 
 def cross_sums(term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> FloatArray:

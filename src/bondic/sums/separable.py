@@ -36,13 +36,13 @@ CHUNK = 2048
 MOST_FEATURES = 60_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """All multi-indices of degree below `degree`; `tail` bounds sum_p ( sum_i |u_ip| sqrt(T_m) )^2."""
+    """All multi-indices of degree below `degree`; `tail` bounds ( sum_i |u_ip| sqrt(T_m) )^2 for every column p."""
 
     degree: int
     features: int
-    tail: float
+    tail: FloatArray  # (p,)
 
 
 def feature_count(degree: int, dimension: int) -> int:
@@ -68,24 +68,23 @@ def poisson_tail(norms: FloatArray, degree: int) -> FloatArray:
     return np.asarray(np.where(ratio < 0.99, np.minimum(bound, 1.0), 1.0))
 
 
-def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> float:
-    """sum_p ( sum_i |u_ip| sqrt(T_m(lambda_i)) )^2; masses |u| (N, p)."""
+def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray:
+    """( sum_i |u_ip| sqrt(T_m(lambda_i)) )^2 for every column p; masses |u| (N, p)."""
     roots = np.sqrt(poisson_tail(norms, degree)) * (1 + 4 * U)
-    total = sum(upper_sum(masses[:, p] * roots) ** 2 for p in range(masses.shape[1]))
-    return inflate(total * (1 + 1e-12))
+    return np.array([inflate(upper_sum(masses[:, p] * roots) ** 2) for p in range(masses.shape[1])])
 
 
-def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerance: float) -> Plan | None:
-    """The smallest degree whose tail is at most `tolerance`, or None when that takes too many features."""
-    if tail_error(norms, masses, _highest(dimension)) > tolerance:
-        return None
+def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances: FloatArray) -> Plan | None:
+    """The smallest degree whose tail meets the tolerance of every column, or None: too many features."""
     low, high = 1, _highest(dimension)
+    if np.any(tail_error(norms, masses, high) > tolerances):
+        return None
     while low < high:
         middle = (low + high) // 2
-        if tail_error(norms, masses, middle) <= tolerance:
-            high = middle
-        else:
+        if np.any(tail_error(norms, masses, middle) > tolerances):
             low = middle + 1
+        else:
+            high = middle
     return Plan(low, feature_count(low, dimension), tail_error(norms, masses, low))
 
 
@@ -190,15 +189,18 @@ def coordinate_error(norms: FloatArray) -> float:
 
 def quadratic(
     scaled: FloatArray, columns: FloatArray, norms: FloatArray, plan: Plan, progress: Progress | None = None
-) -> Enclosure:
-    """sum_p u_p^T K u_p with its error, for the floats u (their own error is the caller's)."""
+) -> list[Enclosure]:
+    """u_p^T K u_p with its error for every column, for the floats u (their own error is the caller's)."""
     value, correction = moments(scaled, columns, plan, progress)
     total = value + correction
-    square = certified_sum(total * total)
-    masses = np.array([upper_sum(np.abs(columns[:, p])) for p in range(columns.shape[1])])
-    size = float(masses @ masses) * (1 + 1e-12)
     eta = relative_error(norms, scaled.shape[1], plan.degree)
-    spread = size * (2 * eta + eta * eta + coordinate_error(norms) + 4 * U)
-    # the cut-off part is known to lie in [0, tail]: put the value in the middle
-    half = 0.5 * plan.tail
-    return Enclosure(square.mid + half, inflate(square.rad + half * (1 + 4 * U) + spread + scaled.shape[0] * TINY))
+    relative = 2 * eta + eta * eta + coordinate_error(norms) + 4 * U
+    out = []
+    for p in range(columns.shape[1]):
+        square = certified_sum(total[:, p] ** 2)
+        spread = upper_sum(np.abs(columns[:, p])) ** 2 * relative
+        # the cut-off part is known to lie in [0, tail]: put the value in the middle
+        half = 0.5 * float(plan.tail[p])
+        error = square.rad + half * (1 + 4 * U) + spread + scaled.shape[0] * TINY
+        out.append(Enclosure(square.mid + half, inflate(error + U * (square.mid + half))))
+    return out

@@ -1,0 +1,218 @@
+"""Fix W, Q, the gauge and the split of alpha before omega is looked for, from nothing but earlier rows.
+
+What may not be seen: W, the pilot's end and lambda must not depend on certified rows, not even through their number,
+through initial states read off them, or through a Q that was chosen with them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from bondic.bellman.residual import bellman_residual, function_values
+from bondic.bounds.dual import Setting
+from bondic.concentration.budget import ErrorBudget
+from bondic.concentration.fixed_lambda import FixedLambda
+from bondic.concentration.gauge import Gauge
+from bondic.concentration.pinelis import Pinelis
+from bondic.concentration.plug_in import PlugIn
+from bondic.concentration.value_range import value_range
+from bondic.data.initial import InitialStates
+from bondic.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.problem import Cloud, Problem
+from bondic.solvers.basis import make_basis
+from bondic.solvers.model import build_model
+from bondic.spaces.ball import Ball
+from bondic.spaces.instruments import Instruments
+from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.instruments import pick_instruments
+
+SMALLEST_PILOT = 20
+LARGEST_PILOT = 5000
+INITIAL_SHARE = 0.2
+"""Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
+
+_STAND_IN_STARTS = 200
+
+
+class Options(Protocol):
+    """What has to be known about a method to settle its setting."""
+
+    @property
+    def instruments(self) -> Instruments | None: ...
+    @property
+    def ball(self) -> Ball | None: ...
+    @property
+    def gauge(self) -> str | Gauge: ...
+    @property
+    def side(self) -> str: ...
+    @property
+    def radius(self) -> float | None: ...
+    @property
+    def misspecification(self) -> float: ...
+    @property
+    def pilot(self) -> float | int: ...
+    @property
+    def planned_rows(self) -> int | None: ...
+    @property
+    def choices(self) -> Choices: ...
+    @property
+    def rank(self) -> int: ...
+
+
+def pilot_rows(method: Options, problem: Problem) -> int:
+    """Rows set aside for tuning: a share of the planned rows (the log's, when their number was fixed), or a number."""
+    total = len(problem.rows) if method.planned_rows is None else method.planned_rows
+    if isinstance(method.pilot, float):
+        if not 0 <= method.pilot < 1:
+            raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
+        wanted = min(int(method.pilot * total), LARGEST_PILOT)
+    else:
+        wanted = int(method.pilot)
+        if not 0 <= wanted < len(problem.rows):
+            raise InvalidInput(f"pilot={wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
+    if method.instruments is not None or wanted < SMALLEST_PILOT:
+        return 0
+    if isinstance(method.pilot, float) and method.planned_rows is None and isinstance(method.gauge, FixedLambda):
+        raise InvalidInput(
+            "A fixed lambda is for logs whose length was not fixed beforehand; a pilot of a share of the log would then "
+            "depend on the future. Pass pilot= as a whole number of rows, or planned_rows=."
+        )
+    if wanted >= len(problem.rows):
+        raise InvalidInput(
+            f"The log ended after {len(problem.rows)} rows, within its pilot of {wanted} rows: nothing is left."
+        )
+    return wanted
+
+
+def tuning_problem(problem: Problem, wanted: int) -> Problem | None:
+    """The pilot as a problem; None when too few of its rows can be used.
+
+    Initial states that were read off the log include later rows: the pilot's first next states stand in for them.
+    """
+    start = problem.rows.start
+    usable = int(np.searchsorted(problem.log_rows, start + wanted))
+    if usable < SMALLEST_PILOT:
+        return None
+    pilot = problem.select(start, start + wanted)
+    if pilot.initial_states.count_fixed or not len(pilot.next.points):
+        return pilot if pilot.initial_states.count_fixed else None
+    count = min(_STAND_IN_STARTS, len(pilot.next.points))
+    starts = Cloud(pilot.next.points[:count], pilot.next.weights[:count], np.arange(count))
+    states = InitialStates.exact(starts.points[:, : problem.layout.observation_dim])
+    return replace(pilot, initial=starts, initial_states=states)
+
+
+def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
+    """Everything a bound depends on besides omega, with a note on how each choice came about."""
+    if method.side not in ("both", "lower", "upper"):
+        raise InvalidInput(f"side={method.side!r}; choose 'both', 'lower' or 'upper'.")
+    notes: dict[str, str] = {}
+    wanted = pilot_rows(method, problem)
+    pilot = tuning_problem(problem, wanted)
+    certified = problem.select(problem.rows.start + wanted) if wanted else problem
+    notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
+    if pilot is None:
+        notes["pilot"] = f"no row tunes, {certified.rows} are certified"
+    instruments = _settle_instruments(method, problem, pilot, wanted, alpha, notes)
+    rows = (certified.rows.start, certified.rows.stop)
+    if instruments.provenance.saw(rows, certified.log_hash):
+        raise TunedOnCertifiedRows(
+            f"W was tuned on rows {instruments.provenance.rows}, the interval would certify rows {rows}. W must not see the "
+            "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
+        )
+    ball = _settle_ball(method, certified, pilot, instruments, notes)
+    sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
+    shares = {"noise": 1.0 - INITIAL_SHARE, "initial": INITIAL_SHARE} if sampled else {"noise": 1.0}
+    budget = ErrorBudget.split(alpha, shares)
+    gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
+    sides = 2 if method.side == "both" else 1
+    return Setting(certified, ball, instruments, gauge, budget["noise"], budget.get("initial"), sides), budget, notes
+
+
+def _settle_instruments(
+    method: Options, problem: Problem, pilot: Problem | None, wanted: int, alpha: float, notes: dict[str, str]
+) -> Instruments:
+    """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
+    instruments: Instruments = method.instruments or default_instruments(problem, pilot, method.choices)
+    if method.instruments is None and pilot is not None:
+        kernel = default_value_kernel(problem, pilot, method.choices)
+        ball, _ = default_ball(pilot, pilot, kernel, instruments, method.choices)
+        ahead = (len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted
+        instruments, notes["W picked"] = pick_instruments(pilot, max(ahead, 1), ball, method.choices, probability=alpha)
+    notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
+    return instruments
+
+
+def _settle_ball(
+    method: Options, certified: Problem, pilot: Problem | None, instruments: Instruments, notes: dict[str, str]
+) -> Ball:
+    if method.ball is not None:
+        ball = method.ball
+        notes["Q"] = f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})"
+    elif method.radius is not None:
+        kernel = default_value_kernel(certified, pilot, method.choices)
+        ball = Ball(kernel, method.radius)
+        notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
+    else:
+        kernel = default_value_kernel(certified, pilot, method.choices)
+        ball, note = default_ball(certified, pilot, kernel, instruments, method.choices)
+        notes["Q"] = f"{kernel!r}, {note}"
+    if method.misspecification:
+        ball = Ball(ball.kernel, ball.radius, ball.center, method.misspecification, ball.provenance)
+    return ball
+
+
+def _settle_gauge(
+    method: Options, problem: Problem, instruments: Instruments, ball: Ball, probability: float, notes: dict[str, str]
+) -> Gauge:
+    """Pinelis for a fixed number of rows; fixed lambda when ranges differ by time or n is a stopping time."""
+    if isinstance(method.gauge, Gauge):
+        notes["noise"] = method.gauge.describe()
+        return method.gauge
+    if method.gauge == "plug-in":
+        gauge: Gauge = PlugIn(_plug_in_constant(method, problem, instruments, ball))
+    elif method.gauge == "half" and (method.planned_rows is not None or problem.terms.horizon is not None):
+        gauge = FixedLambda.planned(
+            len(problem.rows) if method.planned_rows is None else method.planned_rows,
+            probability=probability,
+            sup_diag=instruments.kernel.sup_diag,
+            mean_square_width=_mean_square_width(problem),
+        )
+    elif method.planned_rows is not None:
+        raise InvalidInput("planned_rows works with gauge='half' (the fixed-lambda form has that constant).")
+    elif method.gauge in ("half", "range", "paper"):
+        gauge = Pinelis(method.gauge)  # type: ignore[arg-type]
+    else:
+        raise InvalidInput(
+            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'plug-in' or pass a gauge object."
+        )
+    notes["noise"] = gauge.describe()
+    return gauge
+
+
+def _mean_square_width(problem: Problem) -> float:
+    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda."""
+    t = problem.terms
+    times = range(t.horizon) if t.horizon is not None else range(1)
+    widths = [
+        value_range(t.gamma, t.reward_range, may_terminate=t.may_terminate, horizon=t.horizon, time=time).width
+        for time in times
+    ]
+    return float(np.mean(np.square(widths)))
+
+
+def _plug_in_constant(method: Options, problem: Problem, instruments: Instruments, ball: Ball) -> float:
+    """K_max times the mean squared residual of a fitted q: an estimate, hence no guarantee."""
+    values = make_basis(ball.kernel, problem.layout, problem.logged, rank=min(method.rank, 300), tolerance=1e-9)
+    weights = make_basis(instruments.kernel, problem.layout, problem.logged, rank=300, tolerance=1e-9)
+    model = build_model(problem, weights, values, function_values(problem, ball.center))
+    u, sigma, right = np.linalg.svd(model.balance, full_matrices=False)
+    ridge = 1e-6 * float(sigma.max(initial=1e-300)) ** 2
+    theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
+    fitted = function_values(problem, values.function(theta))
+    base = function_values(problem, ball.center)
+    total = bellman_residual(problem, base) + fitted.logged - problem.gamma * fitted.next
+    return float(instruments.kernel.sup_diag * np.mean(total**2))
