@@ -1,7 +1,7 @@
 """Log in memory -> certified interval: time and peak memory, compiled pair sums against blocked NumPy sums.
 
-    python benchmarks/estimate.py --rows 100000            both engines, each in a process of its own, and the ratio
-    python benchmarks/estimate.py --rows 10000 --engine auto --one     one run, JSON on the last line
+python benchmarks/estimate.py --rows 100000            both engines, each in a process of its own, and the ratio
+python benchmarks/estimate.py --rows 10000 --engine auto --one     one run, JSON on the last line
 """
 
 from __future__ import annotations

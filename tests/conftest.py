@@ -2,6 +2,9 @@
 
 import os
 
+# Small matrices: two threading layers at once (BLAS and ours) make everything slower. Must precede numpy.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings

@@ -23,11 +23,18 @@ def certified():
     return bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.05))), log, policy
 
 
+def same(checked, result):
+    """Verification may group its sums differently: both intervals are within the rounding they admit to."""
+    for end, mine, theirs in ((result.lower, checked.low, result.low), (result.upper, checked.high, result.high)):
+        assert abs(mine - theirs) <= (0.0 if end is None else 2 * end.rounding + 1e-12)
+
+
 def test_verification_gives_the_same_interval_without_the_policy(certified):
     result, log, _ = certified
     assert result.status is bondic.Status.INTERVAL
     checked = bondic.verify(result.certificate, log)
-    assert (checked.low, checked.high, checked.alpha) == (result.low, result.high, result.alpha)
+    same(checked, result)
+    assert checked.alpha == result.alpha
     assert checked.status == "INTERVAL"
 
 
@@ -37,7 +44,7 @@ def test_saved_and_loaded_certificates_verify(certified, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"c.json", "c.npz"}
     loaded = bondic.load_certificate(text)
     assert loaded.digest == result.certificate.digest
-    assert bondic.verify(loaded, log, policy).low == result.low
+    same(bondic.verify(loaded, log, policy), result)
     with np.load(numbers, allow_pickle=False) as data:
         assert set(data.files) == set(result.certificate.arrays)
     with pytest.raises(InvalidInput, match="exists already"):
@@ -145,9 +152,8 @@ def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
         else:
             flat[np.argmax(np.abs(flat))] *= 1.01
             flat[0] += 0.01
-        with pytest.raises(VerificationError, match=r"\w"):
+        with pytest.raises(VerificationError):
             bondic.verify(Certificate(result.certificate.body, arrays), log)
-            pytest.fail(f"a change of {name} went unnoticed")
 
 
 def test_w_tuned_on_certified_rows_does_not_verify(certified):
@@ -194,7 +200,7 @@ def test_continuous_actions_one_sided_bounds_and_samples_verify():
     problem = bondic.make_problem(log, policy, initial, gamma=0.3, reward_range=(-1, 1), initial_draws=8)
     for side in ("both", "lower", "upper"):
         result = bondic.estimate_interval(problem, method=bondic.Dual(side=side))
-        assert bondic.verify(result.certificate, log, policy).low == result.low
+        same(bondic.verify(result.certificate, log, policy), result)
         assert set(result.budget.parts) == {"noise", "initial"}
         assert (result.low == result.value_range.low) or side != "upper"
 
@@ -213,7 +219,7 @@ def test_every_kind_of_weight_function_verifies():
         assert result.guarantee == "none"
         names = " ".join(result.certificate.arrays)
         assert ("omega.upper.w " in f"{names} ") == (kind is FeatureFunction)
-        assert bondic.verify(result.certificate, log).high == result.high
+        same(bondic.verify(result.certificate, log), result)
     kernel = kernels[ExpansionFunction]
     weights = np.zeros((len(problem), 2))
     weights[np.arange(len(problem)), problem.slots] = 1.0 / len(problem)
@@ -222,7 +228,7 @@ def test_every_kind_of_weight_function_verifies():
         instruments=bondic.Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), candidates=(candidate,)
     )
     result = bondic.estimate_interval(problem, method=method)
-    assert bondic.verify(result.certificate, log).high == result.high
+    same(bondic.verify(result.certificate, log), result)
 
 
 def test_a_center_and_feature_functions_of_the_user_are_rechecked():
@@ -239,6 +245,6 @@ def test_a_center_and_feature_functions_of_the_user_are_rechecked():
         ball=bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 9.0, center),
     )
     result = bondic.estimate_interval(problem, method=method)
-    assert bondic.verify(result.certificate, log, functions={"bumps": bumps}).high == result.high
+    same(bondic.verify(result.certificate, log, functions={"bumps": bumps}), result)
     with pytest.raises(VerificationError, match="bumps"):
         bondic.verify(result.certificate, log)

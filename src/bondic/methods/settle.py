@@ -116,7 +116,7 @@ def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, Er
     notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
     if pilot is None:
         notes["pilot"] = f"no row tunes, {certified.rows} are certified"
-    instruments = _settle_instruments(method, problem, pilot, wanted, alpha, notes)
+    instruments = _settle_instruments(method, problem, pilot, wanted, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
         raise TunedOnCertifiedRows(
@@ -133,7 +133,7 @@ def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, Er
 
 
 def _settle_instruments(
-    method: Options, problem: Problem, pilot: Problem | None, wanted: int, alpha: float, notes: dict[str, str]
+    method: Options, problem: Problem, pilot: Problem | None, wanted: int, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
     instruments: Instruments = method.instruments or default_instruments(problem, pilot, method.choices)
@@ -141,7 +141,7 @@ def _settle_instruments(
         kernel = default_value_kernel(problem, pilot, method.choices)
         ball, _ = default_ball(pilot, pilot, kernel, instruments, method.choices)
         ahead = (len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted
-        instruments, notes["W picked"] = pick_instruments(pilot, max(ahead, 1), ball, method.choices, probability=alpha)
+        instruments, notes["W picked"] = pick_instruments(pilot, max(ahead, 1), ball, method.choices)
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
     return instruments
 

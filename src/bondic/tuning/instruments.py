@@ -24,13 +24,15 @@ from bondic.tuning.scales import measure_scales
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
 _SHARES = (0.2, 0.5, 0.8)
 _FEW_STATES = 64
+_NOMINAL = 0.1
+"""The comparison assumes this error probability whatever alpha is, so that W does not change with alpha."""
 _MOST_ROWS = 1500
 _FEWER_PAIRS = 48
 """The comparison runs on the last pilot rows with fewer features: it only ranks candidates."""
 
 
 def pick_instruments(
-    pilot: Problem, certified_rows: int, ball: Ball, choices: Choices, *, probability: float, rank: int = 100
+    pilot: Problem, certified_rows: int, ball: Ball, choices: Choices, *, rank: int = 100
 ) -> tuple[Instruments, str]:
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
     rows = pilot.select(int(pilot.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
@@ -43,7 +45,7 @@ def pick_instruments(
     for index, (_, kernel) in enumerate(_candidates(pilot, quick)):
         weights = make_basis(kernel, pilot.layout, rows.logged, rank=rank, tolerance=1e-9)
         spectrum = spectral.Spectrum.of(build_model(rows, weights, values, center))
-        kappa = _noise_level(pilot, certified_rows, probability) * math.sqrt(kernel.sup_diag)
+        kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [
             spectral.propose(spectrum, sign=sign, radius=ball.radius, kappa=kappa, tolerance=1e-3).objective
             for sign in (1.0, -1.0)
@@ -55,10 +57,10 @@ def pick_instruments(
     return Instruments(kernel, provenance(pilot, "kernel picked")), name
 
 
-def _noise_level(pilot: Problem, rows: int, probability: float) -> float:
+def _noise_level(pilot: Problem, rows: int) -> float:
     terms = pilot.terms
     bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
-    return bound.width * math.sqrt(math.log(2.0 / probability) / (2.0 * rows))
+    return bound.width * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
 
 
 def _candidates(pilot: Problem, choices: Choices) -> list[tuple[str, Kernel]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
 
 FloatArray = npt.NDArray[np.float64]
+
+_FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,12 @@ def held_out_radius(
 ) -> FittedRadius:
     """Fit q^ on the first half of the rows for a path of ridges, score L_W on the second half, keep the best.
 
-    The order of rows is time: the later half judges. If no fit beats q = 0 by more than rounding, the norm of the
-    constant function at the edge of the value range stands in, so that the ball is never empty by accident.
+    The order of rows is time: the later half judges. A short log may prefer q^ = 0, and ten times nothing is not a
+    ball. So |q^| is at least max |r_i| / ((1 + gamma) sqrt(K~_max)), because a mean reward is q*(x) - gamma E q*(x')
+    and |q*(x)| <= sqrt(K~_max) |q*|; and with fewer than 20 rows the edge of the value range stands in for |q^|.
     """
+    if len(pilot) < _FEWEST_ROWS:
+        return _stand_in(pilot, factor)
     cut = int(pilot.log_rows[len(pilot) // 2])  # half of the rows that count: the others lie beyond the horizon
     fit, judge = (pilot.select(pilot.rows.start, cut), pilot.select(cut)) if len(pilot) > 1 else (pilot, pilot)
     q_basis = make_basis(
@@ -54,9 +59,16 @@ def held_out_radius(
         if best is None or loss < best.held_out_loss:
             best = FittedRadius(factor * norm, norm, float(ridge), loss)
     assert best is not None
-    if best.fitted_norm > 0 and np.isfinite(best.fitted_norm):
-        return best
+    top_value = values.sup_diag
+    floor = (
+        float(np.abs(pilot.rewards).max()) / ((1 + pilot.gamma) * np.sqrt(top_value)) if np.isfinite(top_value) else 0.0
+    )
+    norm = max(best.fitted_norm, float(floor))
+    return replace(best, radius=factor * norm, fitted_norm=norm) if norm > 0 else _stand_in(pilot, factor)
+
+
+def _stand_in(pilot: Problem, factor: float) -> FittedRadius:
     terms = pilot.terms
     bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
     size = max(abs(bound.low), abs(bound.high), 1e-300)
-    return FittedRadius(factor * size, 0.0, best.ridge, best.held_out_loss)
+    return FittedRadius(factor * size, size, 0.0, float("nan"))
