@@ -15,7 +15,7 @@ from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance, 
 from bondic.bounds.rejection import evaluate_witness, trivial_rejection
 from bondic.errors import InvalidInput
 from bondic.rounding import Enclosure
-from bondic.spaces.functions import FeatureFunction
+from bondic.spaces.functions import FeatureFunction, Function
 from core_cases import inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02
@@ -325,6 +325,36 @@ def test_every_function_of_the_ball_is_between_the_ends():
             found += 1
             assert mpf(low) <= naive.integral(q, case.initial) <= mpf(high)
     assert found >= 2
+
+
+class Vague(Function):
+    """omega = 1 everywhere with a norm that is known to lie in [1, 3] only."""
+
+    is_zero = False
+
+    def __init__(self, kernel, layout):
+        self.kernel, self.layout = kernel, layout
+
+    def values(self, points):
+        return np.ones((len(points), self.layout.slots)), 0.0
+
+    def norm(self):
+        return Enclosure(2.0, 1.0)
+
+
+def test_the_upper_end_of_the_norm_counts():
+    """Noise, loss floor and minimal radius take the norm of omega at its largest."""
+    example = Example(seed=52, radius=1e-3)
+    vague = Vague(example.kernel_w, example.case.problem.layout)
+    setting = replace(example.setting, gauge=bondic.PlugIn(1e-6))
+    (upper,) = dual_bound(setting, vague, ("upper",))
+    assert upper.noise.upper >= 3 * setting.epsilon().lower
+    assert upper.bound >= upper.value.lower + upper.bias.lower + 3 * setting.epsilon().lower
+    found = evaluate_witness(setting, vague)
+    example.rows, example.alpha = [1.0] * len(example.rows), np.zeros(len(example.rows))
+    _, moment, balance, _, _ = witness_terms(example)
+    assert 0 < mpf(found.loss_floor) <= (moment - mpf(example.radius) * balance) / 3
+    assert 0 < mpf(found.minimal_radius) <= (moment - 3 * mpf(setting.epsilon().lower)) / balance
 
 
 # ----------------------------------------------------------------------------------------------------- rejection

@@ -105,6 +105,7 @@ def _clouds():
         "far outliers": (far, w),
         "tiny weights": (z, 1e-150 * w),
         "subnormal weights": (z, 1e-310 * w),
+        "products that underflow": (z, 1e-162 * w),
         "huge weights": (z, 1e150 * w),
         "mixed weights": (z, spread),
         "signed zeros": (np.array([[0.0, -0.0], [-0.0, 0.0], [0.0, 0.0]]), w[:3]),
@@ -351,6 +352,30 @@ def test_evaluation_error_covers_an_independent_count(engine):
     needed = mass * ((5 / math.e + (4 if engine == "numpy" else EXP_ULP)) * U + (blocks + 3) * U)
     _, error = evaluate(normal_form(bondic.Gaussian(9.0), LINE), points[:5], points, weights, engine=engine)
     assert needed <= error <= 5 * needed
+
+
+@engines
+def test_errors_of_terms_add_up(engine):
+    """A sum of kernels is at least as uncertain as its parts together."""
+    points, weights, _ = grid_problem(100, seed=15)
+    parts = (bondic.Gaussian(9.0), 2.0 * bondic.Laplace(5.0), 0.5 * bondic.Constant(1.0))
+    whole = normal_form(parts[0] + parts[1] + parts[2], LINE)
+    single = [normal_form(part, LINE) for part in parts]
+    errors = [evaluate(terms, points, points, weights, engine=engine)[1] for terms in single]
+    assert evaluate(whole, points, points, weights, engine=engine)[1] >= sum(errors) * (1 - 1e-12)
+    radii = [quadratic_form(terms, points, weights, engine=engine).rad for terms in single]
+    assert quadratic_form(whole, points, weights, engine=engine).rad >= sum(radii) * (1 - 1e-12)
+
+
+def test_features_with_lost_digits():
+    """At an offset of 1e9 without a centre the angles carry errors of 1e-7, and so does the sum."""
+    rng = np.random.default_rng(16)
+    z, w = 1e9 + rng.normal(size=(6, 2)), rng.normal(size=(6, 3))
+    kernel, twin = KERNELS["features"]
+    exact = exact_form(twin, z, w)
+    enclosure = quadratic_form(normal_form(kernel, CHOICES), z, w)
+    assert inside(enclosure, exact)
+    assert abs(mpf(enclosure.mid) - exact) > mpf(10) ** -9
 
 
 def test_a_scaled_kernel_scales_the_radius():

@@ -89,9 +89,9 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
     seen = []
 
-    def spy(pilot, rows, probability):
+    def spy(pilot, rows):
         seen.append((len(pilot), rows))
-        return level(pilot, rows, probability)
+        return level(pilot, rows)
 
     level = instruments._noise_level
     monkeypatch.setattr(instruments, "_noise_level", spy)

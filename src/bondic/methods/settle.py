@@ -115,7 +115,7 @@ def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, Er
     certified = problem.select(problem.rows.start + wanted) if wanted else problem
     notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
     if pilot is None:
-        notes["pilot"] = f"no row tunes, {certified.rows} are certified"
+        notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
     instruments = _settle_instruments(method, problem, pilot, wanted, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
