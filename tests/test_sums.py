@@ -105,7 +105,6 @@ def _clouds():
         "far outliers": (far, w),
         "tiny weights": (z, 1e-150 * w),
         "subnormal weights": (z, 1e-310 * w),
-        "products that underflow": (z, 1e-162 * w),
         "huge weights": (z, 1e150 * w),
         "mixed weights": (z, spread),
         "signed zeros": (np.array([[0.0, -0.0], [-0.0, 0.0], [0.0, 0.0]]), w[:3]),
@@ -352,6 +351,16 @@ def test_evaluation_error_covers_an_independent_count(engine):
     needed = mass * ((5 / math.e + (4 if engine == "numpy" else EXP_ULP)) * U + (blocks + 3) * U)
     _, error = evaluate(normal_form(bondic.Gaussian(9.0), LINE), points[:5], points, weights, engine=engine)
     assert needed <= error <= 5 * needed
+
+
+@engines
+def test_products_below_the_smallest_float(engine):
+    """1600 products of 0.49 times the smallest float: each is lost, together they are not nothing."""
+    points, weight = 1e-20 * np.arange(40.0)[:, None], 1.55e-162
+    enclosure = quadratic_form(normal_form(bondic.Gaussian(1.0), LINE), points, np.full((40, 1), weight), engine=engine)
+    exact = 1600 * mpf(weight) ** 2
+    assert abs(mpf(enclosure.mid) - exact) > 100 * mpf(5e-324)
+    assert inside(enclosure, exact)
 
 
 @engines
