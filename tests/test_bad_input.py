@@ -364,6 +364,22 @@ def test_instruments_tuned_on_earlier_rows_or_on_another_log_are_accepted():
     assert estimate_interval(problem, method=Dual(instruments=elsewhere, ball=METHOD.ball)).rows == (0, 10)
 
 
+@pytest.mark.parametrize(("start", "pilot"), [(6, 20), (40, 0)])
+def test_a_later_stretch_of_the_log_can_be_certified_with_the_defaults(start, pilot):
+    """What the message of TunedOnCertifiedRows recommends."""
+    log = Transitions(**columns(50))
+    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1)).select(start)
+    result = estimate_interval(problem, method=Dual(pilot=pilot, choices=QUICK))
+    assert result.rows == (start + pilot, 50)
+    assert verify(result.certificate, log).high == pytest.approx(result.high)
+
+
+def test_a_log_that_begins_beyond_the_horizon_can_be_certified_with_the_defaults():
+    log = Transitions(**columns(50, timesteps=np.r_[np.arange(5, 30), np.arange(25) % 5]))
+    result = certified(log, method=Dual(pilot=0, choices=QUICK), horizon=5)
+    assert result.rows == (0, 50)
+
+
 def test_by_default_w_is_tuned_on_rows_before_the_certified_ones():
     result = evaluate(n=44, method=Dual(pilot=20, choices=QUICK))
     assert result.rows == (20, 44)
@@ -385,9 +401,14 @@ def test_one_terminal_row_is_legal():
     certified(Transitions(**columns(1, terminations=[True])))
 
 
-def test_one_row_is_legal_with_every_default():
-    result = certified(Transitions(**columns(1)), method=Dual(choices=QUICK))
-    assert result.rows == (0, 1)
+@pytest.mark.parametrize("n", [1, 2, 6, 19])
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_handful_of_rows_is_legal_with_every_default_and_says_nothing(n, terminal):
+    """A ball fitted to so few rows would be an assumption that nothing supports."""
+    log = Transitions(**columns(n, seed=1, terminations=np.full(n, terminal)))
+    result = certified(log, method=Dual(choices=QUICK))
+    assert result.rows == (0, n)
+    assert result.status is Status.TRIVIAL
 
 
 def test_a_log_of_terminal_rows_only_is_legal():

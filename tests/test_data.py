@@ -592,6 +592,12 @@ def test_an_unknown_kind_of_initial_states_is_refused():
         InitialStates([[0.0]], [1.0], "guess")
 
 
+@pytest.mark.parametrize("count_fixed", [True, False])
+def test_a_sample_with_unequal_weights_is_refused(count_fixed):
+    with pytest.raises(InvalidInput, match=r"equal weights\. Use InitialStates\.exact for a weighted list"):
+        InitialStates([[0.0], [1.0]], [0.6, 0.4], "sample", count_fixed)
+
+
 def test_an_empty_sample_is_refused():
     with pytest.raises(InvalidInput, match="no initial states"):
         InitialStates.sample([])
