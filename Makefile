@@ -1,7 +1,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 PINS   := pyproject.toml constraints.txt
 
 # What `make test` leaves to `make test-all` (they need the optional libraries) and to `make experiments`.
@@ -53,4 +53,4 @@ experiments: $(VENV)/.stamp-all ## the long statistical runs
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -83,7 +83,8 @@ class Enclosure:
             raise NumericalError("Division by a number whose enclosure contains zero.")
         mid = self.mid / other.mid
         denominator = next_down(abs(other.mid) - other.rad)
-        spread = (self.rad + abs(mid) * other.rad) / denominator
+        # rad / denominator first: a product of two tiny numbers could vanish before it is divided by a third
+        spread = self.rad / denominator + abs(mid) * (other.rad / denominator)
         return Enclosure(mid, inflate(spread + 2 * U * abs(mid) + TINY))
 
     __radd__ = __add__

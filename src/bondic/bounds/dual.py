@@ -20,6 +20,7 @@ from bondic.concentration.initial import initial_error
 from bondic.concentration.noise_facts import noise_facts
 from bondic.concentration.value_range import ValueRange, value_range
 from bondic.errors import InvalidInput
+from bondic.kernels.base import same_kernel
 from bondic.problem import Problem
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.spaces.ball import Ball
@@ -117,6 +118,15 @@ def problem_range(problem: Problem) -> ValueRange:
     return value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
 
 
+def check_weight_space(setting: Setting, omega: Function | None) -> None:
+    """The noise bound eps |omega| needs the norm in the space of W's kernel, not of some other kernel."""
+    if omega is not None and not omega.is_zero and not same_kernel(omega.kernel, setting.instruments.kernel):
+        raise InvalidInput(
+            f"omega lives in the space of {omega.kernel!r}, W is {setting.instruments.kernel!r}. The noise bound holds "
+            "for the norm of W's own kernel: build omega with instruments.kernel."
+        )
+
+
 def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
     """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
     if omega is None or omega.is_zero:
@@ -142,6 +152,7 @@ def dual_bound(
     function's values by at most eta, the noise grows by at most eta * mean B_i, which is added. `size` is |mu_omega|
     when `discrepancies` has computed it already.
     """
+    check_weight_space(setting, omega)
     problem, ball = setting.problem, setting.ball
     n = len(problem)
     facts = setting.facts()

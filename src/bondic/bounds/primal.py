@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from bondic.bellman.loss import kernel_bellman_loss
 from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.bounds.dual import Setting
-from bondic.rounding import Enclosure
+from bondic.rounding import Enclosure, U, inflate
 from bondic.spaces.functions import Function
 
 
@@ -29,12 +31,9 @@ class PrimalPoint:
 
 
 def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValues:
-    return FunctionValues(
-        first.logged + second.logged,
-        first.next + second.next,
-        first.initial + second.initial,
-        1.000001 * (first.error + second.error) + 1e-15,
-    )
+    logged, following, initial = first.logged + second.logged, first.next + second.next, first.initial + second.initial
+    size = max(float(np.abs(values).max(initial=0.0)) for values in (logged, following, initial))
+    return FunctionValues(logged, following, initial, inflate(first.error + second.error + 2 * U * size))
 
 
 def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bondic.bellman.discrepancy import discrepancy
 from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, residual_error
-from bondic.bounds.dual import Setting, misspecification_allowance, weights_at_rows
+from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance, weights_at_rows
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.spaces.functions import Function
 
@@ -39,6 +39,7 @@ def trivial_rejection(epsilon: Enclosure) -> Rejection:
 
 def evaluate_witness(setting: Setting, omega: Function | None, *, center: FunctionValues | None = None) -> Rejection:
     """Evaluate a proposed witness, outward rounded (towards not rejecting)."""
+    check_weight_space(setting, omega)
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability)
     if omega is None or omega.is_zero:

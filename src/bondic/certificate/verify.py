@@ -18,6 +18,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import BondicError, VerificationError
 from bondic.policies.answers import PolicyAnswers
+from bondic.policies.protocol import check_probabilities
 from bondic.problem import Problem, Terms, assemble, make_problem
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
@@ -126,6 +127,9 @@ def rebuild(
         spec["answers"]["discrete"],
         spec["answers"]["exact"],
     )
+    if answers.discrete:
+        for name, values in (("next", answers.next), ("initial", answers.initial)):
+            check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
     terms = spec["terms"]
     statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
     problem = assemble(log, initial, answers, statement, seed=spec["seed"]).select(*spec["rows"])

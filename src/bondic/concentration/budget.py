@@ -16,7 +16,7 @@ class ErrorBudget:
     parts: dict[str, float]
 
     def __post_init__(self) -> None:
-        if math.fsum(self.parts.values()) > self.alpha * (1 + 1e-12) or any(p < 0 for p in self.parts.values()):
+        if math.fsum(self.parts.values()) > self.alpha or any(p < 0 for p in self.parts.values()):
             raise InvalidInput(f"The parts {self.parts} spend more than alpha = {self.alpha}.")
 
     @staticmethod

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over
+from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over, tail
 from bondic.errors import InvalidInput
 from bondic.rounding import Enclosure, certified_dot
 
@@ -50,8 +50,7 @@ class FixedLambda(Gauge):
     def level(self, facts: NoiseFacts, observed: float) -> float:
         """log(2/p) = lambda n eps - lambda^2 sum B_i^2 k_ii / 8."""
         product = Enclosure(self.rate) * float(facts.count) * observed
-        exponent = (product - self._charge(facts)).lower
-        return min(1.0, 2.0 * math.exp(-exponent) * (1 + 1e-9)) if exponent > 0 else 1.0
+        return tail((product - self._charge(facts)).lower)
 
     def describe(self) -> str:
         return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from bondic.rounding import Enclosure, log_enclosure
 
 FloatArray = npt.NDArray[np.float64]
+SMALLEST = 5e-324
 Guarantee = Literal["finite-sample", "asymptotic", "none"]
 
 
@@ -48,6 +50,11 @@ class Gauge(ABC):
 
     @abstractmethod
     def describe(self) -> str: ...
+
+
+def tail(exponent: float) -> float:
+    """min(1, 2 e^-x), rounded up; never 0, since no finite log proves that."""
+    return min(1.0, 2.0 * math.exp(-exponent) * (1 + 1e-9) + SMALLEST) if exponent > 0 else 1.0
 
 
 def log_two_over(probability: float) -> Enclosure:

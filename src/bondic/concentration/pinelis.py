@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over
+from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over, tail
 from bondic.errors import InvalidInput
 from bondic.rounding import Enclosure, U
 
@@ -59,9 +58,8 @@ class Pinelis(Gauge):
         variance = self.variance(facts).upper
         if variance == 0:
             return 0.0
-        return min(
-            1.0, 2.0 * math.exp(-((facts.count * observed) ** 2) / (2.0 * facts.fixed_count * variance)) * (1 + 1e-9)
-        )
+        scaled = facts.count * observed
+        return tail(scaled * scaled / (2.0 * facts.fixed_count * variance))
 
     def describe(self) -> str:
         return f"Hilbert-space Hoeffding bound, constant '{self.constant}'; n was fixed beforehand"

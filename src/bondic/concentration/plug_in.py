@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over
+from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over, tail
 from bondic.errors import InvalidInput
 from bondic.rounding import Enclosure
 
@@ -36,7 +36,8 @@ class PlugIn(Gauge):
             return 1.0
         if self.variance == 0:
             return 0.0
-        return min(1.0, 2.0 * math.exp(-((facts.count * observed) ** 2) / (2.0 * facts.fixed_count * self.variance)))
+        scaled = facts.count * observed
+        return tail(scaled * scaled / (2.0 * facts.fixed_count * self.variance))
 
     def describe(self) -> str:
         return f"plugged-in constant c = {self.variance:.6g} estimated from residuals: no finite-sample guarantee"

@@ -42,6 +42,11 @@ class InitialStates:
         weights = _arrays.vector("initial weights", self.weights, count)
         if (row := _arrays.first(weights < 0)) is not None:
             raise InvalidInput(f"The weight of initial state {row} is {weights[row]}; weights are probabilities, >= 0.")
+        if not self.count_fixed and (self.kind != "sample" or np.ptp(weights) > 0):
+            raise InvalidInput(
+                "count_fixed=False is about a sample of d_0 whose size was left open: every state then has the same "
+                "weight. Use InitialStates.sample, or leave count_fixed as it is."
+            )
         total = float(weights.sum())
         if abs(total - 1.0) > _WEIGHT_TOLERANCE:
             raise InvalidInput(

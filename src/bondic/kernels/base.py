@@ -151,16 +151,41 @@ class Scaled(Kernel):
         return f"{self.factor:g} * ({self.part!r})"
 
 
+def same_kernel(first: Kernel, second: Kernel) -> bool:
+    """Whether two expressions are the same kernel, part by part and number by number."""
+    if first is second:
+        return True
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, (Sum, Product)):
+        others = second.parts  # type: ignore[attr-defined]
+        return len(first.parts) == len(others) and all(map(same_kernel, first.parts, others))
+    if isinstance(first, Scaled):
+        return first.factor == second.factor and same_kernel(first.part, second.part)  # type: ignore[attr-defined]
+    assert isinstance(first, Leaf)
+    assert isinstance(second, Leaf)
+    if getattr(first, "function", None) is not getattr(second, "function", None) or first.on != second.on:
+        return False
+    mine, theirs = first.parameters(), second.parameters()
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
+
+
 def check_part(on: str) -> None:
     if on not in PARTS:
         raise InvalidInput(f"A kernel acts on one of {', '.join(PARTS)}, not on {on!r}.")
 
 
+_SCALES = (1e-150, 1e150)
+"""Bandwidths outside could make 1/h or a scaled difference leave the range where a float is good to U."""
+
+
 def scale_vector(values: Any, what: str) -> FloatArray:
     """Positive finite bandwidths: one number for all dimensions, or one per dimension."""
     array = np.atleast_1d(np.array(values, dtype=np.float64))
-    if array.ndim != 1 or not np.all(np.isfinite(array)) or np.any(array <= 0):
-        raise InvalidInput(f"The {what} must be positive and finite (one number, or one per dimension); got {values}.")
+    if array.ndim != 1 or not np.all((array >= _SCALES[0]) & (array <= _SCALES[1])):
+        raise InvalidInput(
+            f"The {what} must be positive, between 1e-150 and 1e150 (one number, or one per dimension); got {values}."
+        )
     array.flags.writeable = False
     return array
 

@@ -14,8 +14,9 @@ from bondic.kernels.base import FeatureLeaf, FloatArray, Leaf, Part, check_part
 from bondic.rounding import U
 
 
-def _check_bound(bound: float, largest: float, what: str) -> None:
-    if largest > bound * (1 + 1e-9):
+def _check_bound(bound: float, largest: float, terms: int, what: str) -> None:
+    """Refuse a stated supremum that is broken by more than the rounding of a sum of `terms` squares."""
+    if largest > bound * (1 + 4 * (terms + 4) * U):
         raise InvalidInput(
             f"{what} reaches squared norm {largest:.6g} on the points, above the stated supremum {bound:.6g}. "
             "The supremum enters the noise bound: state one that holds for every possible point."
@@ -53,7 +54,7 @@ class Linear(FeatureLeaf):
 
     def max_abs(self, x: FloatArray, y: FloatArray) -> float:
         largest = max(float(self.diag(x).max(initial=0.0)), float(self.diag(y).max(initial=0.0)))
-        _check_bound(self.supremum, largest, "A linear kernel")
+        _check_bound(self.supremum, largest, x.shape[1], "A linear kernel")
         return largest * 1.000001
 
     def parameters(self) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class ExplicitFeatures(FeatureLeaf):
         if values.ndim != 2 or values.shape[0] != x.shape[0] or not np.all(np.isfinite(values)):
             raise InvalidInput(f"Feature function {self.label!r} must return a finite array with one row per point.")
         largest = float(np.einsum("ij,ij->i", values, values).max(initial=0.0))
-        _check_bound(self.supremum, largest, f"Feature function {self.label!r}")
+        _check_bound(self.supremum, largest, values.shape[1], f"Feature function {self.label!r}")
         return values
 
     def feature_error(self, x: FloatArray) -> float:

@@ -20,6 +20,8 @@ class TimeMask(Leaf):
     on: Part = "time"
 
     def __post_init__(self) -> None:
+        if self.on != "time":
+            raise InvalidInput(f"A time mask acts on time, not on {self.on!r}.")
         if self.horizon < 1:
             raise InvalidInput(f"The horizon is a number of steps >= 1, not {self.horizon}.")
 

@@ -81,13 +81,14 @@ class Term:
 
     def bounds(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
         """(largest |value|, absolute error of a computed value) of `block`."""
-        size, widened = self.coefficient, self.coefficient
+        size, error = self.coefficient, 0.0
         for leaf, columns in self.factors:
-            largest = leaf.max_abs(x[:, columns], y[:, columns])
+            largest, own = leaf.max_abs(x[:, columns], y[:, columns]), leaf.value_error(x[:, columns], y[:, columns])
+            # (size + error)(largest + own) - size largest, written without a difference of near-equal numbers
+            error = error * (largest + own) + size * own
             size *= largest
-            widened *= largest + leaf.value_error(x[:, columns], y[:, columns])
-        rounding = (len(self.factors) + 1) * U * widened
-        return size * (1 + 1e-12), (widened - size) * (1 + 1e-9) + rounding + 4 * U * size
+        rounding = (len(self.factors) + 5) * U * (size + error)
+        return size * (1 + 1e-12), error * (1 + 1e-9) + rounding
 
     def columns(self, weights: FloatArray) -> FloatArray:
         """Slot weights (N, slots) -> embedded weight columns (N, p)."""

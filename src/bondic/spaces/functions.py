@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.rounding import Enclosure, U, certified_dot, inflate
+from bondic.rounding import TINY, Enclosure, U, certified_dot, inflate
 from bondic.sums.quadratic import evaluate, quadratic_form
 
 FloatArray = npt.NDArray[np.float64]
@@ -21,8 +21,9 @@ _BLOCK = 4096
 
 
 class Function(ABC):
-    """A function f(z, a) on points z and action slots a."""
+    """A function f(z, a) on points z and action slots a, in the space of `kernel`."""
 
+    kernel: Kernel
     layout: Layout
 
     @abstractmethod
@@ -95,17 +96,21 @@ class FeatureFunction(Function):
             for top in range(0, points.shape[0], _BLOCK):
                 phi = term_features(term, points[top : top + _BLOCK])
                 out[top : top + _BLOCK] += (phi @ weights) @ term.embedding.T
-            error += _value_error(term, points, weights)
+            error += _value_error(term, points, weights, len(features.terms))
         return out, inflate(error * (1 + 4 * (len(features.terms) + 2) * U))
 
 
-def _value_error(term: Term, points: FloatArray, weights: FloatArray) -> float:
-    """|phi~ W E^T - phi W E^T|: error of the features, and roundings bounded by Cauchy-Schwarz."""
+def _value_error(term: Term, points: FloatArray, weights: FloatArray, terms: int) -> float:
+    """|phi~ W E^T - phi W E^T|: error of the features, and roundings bounded by Cauchy-Schwarz.
+
+    Each term is then added to at most `terms` others.
+    """
     feature_error, size = term_feature_bounds(term, points)
     reach = float(np.abs(term.embedding).max())
     ones, squares = np.abs(weights).sum(), np.sqrt((weights**2).sum(axis=0)).sum()
-    roundings = (weights.shape[0] + weights.shape[1] + 8) * U
-    return float(1.01 * reach * (feature_error * ones + roundings * size * squares + feature_error * roundings * ones))
+    roundings = (weights.shape[0] + weights.shape[1] + terms + 8) * U
+    spread = feature_error * ones + roundings * size * squares + feature_error * roundings * ones
+    return float(1.01 * reach * spread + weights.size * max(1.0, reach) * TINY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +157,16 @@ def term_features(term: Term, points: FloatArray) -> FloatArray:
 def term_feature_bounds(term: Term, points: FloatArray) -> tuple[float, float]:
     """(error of an entry of `term_features`, largest Euclidean norm of a row)."""
     scale = math.sqrt(term.coefficient)
-    size, widened = scale, scale * (1 + 2 * U)
+    size, error = scale, 2 * U * scale
     for leaf, columns in term.factors:
         assert isinstance(leaf, FeatureLeaf)
         part = points[:, columns]
-        largest = math.sqrt(leaf.max_abs(part, part))
+        largest, own = math.sqrt(leaf.max_abs(part, part)), leaf.feature_error(part)
+        # (size + error)(largest + own) - size largest, written without a difference of near-equal numbers
+        error = error * (largest + own) + size * own
         size *= largest
-        widened = widened * (largest + leaf.feature_error(part)) * (1 + 2 * U)
-    return (widened - size) * (1 + 1e-6) + 4 * U * size, size * (1 + 1e-12)
+        error += 2 * U * (size + error)
+    return error * (1 + 1e-6) + 4 * U * size, size * (1 + 1e-12)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,7 +75,9 @@ def quadratic_forms(
         for g, value in enumerate(values):
             # absolute weights before merging: cancellation in a merged weight must not hide its error
             spread = _mass_square(groups[g], term) * size * (2 * relative + relative**2)
-            totals[g] = totals[g] + Enclosure(value.mid, inflate(value.rad + spread + points.shape[0] * TINY))
+            totals[g] = totals[g] + Enclosure(
+                value.mid, inflate(value.rad + spread + points.shape[0] * max(1.0, size) * TINY)
+            )
     return totals
 
 
@@ -207,8 +209,10 @@ def evaluate(
             blocks = pairs.TILE + y.shape[0] // pairs.TILE
         values = values + part @ term.embedding.T
         column_mass = float((mass @ np.abs(term.embedding)).sum()) * float(np.abs(term.embedding).max())
-        roundings = (blocks + 2 * slots + term.embedding.shape[1] + 16) * U
-        error += column_mass * (value_error + size * roundings)
+        # every term is added to at most len(terms) others
+        roundings = (blocks + 2 * slots + term.embedding.shape[1] + len(terms) + 16) * U
+        underflow = (y.shape[0] + 16) * max(1.0, size) * max(1.0, float(np.abs(term.embedding).max())) * TINY
+        error += column_mass * (value_error + size * roundings) + underflow
     return values, inflate(error * (1 + (len(terms) + 2) * U))
 
 

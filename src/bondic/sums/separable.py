@@ -61,7 +61,7 @@ def poisson_tail(norms: FloatArray, degree: int) -> FloatArray:
     The probabilities beyond m fall at least like a geometric series with ratio lambda / (m + 1). lgamma and the
     exponential are good to a few ulp of arguments below a thousand; 1e-9 covers them.
     """
-    safe = np.maximum(norms, 1e-300)
+    safe = np.clip(norms, 1e-300, 1e300)  # beyond, the bound is 1 anyway
     exponent = degree * np.log(safe) - safe - gammaln(degree + 1.0)
     ratio = safe / (degree + 1.0)
     bound = np.exp(np.minimum(exponent, 0.0)) * (1 + 1e-9) / np.maximum(1.0 - ratio, 1e-3)
@@ -71,7 +71,8 @@ def poisson_tail(norms: FloatArray, degree: int) -> FloatArray:
 def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray:
     """( sum_i |u_ip| sqrt(T_m(lambda_i)) )^2 for every column p; masses |u| (N, p)."""
     roots = np.sqrt(poisson_tail(norms, degree)) * (1 + 4 * U)
-    return np.array([inflate(upper_sum(masses[:, p] * roots) ** 2) for p in range(masses.shape[1])])
+    reaches = [upper_sum(masses[:, p] * roots) for p in range(masses.shape[1])]
+    return np.array([inflate(reach * reach) for reach in reaches])
 
 
 def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances: FloatArray) -> Plan | None:
@@ -175,11 +176,11 @@ def moments(
 def relative_error(norms: FloatArray, dimension: int, degree: int) -> float:
     """Relative error of a computed moment in its sum of absolute values.
 
-    exp(-lambda/2): (d + 2) lambda / 2 + 5 units; three roundings per degree; a chunk adds LANES + CHUNK / LANES terms;
-    chunks are added exactly to first order.
+    exp(-lambda/2): (d + 2) lambda / 2 + 5 units; four roundings per degree (1 / sqrt(i) has two, and two products);
+    a chunk adds LANES + CHUNK / LANES terms; chunks are added exactly to first order.
     """
     largest = float(norms.max(initial=0.0))
-    return 1.01 * (0.5 * (dimension + 4) * largest + 3 * degree + LANES + CHUNK // LANES + 16) * U
+    return 1.01 * (0.5 * (dimension + 4) * largest + 4 * degree + LANES + CHUNK // LANES + 16) * U
 
 
 def coordinate_error(norms: FloatArray) -> float:
@@ -198,7 +199,8 @@ def quadratic(
     out = []
     for p in range(columns.shape[1]):
         square = certified_sum(total[:, p] ** 2)
-        spread = upper_sum(np.abs(columns[:, p])) ** 2 * relative
+        mass = upper_sum(np.abs(columns[:, p]))
+        spread = mass * mass * relative
         # the cut-off part is known to lie in [0, tail]: put the value in the middle
         half = 0.5 * float(plan.tail[p])
         error = square.rad + half * (1 + 4 * U) + spread + scaled.shape[0] * TINY

@@ -1,0 +1,311 @@
+"""Places where an error bound was once not a bound, or a number of another space was taken: each stays closed."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+import naive
+from bondic.bellman.residual import FunctionValues, initial_value
+from bondic.bounds.dual import Setting, dual_bound
+from bondic.bounds.primal import sum_of_values
+from bondic.bounds.rejection import evaluate_witness
+from bondic.concentration.budget import ErrorBudget
+from bondic.concentration.gauge import NoiseFacts
+from bondic.errors import InvalidInput, NumericalError, VerificationError
+from bondic.kernels.base import same_kernel
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.rounding import Enclosure, U
+from bondic.spaces.functions import FeatureFunction, term_feature_bounds
+from bondic.sums import separable
+from bondic.sums.quadratic import evaluate, quadratic_form
+from core_cases import kernel_function, kernels, make_case
+
+LINE = Layout(1, False, 0, 1)
+ORIGIN = np.zeros((1, 1))
+engines = pytest.mark.parametrize("engine", ["auto", "pairs", "numpy"])
+
+
+# ----------------------------------------------------------------------------------- the norm of the right space
+
+
+def coin_problem(rng, n=60):
+    """One state, reward 0 or 1, gamma = 1/2: J* = 1."""
+    zeros = np.zeros((n, 1))
+    log = bondic.Transitions(zeros, np.zeros(n, int), rng.integers(0, 2, n).astype(float), zeros, np.zeros(n, bool))
+    policy, start = bondic.UniformPolicy(1), bondic.InitialStates.exact([[0.0]])
+    return log, bondic.make_problem(log, policy, start, gamma=0.5, reward_range=(0, 1), may_terminate=False)
+
+
+def test_omega_of_another_space_is_refused(rng):
+    """The same function has a small norm in the space of a large kernel: that norm must not enter eps |omega|."""
+    _, problem = coin_problem(rng)
+    kernel = bondic.Constant(1.0)
+    foreign = bondic.KernelFunction(1e12 * kernel, problem.layout, ORIGIN, np.array([[2e-12]]))
+    own = bondic.KernelFunction(bondic.Constant(1.0), problem.layout, ORIGIN, np.array([[2.0]]))
+    setting = Setting(problem, bondic.Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2)
+    for call in (dual_bound, evaluate_witness):
+        with pytest.raises(InvalidInput, match="space of"):
+            call(setting, foreign)
+        call(setting, own)
+    with pytest.raises(InvalidInput, match="space of"):
+        bondic.estimate_interval(
+            problem,
+            method=bondic.Dual(
+                instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 2.0), candidates=(foreign,)
+            ),
+        )
+
+
+def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
+    log, problem = coin_problem(rng)
+    kernel = bondic.Constant(1.0)
+    own = bondic.KernelFunction(kernel, problem.layout, ORIGIN, np.array([[2.0]]))
+    method = bondic.Dual(
+        instruments=bondic.Instruments(kernel),
+        ball=bondic.Ball(kernel, 9.0),
+        candidates=(own,),
+        gauge=bondic.PlugIn(1e-4),
+    )
+    certificate = bondic.estimate_interval(problem, method=method).certificate
+    assert bondic.verify(certificate, log)
+    body = {**certificate.body, "instruments": {**certificate.body["instruments"]}}
+    body["instruments"]["kernel"] = {"scaled": body["instruments"]["kernel"], "factor": 0.5}
+    with pytest.raises(VerificationError, match="space of"):
+        bondic.verify(bondic.Certificate(body, certificate.arrays), log)
+
+
+def test_same_kernel():
+    def build(h=1.0, c=2.0, order=False):
+        parts = (bondic.Gaussian([h, 2.0]) * bondic.Dirac(), c * bondic.Constant(1.0))
+        return parts[1] + parts[0] if order else parts[0] + parts[1]
+
+    assert same_kernel(build(), build())
+    assert not same_kernel(build(), build(h=1.5))
+    assert not same_kernel(build(), build(c=3.0))
+    assert not same_kernel(build(), build(order=True))
+    assert not same_kernel(bondic.Gaussian(1.0), bondic.Gaussian(1.0, on="time"))
+    assert not same_kernel(bondic.Gaussian(1.0), bondic.Laplace(1.0))
+
+    def one(x):
+        return x
+
+    def two(x):
+        return x
+
+    assert same_kernel(bondic.ExplicitFeatures(one, 1.0, "f"), bondic.ExplicitFeatures(one, 1.0, "f"))
+    assert not same_kernel(bondic.ExplicitFeatures(one, 1.0, "f"), bondic.ExplicitFeatures(two, 1.0, "f"))
+    a = bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1)
+    assert same_kernel(a, bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1))
+    assert not same_kernel(a, bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=2))
+
+
+# ------------------------------------------------------------------------------------------------- initial states
+
+
+def test_an_open_size_is_for_uniform_samples_only():
+    """The bound for every size counts states; with other weights, or an exact list, that count means nothing."""
+    states = np.arange(4.0)[:, None]
+    lopsided = np.array([0.97, 0.01, 0.01, 0.01])
+    for kind, weights in (("exact", np.full(4, 0.25)), ("sample", lopsided)):
+        with pytest.raises(InvalidInput, match=r"count_fixed|equal weights"):
+            bondic.InitialStates(states, weights, kind, count_fixed=False)
+    assert not bondic.InitialStates.sample(states, count_fixed=False).count_fixed
+
+
+def test_normalisation_of_initial_weights_is_paid_for():
+    """A float sum may swallow thousands of small weights; the mean of a constant must still be the constant."""
+    count = 4096
+    weights = np.full(count, 0.999 * 2.0**-54)
+    weights[0] = 0.5
+    weights[-1] = float(Fraction(1, 2) - sum(map(Fraction, weights[1:-1].tolist())))
+    states = bondic.InitialStates.exact(np.arange(count, dtype=float)[:, None], weights)
+    case = make_case(starts=3)
+    problem = replace(case.problem, initial_states=states)
+    values = FunctionValues(np.zeros(len(problem)), np.zeros(len(problem)), np.ones(count), 0.0)
+    start = initial_value(problem, values)
+    assert start.lower <= 1.0 <= start.upper
+    assert abs(start.mid - 1.0) <= start.rad
+
+
+# ------------------------------------------------------------------------------------------------ stated suprema
+
+
+def test_a_supremum_broken_beyond_rounding_is_refused():
+    x = np.array([[math.sqrt(1 + 5e-10)]])
+    with pytest.raises(InvalidInput, match="supremum"):
+        bondic.Linear(supremum=1.0).max_abs(x, x)
+    with pytest.raises(InvalidInput, match="supremum"):
+        bondic.ExplicitFeatures(lambda z: z, 1.0, "identity").features(x)
+    unit = np.array([[0.6, 0.8], [0.28, 0.96]])  # norm 1 up to rounding
+    assert bondic.Linear(supremum=1.0).max_abs(unit, unit) >= 1.0
+
+
+def test_a_time_mask_looks_at_time_only():
+    with pytest.raises(InvalidInput, match="time"):
+        bondic.TimeMask(3, on="observation")
+
+
+# --------------------------------------------------------------------------------------------- many terms, dust
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_every_added_term_is_charged(count):
+    """1 + 1e-16 + 1e-16 + ... in floats stays 1: the error must know how often that happens."""
+    kernel = bondic.Constant(1.0)
+    for _ in range(count):
+        kernel = kernel + bondic.Constant(1e-16)
+    exact = 1 + count * Fraction(1e-16)
+    values, error = evaluate(normal_form(kernel, LINE), ORIGIN, ORIGIN, np.ones((1, 1)))
+    assert abs(Fraction(float(values[0, 0])) - exact) <= Fraction(error)
+    tiny = math.sqrt(1e-16)
+    function = FeatureFunction(kernel, LINE, np.array([1.0] + [tiny] * count))
+    values, error = function.values(ORIGIN)
+    exact = 1 + count * mpf(tiny) * mp.sqrt(mpf(1e-16))
+    assert abs(mpf(float(values[0, 0])) - exact) <= mpf(error)
+
+
+@engines
+def test_subnormal_weights(engine):
+    """Products of subnormal numbers lose everything but an absolute error."""
+    y = np.ones((300, 1))
+    values, error = evaluate(
+        normal_form(bondic.Gaussian(1.0), LINE), ORIGIN, y, np.full((300, 1), 5e-324), engine=engine
+    )
+    exact = 300 * mpf(5e-324) * mp.exp(mpf(-0.5))
+    assert abs(mpf(float(values[0, 0])) - exact) <= mpf(error)
+
+
+@engines
+@pytest.mark.parametrize("factor", [1.0, 1e12, 1e300])
+def test_a_large_factor_after_an_underflow(engine, factor):
+    """The factor multiplies sums that may have underflowed: their absolute error grows with it."""
+    terms = normal_form(factor * bondic.Gaussian(1.0), LINE)
+    for weight in (1e-320, 1.4e-162):
+        values, error = evaluate(terms, ORIGIN, np.ones((1, 1)), np.full((1, 1), weight), engine=engine)
+        exact = mpf(factor) * mpf(weight) * mp.exp(mpf(-0.5))
+        assert abs(mpf(float(values[0, 0])) - exact) <= mpf(error)
+        square = quadratic_form(terms, ORIGIN, np.full((1, 1), weight), engine=engine)
+        assert abs(mpf(square.mid) - mpf(factor) * mpf(weight) ** 2) <= mpf(square.rad)
+
+
+def test_division_by_a_subnormal_number():
+    """|a/b| rad(b) may vanish before it is divided by b."""
+    quotient = Enclosure(5e-324) / Enclosure(1e-315, 0.4e-315)
+    exact = Fraction(5e-324) / (Fraction(1e-315) - Fraction(0.4e-315))
+    assert abs(exact - Fraction(quotient.mid)) <= Fraction(quotient.rad)
+
+
+@pytest.mark.parametrize("bandwidth", [1e-310, 1e-160, 1e160, 1.7e308])
+def test_bandwidths_at_the_edge_of_the_floats_are_refused(bandwidth):
+    """1/h would overflow or lose digits: k(x, x) came out as 0."""
+    for build in (bondic.Gaussian, bondic.Laplace, bondic.Matern):
+        with pytest.raises(InvalidInput, match="bandwidth"):
+            build(bandwidth)
+
+
+@pytest.mark.parametrize("bandwidth", [1e-150, 1e150])
+@engines
+def test_bandwidths_just_inside(engine, bandwidth):
+    x = bandwidth * np.array([[0.0], [1.0], [-0.5]])
+    w = np.array([[1.0], [2.0], [-1.0]])
+    exact = mpf(0)
+    for i in range(3):
+        for j in range(3):
+            exact += mpf(w[i, 0]) * mpf(w[j, 0]) * naive.gaussian(x[i], x[j], bandwidth)
+    square = quadratic_form(normal_form(bondic.Gaussian(bandwidth), LINE), x, w, engine=engine)
+    assert abs(mpf(square.mid) - exact) <= mpf(square.rad)
+
+
+@pytest.mark.parametrize("factors", [1, 4, 7, 12])
+@pytest.mark.parametrize("dimension", [3, 5, 40])
+def test_error_of_a_product_does_not_cancel(factors, dimension):
+    """prod(K + e) - prod(K) in floats loses what is below the last digit of prod(K)."""
+    kernel = bondic.Gaussian(1.0)
+    for _ in range(factors - 1):
+        kernel = kernel * bondic.Gaussian(1.0)
+    (term,) = normal_form(kernel, Layout(dimension, False, 0, 1))
+    x = np.zeros((1, dimension))
+    own = Fraction(term.factors[0][0].value_error(x, x))
+    needed = (1 + own) ** factors - 1 + factors * Fraction(U)
+    assert needed <= Fraction(term.bounds(x, x)[1]) <= 3 * needed
+
+
+def test_error_of_product_features_does_not_cancel():
+    leaf = bondic.RandomFeatures.gaussian(64, 1, 1.0, seed=0)
+    (term,) = normal_form(leaf * leaf * leaf, LINE)
+    own = Fraction(leaf.feature_error(ORIGIN))
+    needed = (1 + own) ** 3 - 1 + 3 * Fraction(U)
+    assert needed <= Fraction(term_feature_bounds(term, ORIGIN)[0])
+
+
+def test_sum_of_values_pays_for_its_additions():
+    big, small = np.array([2.0**60]), np.array([100.0])
+    none = np.zeros(0)
+    total = sum_of_values(FunctionValues(big, none, none, 0.0), FunctionValues(small, none, none, 0.0))
+    assert abs(Fraction(float(total.logged[0])) - (Fraction(2) ** 60 + 100)) <= Fraction(total.error)
+
+
+# ------------------------------------------------------------------------------------------------------ p-values
+
+
+@pytest.mark.parametrize("gauge", [bondic.Pinelis(), bondic.FixedLambda(5.0), bondic.PlugIn(1.0)])
+@pytest.mark.parametrize("observed", [50.0, 1e10, 1e160, 1e200])
+def test_p_values_are_never_zero_and_never_overflow(gauge, observed):
+    facts = NoiseFacts(100, 100, 1.0, np.ones(100), np.ones(100), 1.0, 1.0, 1.0)
+    assert 0 < gauge.level(facts, observed) < 1e-300
+
+
+def test_not_a_hair_more_than_alpha():
+    with pytest.raises(InvalidInput):
+        ErrorBudget(0.1, {"noise": math.nextafter(0.1, 1.0)})
+    assert ErrorBudget(0.1, {"noise": 0.1})["noise"] == 0.1
+
+
+def test_omega_built_from_an_equal_kernel_is_welcome():
+    """Equality is by content: a kernel built a second time is the same kernel."""
+    case = make_case(seed=2)
+    kernel_q, _ = kernels(case, 1.4, 0.6)
+    first, _ = kernels(case, 0.8, 0.2)
+    second, _ = kernels(case, 0.8, 0.2)
+    setting = Setting(
+        case.problem, bondic.Ball(kernel_q, 1.0), bondic.Instruments(first), bondic.Pinelis(), 0.1, None, 2
+    )
+    one, other = (dual_bound(setting, kernel_function(case, kernel, 1.0)) for kernel in (first, second))
+    assert one == other
+
+
+# ---------------------------------------------------------------------------------------------- separable engine
+
+
+@pytest.mark.parametrize("degree", [1, 20, 150, 399])
+@pytest.mark.parametrize("norm", [0.0, 30.0])
+def test_error_of_the_moments_covers_an_independent_count(degree, norm):
+    """Exponent (d + 1 roundings) and exponential; per degree 1/sqrt(i) and two products; lanes and blocks."""
+    factors = max(float(abs(mpf(1.0 / math.sqrt(i)) * mp.sqrt(i) - 1)) / U for i in range(1, 400))
+    counted = 2 * norm / 2 + 4 + (degree - 1) * (2 + factors) + separable.LANES + separable.CHUNK / separable.LANES
+    assert counted * U <= separable.relative_error(np.array([norm]), 1, degree) <= 3 * counted * U
+
+
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("weight", [1e155, 1e200])
+def test_overflow_in_a_large_sum_is_a_numerical_error(weight):
+    """1500 points: the engine for many points must fail like the others."""
+    points = np.linspace(0.0, 1.0, 1500)[:, None]
+    with pytest.raises(NumericalError):
+        quadratic_form(normal_form(bondic.Gaussian(100.0), LINE), points, np.full((1500, 1), weight))
+
+
+@pytest.mark.parametrize("far", [1e6, 1e120, 1e150])
+def test_a_far_point_among_many(far, rng):
+    """An outlier with little weight: no warning, and the enclosure still meets that of the pair engine."""
+    points = np.linspace(0.0, 1.0, 1500)[:, None]
+    weights = rng.normal(size=(1500, 1))
+    points[7], weights[7] = far, 1e-16
+    terms = normal_form(bondic.Gaussian(1.0), LINE)
+    fast, slow = quadratic_form(terms, points, weights), quadratic_form(terms, points, weights, engine="pairs")
+    assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
