@@ -186,7 +186,7 @@ def test_columns_of_another_length_are_refused_with_both_lengths(name):
     refused(f"`{name}` has 5 rows, the observations have 6", "one entry per row", **{name: columns()[name][:5]})
 
 
-@pytest.mark.parametrize("name", ["observations", "rewards", "next_observations", "behavior_action_probs"])
+@pytest.mark.parametrize("name", COLUMNS)
 def test_ragged_columns_are_refused_by_name(name):
     refused(f"`{name}` cannot be read as an array", "equal length", **{name: [[1.0], [1.0, 2.0], 3, 4, 5, 6]})
 
@@ -262,28 +262,59 @@ def test_integers_that_floats_cannot_hold_are_refused():
     assert len(Transitions(**columns(observations=np.arange(12).reshape(6, 2) + 2**53 - 11))) == 6
 
 
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("episode_ids", np.array([1e20, 1e20, 1e20, 2e20, 2e20, 2e20])),
+        ("episode_ids", np.full(6, 2**63 + 5, dtype=np.uint64)),
+        ("timesteps", np.full(6, 1e300)),
+        ("actions", np.full(6, 2**63, dtype=np.uint64)),
+    ],
+)
+def test_whole_numbers_beyond_64_bits_are_refused_and_never_wrapped(name, column):
+    refused(f"`{name}` is {column[0]} at row 0", "Number them anew", **{name: column})
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_masked_entries_are_refused(name):
+    """The array below a mask holds anything at all."""
+    hidden = np.zeros(columns()[name].shape, dtype=bool)
+    hidden[3] = True
+    refused(f"`{name}` has masked entries", **{name: np.ma.array(columns()[name], mask=hidden)})
+    shown = columns() | {name: np.ma.array(columns()[name], mask=False)}
+    assert Transitions(**shown).content_hash == Transitions(**columns()).content_hash
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_missing_episode_ids_are_refused(missing):
+    ids = np.array(["a", "a", "a", missing, missing, "b"], dtype=object)
+    refused("`episode_ids` is missing at row 3", episode_ids=ids)
+
+
+@pytest.mark.parametrize("name", ["observations", "rewards", "next_observations"])
+def test_numbers_whose_squares_overflow_are_refused(name):
+    column = columns()[name].copy()
+    column[2] = -1e121
+    refused(f"`{name}` is", "at row 2", "Rescale", **{name: column})
+
+
 # What is refused: keys, order, copies
 
 
-@pytest.mark.parametrize("gap", [1, 2])
-def test_repeated_keys_are_refused_with_both_rows(gap):
-    times = np.array([0, 1, 2, 0, 1, 2])
-    times[3:] = [0, 0, 1] if gap == 1 else [0, 1, 0]
-    reason = "Rows 3 and 4 carry the same (episode, timestep) key" if gap == 1 else "Row 5 goes back in time"
-    refused(reason, "not new data", "keep each event once", timesteps=times)
+@pytest.mark.parametrize(("times", "rows"), [([0, 0, 1], "3 and 4"), ([0, 1, 0], "3 and 5")])
+def test_repeated_keys_are_refused_with_both_rows(times, rows):
+    reason = f"Rows {rows} carry the same (episode, timestep) key. "
+    refused(reason, "not new data", "keep each event once", timesteps=[0, 1, 2, *times])
 
 
-def test_a_log_pasted_twice_is_refused_by_its_keys():
-    log_columns = columns(terminations=np.zeros(6, dtype=bool))
-    with pytest.raises(InvalidInput, match="seems pasted twice") as caught:
+@pytest.mark.parametrize("terminated", [True, False])
+def test_a_log_pasted_twice_is_refused_by_its_keys(terminated):
+    """Also when its episodes terminate: "give the new episode its own id" would be the wrong way out."""
+    log_columns = columns(terminations=columns()["terminations"] & terminated)
+    with pytest.raises(InvalidInput, match="Rows 0 and 6 carry the same") as caught:
         Transitions(**pasted(log_columns))
-    assert "Row 6" in str(caught.value)
+    assert "and 5 more pairs: is the log pasted twice?" in str(caught.value)
     assert "keep each event once" in str(caught.value)
-
-
-def test_a_log_pasted_twice_is_refused_when_its_episodes_terminate():
-    with pytest.raises(InvalidInput, match="Row 6 "):
-        Transitions(**pasted(columns()))
 
 
 def test_rows_out_of_time_order_within_an_episode_are_refused_with_both_rows_and_times():
@@ -348,6 +379,13 @@ def test_the_user_may_say_whether_observations_are_discrete():
     whole = {"observations": np.ones((6, 1)), "next_observations": np.ones((6, 1))}
     with pytest.warns(ValidityWarning, match="5 rows equal"):
         Transitions(**columns(keys=False, **whole, **same), discrete_observations=False)
+
+
+def test_huge_floats_are_not_taken_for_discrete_observations():
+    """Beyond 2**53 every float is a whole number."""
+    huge = {name: columns()[name] * 1e20 for name in ("observations", "next_observations")}
+    with pytest.warns(ValidityWarning, match="6 rows equal"):
+        Transitions(**pasted(columns(keys=False, **huge)))
 
 
 @pytest.mark.parametrize("name", ["observations", "actions", "rewards", "next_observations"])
@@ -592,6 +630,12 @@ def test_an_unknown_kind_of_initial_states_is_refused():
         InitialStates([[0.0]], [1.0], "guess")
 
 
+def test_a_size_that_was_not_fixed_is_for_samples():
+    """Its error bound counts states and knows no weights."""
+    with pytest.raises(InvalidInput, match="count_fixed=False is for a sample"):
+        InitialStates([[0.0], [1.0]], [0.9, 0.1], "exact", False)
+
+
 @pytest.mark.parametrize("count_fixed", [True, False])
 def test_a_sample_with_unequal_weights_is_refused(count_fixed):
     with pytest.raises(InvalidInput, match=r"equal weights\. Use InitialStates\.exact for a weighted list"):
@@ -642,8 +686,9 @@ def test_starts_cannot_be_read_off_a_log_without_ids_or_ends():
     assert "InitialStates.exact(states) or InitialStates.sample(states)" in str(caught.value)
 
 
-def test_an_episode_recorded_from_its_middle_has_no_start():
-    log = Transitions(**columns(timesteps=[0, 1, 2, 4, 5, 6]))
+@pytest.mark.parametrize("ids", [[0, 0, 0, 1, 1, 1], None])
+def test_an_episode_recorded_from_its_middle_has_no_start(ids):
+    log = Transitions(**columns(timesteps=[0, 1, 2, 4, 5, 6], episode_ids=ids))
     with pytest.raises(InvalidInput, match="episode of row 3 starts at timestep 4, not 0") as caught:
         InitialStates.from_log(log)
     assert "Pass the initial states yourself" in str(caught.value)
@@ -668,6 +713,12 @@ def test_blocks_cover_the_rows_before_their_last_end_once_and_in_order(n, parts)
 def test_block_ends_that_do_not_increase_from_0_are_refused(ends):
     with pytest.raises(InvalidInput, match="must increase and start above 0"):
         Blocks(ends)
+
+
+@pytest.mark.parametrize("part", [np.nan, -0.1, 1.1])
+def test_fractions_outside_0_to_1_are_refused(part):
+    with pytest.raises(InvalidInput, match=r"Fractions lie in \[0, 1\]"):
+        Blocks.fractions(10, part, 1.0)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 3), (4, 3)])

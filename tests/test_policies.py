@@ -182,6 +182,17 @@ def test_softmax_survives_huge_scores_and_forbidden_actions():
     np.testing.assert_array_equal(probs, [[1, 0, 0], [0.5, 0, 0.5]])
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 5e-324])
+def test_softmax_at_the_coldest_temperatures_takes_the_best_action(temperature):
+    states = log_of(10).observations + 0.1
+    cold = SoftmaxPolicy(lambda x: 1e3 * scores(x), temperature).action_probs(states)
+    np.testing.assert_array_equal(cold, DeterministicPolicy(best, ACTIONS).action_probs(states))
+
+
+def test_scores_of_the_wrong_shape_are_refused():
+    refused(SoftmaxPolicy(lambda x: x[:, 0]), "Scores have shape (2,); (rows, number of actions) is needed")
+
+
 @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, np.inf])
 def test_softmax_refuses_temperatures_that_are_not_positive_and_finite(temperature):
     with pytest.raises(InvalidInput, match=f"positive and finite, not {temperature}"):
@@ -244,7 +255,7 @@ def test_tables_that_hold_no_distributions_are_refused(table):
 @pytest.mark.parametrize("state", [4.0, -1.0, 0.5])
 def test_states_that_the_table_lacks_are_refused(state):
     start = InitialStates.exact([[0.0, 0.0], [state, 0.0]])
-    refused(TablePolicy(TABLE), f"State {state} (row 1) is not in the table of 4 states", start=start)
+    refused(TablePolicy(TABLE), f"State {state} is not in the table, which has states 0..3", start=start)
 
 
 @settings(max_examples=40)
@@ -580,7 +591,7 @@ def test_sampled_actions_that_are_not_finite_are_refused_with_their_state():
     )
 
 
-@pytest.mark.parametrize("counts", [{"draws": 0}, {"draws": -1}, {"initial_draws": 0}])
+@pytest.mark.parametrize("counts", [{"draws": 0}, {"draws": -1}, {"draws": 2.5}, {"initial_draws": 0}])
 def test_at_least_one_action_must_be_drawn(counts):
     refused(CONTINUOUS["gaussian"], "At least one action", kind=InvalidInput, log=continuous_log(), **counts)
 
@@ -595,10 +606,47 @@ def test_row_probabilities_need_one_row_per_row_of_the_log():
     refused(policy, "probabilities at the initial state are not an array of numbers")
 
 
-def test_row_probabilities_name_the_row_that_is_wrong():
+ENDS = {"terminations": [0, 1, 0, 0, 1, 0, 0, 0]}
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_bad_probabilities_name_the_row_of_the_log_also_behind_terminal_rows(written):
     probs = np.full((8, 3), 1 / 3)
     probs[6, 0] = 0.5
-    refused(RowProbabilities(probs, np.full((2, 3), 1 / 3)), "next state of row 6 sum to 1.16666667, not 1")
+    log = log_of(**ENDS)
+    going_on = probs[~log.terminations]
+    policy = CallablePolicy(lambda x: going_on if len(x) == 6 else np.full((len(x), 3), 1 / 3))
+    policy = RowProbabilities(probs, np.full((2, 3), 1 / 3)) if written else policy
+    refused(policy, "next state of row 6 sum to 1.16666667, not 1", log=log)
+    probs[6], going_on[4] = np.nan, np.nan
+    refused(policy, "next state of row 6 are [nan nan nan]", log=log)
+
+
+def test_bad_draws_name_the_row_of_the_log_also_behind_terminal_rows():
+    policy = CallableSampler(lambda x, _: x + np.where(np.arange(len(x)) == 4, np.inf, 0.0)[:, None])
+    refused(policy, "non-finite action at next state of row 6", log=continuous_log(**ENDS))
+
+
+def test_written_probabilities_that_are_no_numbers_are_refused():
+    refused(RowProbabilities([["a", "b", "c"]] * 8, np.full((2, 3), 1 / 3)), "`next_probs` is not an array of numbers")
+
+
+@pytest.mark.parametrize(
+    "policy", [CallablePolicy(lambda x, t: x[t], True), CallableSampler(lambda *_: 0, False, True)]
+)
+def test_a_policy_of_time_needs_a_problem_with_time(policy):
+    log = log_of() if hasattr(policy, "action_probs") else continuous_log()
+    refused(policy, "The policy depends on time", "horizon= or time_varying=True", kind=InvalidInput, log=log)
+
+
+def test_a_mixture_passes_time_to_the_parts_that_want_it():
+    shift = CallablePolicy(lambda x, t: np.eye(ACTIONS)[t % ACTIONS] + 0 * x[:, :1], time_dependent=True)
+    mixed = ask(MixturePolicy(0.5, shift, UniformPolicy(ACTIONS)), log_of(**TIMES), time_varying=True)
+    np.testing.assert_array_equal(mixed.next.argmax(axis=1), [1, 2, 0, 1, 1, 2, 1, 2])
+    drift = CallableSampler(lambda x, _, t: x + t[:, None], time_dependent=True)
+    log = continuous_log(**TIMES)
+    both = ask(MixturePolicy(1.0, drift, DeterministicPolicy(lambda x: 0 * x)), log, time_varying=True, draws=1)
+    np.testing.assert_array_equal(both.next[:, 0], log.next_observations + log.timesteps[:, None] + 1)
 
 
 @pytest.mark.parametrize("policy", [None, softmax_plain, CONTINUOUS["gaussian"]], ids=["None", "function", "sampler"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,13 @@ def make_problem(
     drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
     not depend on the log.
     """
+    if not isinstance(log, Transitions) or not isinstance(initial, InitialStates):
+        raise InvalidInput(
+            f"make_problem(log, policy, initial) needs Transitions and InitialStates, not {type(log).__name__} and "
+            f"{type(initial).__name__}. Wrap initial states: InitialStates.exact(states) or InitialStates.sample(states)."
+        )
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidInput(f"`seed` is {seed!r}; a whole number >= 0 is needed, so that the draws can be repeated.")
     terms = _terms(gamma, reward_range, horizon, may_terminate, time_varying)
     frame = _frame(log, initial, terms)
     start_times = None if frame.times is None else np.zeros(len(initial), dtype=np.int64)
@@ -211,14 +219,14 @@ def assemble(log: Transitions, initial: InitialStates, answers: PolicyAnswers, t
 def _terms(
     gamma: float, reward_range: tuple[float, float], horizon: int | None, may_terminate: bool, time_varying: bool
 ) -> Terms:
-    if isinstance(gamma, str) or not math.isfinite(gamma):
+    if not isinstance(gamma, Real) or not math.isfinite(gamma):
         raise InvalidInput(f"`gamma` is {gamma!r}; a discount in [0, 1) is needed.")
     if not 0 <= gamma < 1 and not (gamma == 1 and horizon is not None):
         raise InvalidInput(
             f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon=."
         )
-    if horizon is not None and (int(horizon) != horizon or horizon < 1):
-        raise InvalidInput(f"`horizon` is {horizon}; a whole number of steps >= 1 is needed.")
+    if horizon is not None and not (isinstance(horizon, Real) and horizon >= 1 and float(horizon).is_integer()):
+        raise InvalidInput(f"`horizon` is {horizon!r}; a whole number of steps >= 1 is needed.")
     try:
         low, high = (float(value) for value in reward_range)
     except (TypeError, ValueError) as problem:
@@ -254,7 +262,8 @@ def _frame(log: Transitions, initial: InitialStates, terms: Terms) -> _Frame:
         )
     if initial.observations.shape[1] != log.observations.shape[1]:
         raise InvalidInput(
-            f"Initial states have {initial.observations.shape[1]} dimensions, the log {log.observations.shape[1]}."
+            f"Initial states have {initial.observations.shape[1]} dimensions, the log {log.observations.shape[1]}. They "
+            "need the columns of the log's observations, one row per state: a single state is [[x_1, x_2, ...]]."
         )
     kept = np.ones(len(log), dtype=bool)
     times: IntArray | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 from bondic.errors import InvalidInput
 
@@ -38,5 +39,5 @@ class ErrorBudget:
 
 
 def check_alpha(alpha: float) -> None:
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < 1:
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
         raise InvalidInput(f"`alpha` is {alpha!r}; the total error probability lies strictly between 0 and 1.")

@@ -14,6 +14,8 @@ Setter = Callable[[str, Any], None]
 FloatArray = npt.NDArray[np.float64]
 
 _LARGEST_EXACT = 2**53
+_LARGEST = 1e120
+"""Squares and sums of squares of larger numbers overflow float64 somewhere on the way to an interval."""
 
 
 def setter(target: object) -> Setter:
@@ -39,15 +41,26 @@ def looks_whole(values: Any) -> bool:
     if array.dtype.kind in "biu":
         return True
     return bool(
-        array.dtype.kind == "f" and array.size and np.all(np.isfinite(array)) and np.all(array == np.rint(array))
+        array.dtype.kind == "f"
+        and array.size
+        and np.all(np.abs(array) <= _LARGEST_EXACT)  # beyond, every float is whole
+        and np.all(array == np.rint(array))
     )
 
 
-def _floats(name: str, values: Any) -> FloatArray:
+def _array(name: str, values: Any) -> npt.NDArray[Any]:
+    if np.ma.is_masked(values):
+        raise InvalidInput(
+            f"`{name}` has masked entries. A missing value cannot be used: fill it with what was observed."
+        )
     try:
-        array = np.asarray(values)
+        return np.asarray(values)
     except ValueError as problem:
         raise InvalidInput(f"`{name}` cannot be read as an array ({problem}). Pass rows of equal length.") from problem
+
+
+def _floats(name: str, values: Any) -> FloatArray:
+    array = _array(name, values)
     if array.dtype.kind in "iu" and array.size and max(abs(int(array.max())), abs(int(array.min()))) > _LARGEST_EXACT:
         raise InvalidInput(
             f"`{name}` holds integers beyond 2**53, which float64 cannot represent exactly. Rescale them."
@@ -67,6 +80,9 @@ def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None 
             f"`{name}` is not finite at row {row} ({array[row]}). The bound cannot be evaluated there; repair the "
             "value. Never drop a row because of its reward or its next observation: that selection breaks the guarantee."
         )
+    large = np.asarray((np.abs(array if array.ndim == 2 else array[:, None]) > _LARGEST).any(axis=1))
+    if (row := first(large)) is not None:
+        raise InvalidInput(f"`{name}` is {array[row]} at row {row}: beyond {_LARGEST:g} squares overflow. Rescale it.")
     return array
 
 
@@ -101,7 +117,7 @@ def _length(name: str, array: npt.NDArray[Any], n: int | None) -> None:
 
 
 def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
-    array = np.asarray(values)
+    array = _array(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -114,7 +130,7 @@ def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
 
 
 def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
-    array = np.asarray(values)
+    array = _array(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -125,17 +141,27 @@ def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
             raise InvalidInput(f"`{name}` is {array[row]} at row {row}; whole numbers are needed.")
     elif array.dtype.kind not in "biu":
         raise InvalidInput(f"`{name}` has dtype {array.dtype}; whole numbers are needed.")
+    if array.dtype.kind == "f":
+        inexact = np.abs(array.astype(np.float64)) > _LARGEST_EXACT
+    else:
+        inexact = array > np.uint64(2**63 - 1) if array.dtype.kind == "u" else np.zeros(n, dtype=bool)
+    if (row := first(inexact)) is not None:
+        raise InvalidInput(f"`{name}` is {array[row]} at row {row}: too large to be kept exactly. Number them anew.")
     return np.array(array, dtype=np.int64, copy=True)
 
 
 def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     """Episode ids: whole numbers as they are, strings coded by first appearance."""
-    array = np.asarray(values)
+    array = _array(name, values)
     if array.dtype.kind in "biuf":
         return integers(name, array, n)
     if array.ndim != 1:
         raise InvalidInput(f"`{name}` has shape {array.shape}; one id per row is needed.")
     _length(name, array, n)
+    if (row := first(np.array([value is None or value != value for value in array.tolist()]))) is not None:
+        raise InvalidInput(
+            f"`{name}` is missing at row {row}. Every row belongs to an episode; leave out the column else."
+        )
     _, first_row, inverse = np.unique(array.astype(str), return_index=True, return_inverse=True)
     rank = np.empty(first_row.size, dtype=np.int64)
     rank[np.argsort(first_row)] = np.arange(first_row.size)
@@ -144,7 +170,7 @@ def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
 
 def actions(name: str, values: Any, n: int) -> npt.NDArray[Any]:
     """Integers of shape (n,) are discrete actions, floats are continuous ones."""
-    array = np.asarray(values)
+    array = _array(name, values)
     if array.dtype.kind in "biu" and (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
         chosen = integers(name, array, n)
         if (row := first(chosen < 0)) is not None:

@@ -45,6 +45,8 @@ class Blocks:
     @staticmethod
     def fractions(n: int, *parts: float) -> Blocks:
         """Cut n rows at the given cumulative fractions, e.g. 0.05, 0.25, 1.0."""
+        if not all(0 <= part <= 1 for part in parts):
+            raise InvalidInput(f"Fractions lie in [0, 1], not {parts}. For row numbers use Blocks((end, end, ...)).")
         ends = [min(n, max(1, round(part * n))) for part in parts]
         return Blocks(tuple(sorted(set(ends))))
 

@@ -42,22 +42,20 @@ class InitialStates:
         weights = _arrays.vector("initial weights", self.weights, count)
         if (row := _arrays.first(weights < 0)) is not None:
             raise InvalidInput(f"The weight of initial state {row} is {weights[row]}; weights are probabilities, >= 0.")
-        if not self.count_fixed and (self.kind != "sample" or np.ptp(weights) > 0):
-            raise InvalidInput(
-                "count_fixed=False is about a sample of d_0 whose size was left open: every state then has the same "
-                "weight. Use InitialStates.sample, or leave count_fixed as it is."
-            )
         total = float(weights.sum())
         if abs(total - 1.0) > _WEIGHT_TOLERANCE:
             raise InvalidInput(
                 f"The weights of the initial states sum to {total}, not 1. Divide by their sum if that is meant."
             )
-        weights = weights / total
-        if self.kind == "sample" and np.any(np.abs(weights * count - 1.0) > _WEIGHT_TOLERANCE):
+        if self.kind == "exact" and not self.count_fixed:
+            raise InvalidInput(
+                "count_fixed=False is for a sample; an exact list of initial states has no count to fix."
+            )
+        if self.kind == "sample" and np.ptp(weights) > 0:
             raise InvalidInput(
                 "A sample of initial states has equal weights. Use InitialStates.exact for a weighted list."
             )
-        put("weights", weights)
+        put("weights", weights / total)
 
     @staticmethod
     def exact(observations: Any, weights: Any = None) -> InitialStates:
@@ -84,11 +82,6 @@ class InitialStates:
         if log.episode_ids is not None:
             _, starts = np.unique(log.episode_ids, return_index=True)
             starts = np.sort(starts)
-            if log.timesteps is not None and (row := _arrays.first(log.timesteps[starts] != 0)) is not None:
-                raise InvalidInput(
-                    f"The episode of row {starts[row]} starts at timestep {log.timesteps[starts[row]]}, not 0: its first "
-                    "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample)."
-                )
         else:
             assert log.truncations is not None
             ends = log.terminations | log.truncations
@@ -98,6 +91,11 @@ class InitialStates:
                     "InitialStates.exact(states) or InitialStates.sample(states)."
                 )
             starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
+        if log.timesteps is not None and (row := _arrays.first(log.timesteps[starts] != 0)) is not None:
+            raise InvalidInput(
+                f"The episode of row {starts[row]} starts at timestep {log.timesteps[starts[row]]}, not 0: its first "
+                "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample)."
+            )
         return InitialStates.sample(log.observations[starts], count_fixed=False)
 
     def __len__(self) -> int:

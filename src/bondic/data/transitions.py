@@ -92,6 +92,8 @@ class Transitions:
             self._warn_about_equal_rows()
             return
         episodes = np.asarray(self.episode_ids)
+        if self.timesteps is not None:
+            self._refuse_repeated_keys(episodes, self.timesteps)
         order = np.argsort(episodes, kind="stable")
         same = episodes[order][1:] == episodes[order][:-1]
         earlier, later = order[:-1][same], order[1:][same]
@@ -105,28 +107,25 @@ class Transitions:
             self._warn_about_equal_rows()
             return
         step = self.timesteps[later] - self.timesteps[earlier]
-        if (bad := _arrays.first(step == 0)) is not None:
-            raise InvalidInput(
-                f"Rows {earlier[bad]} and {later[bad]} carry the same (episode, timestep) key. A copied row is not "
-                "new data and breaks the guarantee: keep each event once."
-            )
         if (bad := _arrays.first(step < 0)) is not None:
-            self._refuse_disorder(int(earlier[bad]), int(later[bad]), episodes)
-
-    def _refuse_disorder(self, earlier: int, later: int, episodes: npt.NDArray[Any]) -> None:
-        assert self.timesteps is not None
-        keys = np.stack([episodes, self.timesteps], axis=1)
-        _, counts = np.unique(keys, axis=0, return_counts=True)
-        if counts.max() > 1:
             raise InvalidInput(
-                f"Row {later} goes back in time within its episode and (episode, timestep) keys are repeated: the "
-                "log, or a part of it, seems pasted twice. A copied row is not new data: keep each event once."
+                f"Row {later[bad]} (timestep {self.timesteps[later[bad]]}) comes after row {earlier[bad]} (timestep "
+                f"{self.timesteps[earlier[bad]]}) of the same episode. Row order is the order of time: sort each "
+                "episode by timestep before building the log."
             )
-        raise InvalidInput(
-            f"Row {later} (timestep {self.timesteps[later]}) comes after row {earlier} (timestep "
-            f"{self.timesteps[earlier]}) of the same episode. Row order is the order of time: sort each episode by "
-            "timestep before building the log."
-        )
+
+    @staticmethod
+    def _refuse_repeated_keys(episodes: npt.NDArray[Any], timesteps: IntArray) -> None:
+        """Before anything else: a log pasted twice also has rows after its terminations, with another way out."""
+        order = np.lexsort((timesteps, episodes))
+        same = (np.diff(episodes[order]) == 0) & (np.diff(timesteps[order]) == 0)
+        if same.any():
+            earlier, later = min(zip(order[1:][same], order[:-1][same], strict=True))[::-1]
+            many = "" if same.sum() == 1 else f" (and {same.sum() - 1} more pairs: is the log pasted twice?)"
+            raise InvalidInput(
+                f"Rows {earlier} and {later} carry the same (episode, timestep) key{many}. A copied row is not new data "
+                "and breaks the guarantee: keep each event once."
+            )
 
     def _warn_about_equal_rows(self) -> None:
         if self.discrete_observations:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, PolicyError
 from bondic.policies import protocol
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,6 +52,11 @@ def ask_policy(
     policy: Any, questions: Questions, *, draws: int, initial_draws: int | None, rng: np.random.Generator
 ) -> PolicyAnswers:
     """Ask once, validate everything."""
+    if protocol.is_time_dependent(policy) and questions.initial_times is None:
+        raise InvalidInput(
+            "The policy depends on time, but the problem does not: pass horizon= or time_varying=True (the log needs "
+            "`timesteps`)."
+        )
     if questions.action_dim == 0:
         return _ask_discrete(policy, questions)
     return _ask_continuous(policy, questions, draws, initial_draws, rng)
@@ -61,12 +66,15 @@ def _ask_discrete(policy: Any, q: Questions) -> PolicyAnswers:
     count, starts = q.next_states.shape[0], q.initial_states.shape[0]
     if isinstance(policy, protocol.RowProbabilities):
         initial = protocol.check_probabilities(policy.initial_probs, starts, "initial state")
-        given = np.asarray(policy.next_probs, dtype=np.float64)
+        try:
+            given = np.asarray(policy.next_probs, dtype=np.float64)
+        except (TypeError, ValueError) as problem:
+            raise PolicyError("`next_probs` is not an array of numbers: one row of probabilities per row.") from problem
         if given.ndim != 2 or given.shape[0] != q.log_rows:
             raise InvalidInput(
                 f"`next_probs` has shape {given.shape}; one row per row of the log ({q.log_rows}) is needed."
             )
-        following = protocol.check_probabilities(given[q.next_rows], count, "next state of row", initial.shape[1])
+        following = protocol.check_probabilities(given[q.next_rows], count, "next state", initial.shape[1], q.next_rows)
         return PolicyAnswers(following, initial, True, True)
     if not hasattr(policy, "action_probs"):
         raise InvalidInput(
@@ -77,7 +85,7 @@ def _ask_discrete(policy: Any, q: Questions) -> PolicyAnswers:
     slots = initial.shape[1]
     if count == 0:
         return PolicyAnswers(np.zeros((0, slots)), initial, True, True)
-    following = protocol.discrete_probabilities(policy, q.next_states, q.next_times, "next state", slots)
+    following = protocol.discrete_probabilities(policy, q.next_states, q.next_times, "next state", slots, q.next_rows)
     return PolicyAnswers(following, initial, True, True)
 
 
@@ -89,8 +97,8 @@ def _ask_continuous(
             "The log has continuous actions (floats); the policy must offer sample_action(observations, rng). Wrap a "
             "plain function in CallableSampler, or pass actions as integers if they are discrete."
         )
-    if draws < 1 or (initial_draws is not None and initial_draws < 1):
-        raise InvalidInput(f"At least one action must be drawn per state, not {draws} and {initial_draws}.")
+    if any(count is not None and (int(count) != count or count < 1) for count in (draws, initial_draws)):
+        raise InvalidInput(f"At least one action (a whole number) must be drawn per state: {draws=}, {initial_draws=}.")
     exact = protocol.is_deterministic(policy)
     m = 1 if exact else draws
     # initial draws are cheap and their error is paid for directly: about 4096 in all unless told otherwise
@@ -99,5 +107,7 @@ def _ask_continuous(
     initial = protocol.sampled_actions(policy, q.initial_states, q.initial_times, "initial state", draws=m0, **shape)
     if q.next_states.shape[0] == 0:
         return PolicyAnswers(np.zeros((0, m, q.action_dim)), initial, False, exact)
-    following = protocol.sampled_actions(policy, q.next_states, q.next_times, "next state", draws=m, **shape)
+    following = protocol.sampled_actions(
+        policy, q.next_states, q.next_times, "next state", draws=m, log_rows=q.next_rows, **shape
+    )
     return PolicyAnswers(following, initial, False, exact)

@@ -30,8 +30,8 @@ class TablePolicy:
         states = observations[:, 0]
         bad = (states != np.rint(states)) | (states < 0) | (states >= self.table.shape[0])
         if bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise PolicyError(f"State {states[row]} (row {row}) is not in the table of {self.table.shape[0]} states.")
+            state, last = states[np.flatnonzero(bad)[0]], self.table.shape[0] - 1
+            raise PolicyError(f"State {state} is not in the table, which has states 0..{last} in its rows.")
         return np.asarray(self.table[states.astype(np.int64)])
 
 
@@ -47,9 +47,11 @@ class SoftmaxPolicy:
             raise InvalidInput(f"The temperature must be positive and finite, not {self.temperature}.")
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
-        logits = np.asarray(self.scores(observations), dtype=np.float64) / self.temperature
-        logits = logits - logits.max(axis=1, keepdims=True)
-        weights = np.exp(logits)
+        scores = np.asarray(self.scores(observations), dtype=np.float64)
+        if scores.ndim != 2:
+            raise PolicyError(f"Scores have shape {scores.shape}; (rows, number of actions) is needed.")
+        with np.errstate(over="ignore"):  # a score that is hopeless at this temperature becomes exp(-inf) = 0
+            weights = np.exp((scores - scores.max(axis=1, keepdims=True)) / self.temperature)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 

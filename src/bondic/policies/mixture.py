@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
+from bondic.policies.protocol import is_time_dependent
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -25,12 +26,21 @@ class MixturePolicy:
         if not 0 <= self.alpha <= 1:
             raise InvalidInput(f"The mixture rate must lie in [0, 1], not {self.alpha}.")
 
-    def action_probs(self, observations: FloatArray) -> FloatArray:
-        first, second = self.policy.action_probs(observations), self.other.action_probs(observations)
-        return np.asarray(self.alpha * np.asarray(first) + (1.0 - self.alpha) * np.asarray(second))
+    @property
+    def time_dependent(self) -> bool:
+        return is_time_dependent(self.policy) or is_time_dependent(self.other)
 
-    def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
-        first = np.asarray(self.policy.sample_action(observations, rng))
-        second = np.asarray(self.other.sample_action(observations, rng))
+    def action_probs(self, observations: FloatArray, *time: Any) -> FloatArray:
+        first, second = (
+            np.asarray(part.action_probs(observations, *(time if is_time_dependent(part) else ())))
+            for part in (self.policy, self.other)
+        )
+        return np.asarray(self.alpha * first + (1.0 - self.alpha) * second)
+
+    def sample_action(self, observations: FloatArray, rng: np.random.Generator, *time: Any) -> FloatArray:
+        first, second = (
+            np.asarray(part.sample_action(observations, rng, *(time if is_time_dependent(part) else ())))
+            for part in (self.policy, self.other)
+        )
         pick = np.asarray(rng.random(observations.shape[0]) < self.alpha)
         return np.asarray(np.where(pick.reshape(-1, *([1] * (first.ndim - 1))), first, second))

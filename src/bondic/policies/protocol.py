@@ -95,15 +95,28 @@ def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: A
     return array
 
 
+def _place(what: str, position: int, log_rows: Any) -> str:
+    """Where the policy failed, in the user's terms: "initial state 2", or "next state of row 17" of the log."""
+    return f"{what} {position}" if log_rows is None else f"{what} of row {log_rows[position]}"
+
+
 def discrete_probabilities(
-    policy: DiscretePolicy, observations: FloatArray, timesteps: Any, what: str, slots: int | None = None
+    policy: DiscretePolicy,
+    observations: FloatArray,
+    timesteps: Any,
+    what: str,
+    slots: int | None = None,
+    log_rows: Any = None,
 ) -> FloatArray:
     """Ask for pi(. | s) at every observation and check the answer."""
     more = (timesteps,) if is_time_dependent(policy) else ()
-    return check_probabilities(_ask(policy.action_probs, observations, what, *more), observations.shape[0], what, slots)
+    answer = _ask(policy.action_probs, observations, what, *more)
+    return check_probabilities(answer, observations.shape[0], what, slots, log_rows)
 
 
-def check_probabilities(values: Any, rows: int, what: str, slots: int | None = None) -> FloatArray:
+def check_probabilities(
+    values: Any, rows: int, what: str, slots: int | None = None, log_rows: Any = None
+) -> FloatArray:
     """Shape, sign and sums; returns the normalised rows."""
     try:
         probs = np.array(values, dtype=np.float64)
@@ -115,13 +128,15 @@ def check_probabilities(values: Any, rows: int, what: str, slots: int | None = N
     bad = ~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise PolicyError(f"Action probabilities at {what} {row} are {probs[row]}: each must be finite and >= 0.")
+        where = _place(what, row, log_rows)
+        raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0.")
     sums = probs.sum(axis=1)
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
-            f"Action probabilities at {what} {row} sum to {sums[row]:.9g}, not 1. Normalise the policy's output."
+            f"Action probabilities at {_place(what, row, log_rows)} sum to {sums[row]:.9g}, not 1. Normalise the "
+            "policy's output."
         )
     return np.asarray(probs / sums[:, None])
 
@@ -135,6 +150,7 @@ def sampled_actions(
     draws: int,
     dimension: int,
     rng: np.random.Generator,
+    log_rows: Any = None,
 ) -> FloatArray:
     """`draws` independent actions per observation: (n, draws, k)."""
     more = (timesteps,) if is_time_dependent(policy) else ()
@@ -150,6 +166,8 @@ def sampled_actions(
             )
         if not np.all(np.isfinite(actions)):
             row = int(np.flatnonzero(~np.isfinite(actions).all(axis=1))[0])
-            raise PolicyError(f"The policy returned a non-finite action at {what} {row}: {actions[row]}.")
+            raise PolicyError(
+                f"The policy returned a non-finite action at {_place(what, row, log_rows)}: {actions[row]}."
+            )
         out[:, draw] = actions
     return out
