@@ -50,6 +50,12 @@ def number(value: float) -> str:
     return "0" if value == 0 else f"{value:.6g}"
 
 
+def gap_text(gap: tuple[float, float]) -> str:
+    """Duality gap of both ends; an end that was not asked for is left out."""
+    names = [f"{number(value)} ({end})" for end, value in zip(("lower", "upper"), gap, strict=True) if value == value]
+    return ", ".join(names)
+
+
 def picture(result: Renderable) -> str:
     """The interval inside the trivial range, as an inline SVG that follows the page's text colour."""
     left, right = result.value_range.low, result.value_range.high
@@ -83,7 +89,8 @@ def result_fragment(result: Renderable) -> str:
         f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). Guarantee of the interval: "
         f"{html.escape(result.guarantee)}. Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
         f"{result.rows[1] - 1}. The reward range alone implies [{number(result.value_range.low)}, "
-        f"{number(result.value_range.high)}].</p>"
+        f"{number(result.value_range.high)}]. A better ω in the searched space could still gain "
+        f"{html.escape(gap_text(result.gap))}.</p>"
         f"<h3>What each term contributes</h3>{_table(['term', *terms], term_rows)}"
         f"<h3>Assumptions</h3>{_table(['about', 'state', 'in words'], assumption_rows)}"
         f"<h3>Choices</h3>{_table(['what', 'how'], choice_rows)}"

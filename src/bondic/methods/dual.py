@@ -97,11 +97,11 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
     clock.stage("tuning")
     setting, budget, notes = settle(method, problem, alpha)
     clock.done("tuning")
-    model = _search_model(method, setting, clock)
+    model = search_model(method, setting, clock.stage("search"))
     spectrum = spectral.Spectrum.of(model)
     clock.done("search")
     ends, gaps, search = _end_points(method, setting, model, spectrum, clock)
-    witnesses = _witnesses(setting, model, spectrum, ends)
+    witnesses = _witnesses(setting, model, spectrum)
     rejection = combine_witnesses(setting, list(witnesses))
     lower, upper = (ends[end][0] if end in ends else None for end in ("lower", "upper"))
     result = conclude(setting, lower, upper, rejection, method.side)
@@ -149,8 +149,8 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
     )
 
 
-def _search_model(method: Dual, setting: Setting, clock: _Clock) -> SearchModel:
-    report = clock.stage("search")
+def search_model(method: Dual, setting: Setting, report: Callable[[float], None] | None = None) -> SearchModel:
+    """The matrices of (11) for this setting."""
     problem = setting.problem
     everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
     values = make_basis(setting.ball.kernel, problem.layout, everything, rank=method.rank)
@@ -188,14 +188,8 @@ def _end_points(
     return ends, (gaps["lower"], gaps["upper"]), notes
 
 
-def _witnesses(
-    setting: Setting,
-    model: SearchModel,
-    spectrum: spectral.Spectrum,
-    ends: dict[End, tuple[BoundTerms, Function | None]],
-) -> tuple[Function | None, ...]:
+def _witnesses(setting: Setting, model: SearchModel, spectrum: spectral.Spectrum) -> tuple[Function | None, ...]:
     """Directions that may prove a rejection or a minimal radius; none when q = center already fits."""
-    del ends
     epsilon = setting.epsilon().upper
     out: list[Function | None] = []
     if spectral.minimal_radius(spectrum, epsilon) > 0:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.certificate.conclude import Status
-from bondic.rendering import number
+from bondic.rendering import gap_text, number
 from bondic.result import Result
 
 _COLOURS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
@@ -23,7 +23,8 @@ def result_table(result: Result) -> RenderableType:
         f"\npoint estimate {number(result.estimate)} (no guarantee of its own), guarantee of the interval: ",
         (result.guarantee, colour),
         f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
-        f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
+        f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound\n"
+        f"a better omega in the searched space could still gain {gap_text(result.gap)}",
     )
     return Group(Panel(head, title="bondic", border_style=colour), _terms(result), _assumptions(result))
 
