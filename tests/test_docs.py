@@ -51,6 +51,21 @@ def test_commands_exist_and_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_file_that_is_named_exists(page):
+    for name in re.findall(r"`((?:[\w.]+/)+[\w]+\.py)`", page.read_text()):
+        places = [ROOT / name, ROOT / "src" / "bondic" / name]
+        assert any(place.exists() for place in places), f"{page.name} names {name}"
+
+
+def test_the_architecture_page_shows_every_module():
+    """The picture of the tree is complete: a newcomer finds any module there."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    modules = (ROOT / "src" / "bondic").rglob("*.py")
+    missing = [m.name for m in modules if not m.name.startswith("_") and m.name not in text and m.parent.name != "cli"]
+    assert missing == []
+
+
 def check_command(line: str) -> None:
     """`make X` must be a target (dry run); `python script` must exist; `bondic X` must be a command."""
     words = line.split("#")[0].replace("$ ", "").split()

@@ -62,8 +62,9 @@ def row_widths(
     if horizon is None or times is None:
         width = value_range(gamma, reward_range, may_terminate=may_terminate).width
         return np.full(count, width)
+    distinct, position = np.unique(times, return_inverse=True)
     table = [
-        value_range(gamma, reward_range, may_terminate=may_terminate, horizon=horizon, time=time).width
-        for time in range(horizon)
+        value_range(gamma, reward_range, may_terminate=may_terminate, horizon=horizon, time=int(time)).width
+        for time in distinct
     ]
-    return np.asarray(np.array(table)[times])
+    return np.asarray(np.array(table)[position])

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """`rows` = (start, stop) of the log with hash `log_hash`; None when no row was looked at."""
+    """`rows` = (start, stop) of the log with hash `log_hash`; None when no row was looked at.
+
+    It is a statement, checked against the certified rows of the *same* log. Whoever tunes on a copy of the rows under
+    another hash, or by hand, and calls it fixed beforehand, is not found out by any program.
+    """
 
     note: str = "fixed beforehand"
     rows: tuple[int, int] | None = None

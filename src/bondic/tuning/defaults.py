@@ -78,7 +78,8 @@ def default_ball(
     return ball, note
 
 
-def provenance(pilot: Problem | None, what: str) -> Provenance:
+def provenance(pilot: Problem | None, what: str, how: str = "tuned") -> Provenance:
+    """Where a choice came from, in words and rows."""
     if pilot is None:
         return Provenance(f"{what} fixed beforehand")
-    return Provenance(f"{what} tuned", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)
+    return Provenance(f"{what} {how}", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)

@@ -54,7 +54,7 @@ def pick_instruments(
             best = (sum(ends), index)
     assert best is not None
     name, kernel = _candidates(pilot, choices)[best[1]]
-    return Instruments(kernel, provenance(pilot, "kernel picked")), name
+    return Instruments(kernel, provenance(pilot, "kernel", "picked")), name
 
 
 def _noise_level(pilot: Problem, rows: int) -> float:
