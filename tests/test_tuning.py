@@ -187,7 +187,7 @@ def test_defaults_are_written_into_the_result():
     assert result.rows == (60, 300)
     assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "noise", "search lower", "search upper"}
     assert "rows 60..299 are certified" in result.choices["pilot"]
-    assert "tuned on rows 0..59" in result.choices["W"] or "picked tuned on rows 0..59" in result.choices["W"]
+    assert "kernel picked on rows 0..59" in result.choices["W"]
     assert "radius" in result.choices["Q"]
     assert "Gaussian" in result.choices["Q"]
     assert "'half'" in result.choices["noise"]
