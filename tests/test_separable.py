@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 import bondic
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums import pairs, separable
+from bondic.sums import hybrid, pairs, separable
 from bondic.sums.quadratic import quadratic_form, quadratic_forms
 
 
@@ -149,3 +149,48 @@ def test_several_groups_in_one_pass_equal_separate_calls():
             assert abs(together[g].mid - alone.mid) <= together[g].rad + alone.rad
             assert together[g].rad <= 20 * alone.rad + 1e-9
     assert together[2].mid == 0.0
+
+
+def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
+    """A cluster with far satellites: the split is used, and its enclosure holds the exact sum of a small problem."""
+    rng = np.random.default_rng(8)
+    points = np.vstack([rng.normal(size=(58, 2)) * 0.3, rng.normal(size=(2, 2)) * 3 + 4])
+    columns = rng.normal(size=(60, 2))
+    monkeypatch.setattr(hybrid, "_FAR_SHARES", (0.04,))
+    monkeypatch.setattr(hybrid, "SMALLEST", 10)
+    monkeypatch.setattr(hybrid, "choose_split", lambda norms, *_: hybrid.Split(float(np.sort(norms)[57]), 14, 0.0))
+    found = hybrid.gaussian_forms(points, np.ones(2), columns, 2)
+    assert found is not None
+    for p in range(2):
+        truth = exact(points, columns[:, [p]])
+        assert abs(mpf(found[p].mid) - truth) <= mpf(found[p].rad)
+        assert found[p].rad < 1e-6
+    together = hybrid.gaussian_forms(points, np.ones(2), columns, 1)
+    assert abs(mpf(together[0].mid) - exact(points, columns)) <= mpf(together[0].rad)
+
+
+def test_the_split_is_chosen_by_cost_and_meets_the_aim():
+    rng = np.random.default_rng(9)
+    points = rng.normal(size=(20000, 4)) * 0.45
+    points[:150] *= 3
+    norms, masses = separable.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
+    size = masses.sum(axis=0) ** 2
+    split = hybrid.choose_split(norms, masses, 4, 1e-10 * size)
+    assert split is not None
+    assert split.reach < norms.max()
+    assert split.cost < 0.5 * 20000**2 * 8
+    near = norms <= split.reach
+    assert 0.9 < near.mean() < 1
+    assert np.all(separable.tail_error(norms[near], masses[near], split.degree) <= 1e-10 * size)
+
+
+def test_split_and_pairs_agree_at_scale():
+    rng = np.random.default_rng(10)
+    points = rng.normal(size=(6000, 3)) * 0.5
+    points[:60] *= 3
+    weights = rng.normal(size=(6000, 2))
+    terms = normal_form(bondic.Gaussian([1.0, 1.5, 0.8]) * bondic.Dirac(), Layout(3, False, 0, 2))
+    fast, slow = quadratic_form(terms, points, weights), quadratic_form(terms, points, weights, engine="pairs")
+    assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
+    assert fast.rad <= 1e-4 * fast.mid
+    assert fast.rad != slow.rad

@@ -21,17 +21,12 @@ from bondic.kernels.base import FeatureLeaf, per_dimension
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums import pairs, reference, separable
+from bondic.sums import hybrid, pairs, reference
 from bondic.sums.merge import merge_points
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
 Engine = Literal["auto", "pairs", "numpy"]
-
-_TOLERANCE = 1e-10
-"""First aim of the separable engine, relative to (sum |u|)^2; refined when the result turns out to be small."""
-
-_SMALLEST_SEPARABLE = 1000
 
 
 def quadratic_form(
@@ -108,7 +103,7 @@ def _term_values(
         return _gather(totals, groups, [s * (error + size * reference.sum_error(count)) for s in squares])
     axes, scales = gaussian
     if engine == "auto":
-        quick = _separable(points[:, axes], scales, flat, groups, progress)
+        quick = hybrid.gaussian_forms(points[:, axes], scales, flat, groups, progress)
         if quick is not None:
             return [Enclosure(term.coefficient) * value for value in quick]
     totals = term.coefficient * pairs.block_sums(points[:, axes], scales, flat, progress)
@@ -123,32 +118,6 @@ def _gather(totals: FloatArray, groups: int, spreads: list[float]) -> list[Enclo
         value = certified_sum(np.ascontiguousarray(part))
         out.append(Enclosure(value.mid, inflate(value.rad + spread)))
     return out
-
-
-def _separable(
-    points: FloatArray, scales: FloatArray, columns: FloatArray, groups: int, progress: Progress | None
-) -> list[Enclosure] | None:
-    """The separable engine where it is cheaper than pairs and accurate enough for the results it gives."""
-    count, total = columns.shape
-    if count < _SMALLEST_SEPARABLE:
-        return None
-    scaled = (points - points.mean(axis=0)) / scales
-    norms, masses = separable.squared_norms(scaled), np.abs(columns)
-    size = np.maximum(masses.sum(axis=0) ** 2, 1e-300)
-    aims = _TOLERANCE * size
-    for _ in range(2):
-        plan = separable.make_plan(norms, masses, scaled.shape[1], aims)
-        # relative costs per pair and per feature, measured by benchmarks/sums.py
-        if plan is None or plan.features * (2.0 + total) > 0.5 * count * (6.0 + total):
-            return None
-        found = separable.quadratic(scaled, columns, norms, plan, progress)
-        width = total // groups
-        sums = [sum(found[g * width : (g + 1) * width], Enclosure(0.0)) for g in range(groups)]
-        if all(value.rad <= 1e-4 * abs(value.mid) for value in sums) or np.all(aims <= 2e-13 * size):
-            return sums
-        results = np.repeat([abs(value.mid) for value in sums], width)
-        aims = np.maximum(1e-5 * results / width, 1e-13 * size)
-    return None
 
 
 def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[FloatArray, float]:
