@@ -174,7 +174,8 @@ def _compare_terms(end: str, claimed: Spec, terms: BoundTerms) -> None:
             (mid, rad), (other, slack) = value, claimed[key]
             allowed = _allowed(mid, rad, slack)
         else:
-            mid, other, allowed = value, claimed[key], _allowed(value, terms.rounding, claimed["rounding"])
+            # an end point is its middle plus its rounding: twice the rounding away from the exact one at most
+            mid, other, allowed = value, claimed[key], 2 * _allowed(value, terms.rounding, claimed["rounding"])
         ok = abs(mid - other) <= allowed
         _require(ok, f"The {end} end point: `{key}` is {mid!r} when recomputed, {other!r} in the certificate.")
 
@@ -184,7 +185,7 @@ def _compare_interval(body: Spec, low: float, high: float, ends: dict[End, Bound
     for name, mine, end in names:
         other, allowed = body["claims"][name], 0.0
         if end in ends:
-            allowed = _allowed(ends[end].bound, ends[end].rounding, body["ends"][end]["claim"]["rounding"])
+            allowed = 2 * _allowed(ends[end].bound, ends[end].rounding, body["ends"][end]["claim"]["rounding"])
         _require(
             abs(mine - other) <= allowed,
             f"The interval's {name} end is {mine!r} when recomputed, {other!r} in the certificate.",

@@ -123,7 +123,8 @@ def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, Er
             f"W was tuned on rows {instruments.provenance.rows}, the interval would certify rows {rows}. W must not see the "
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
-    ball = _settle_ball(method, certified, pilot, instruments, notes)
+    # the radius is judged with the plain W, not with the one picked for short intervals: that one may be too rich
+    ball = _settle_ball(method, certified, pilot, default_instruments(problem, pilot, method.choices), notes)
     sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
     shares = {"noise": 1.0 - INITIAL_SHARE, "initial": INITIAL_SHARE} if sampled else {"noise": 1.0}
     budget = ErrorBudget.split(alpha, shares)

@@ -17,6 +17,7 @@ from bondic.solvers.model import build_model
 FloatArray = npt.NDArray[np.float64]
 
 _FEWEST_ROWS = 20
+_AS_GOOD = 1.05
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,15 @@ def held_out_radius(
     u, sigma, right = np.linalg.svd(first.balance, full_matrices=False)
     target = right @ first.gradient
     top = max(float(sigma.max(initial=0.0)) ** 2, 1e-300)
-    best: FittedRadius | None = None
+    path: list[FittedRadius] = []
     for ridge in top * np.geomspace(1e-10, 10.0, 23):
         theta = u @ (-sigma * target / (sigma**2 + ridge))
         loss = float(np.linalg.norm(second.gradient + second.balance.T @ theta))
         norm = float(np.linalg.norm(theta))
-        if best is None or loss < best.held_out_loss:
-            best = FittedRadius(factor * norm, norm, float(ridge), loss)
-    assert best is not None
+        path.append(FittedRadius(factor * norm, norm, float(ridge), loss))
+    least = min(fit.held_out_loss for fit in path)
+    # the path is flat near its minimum and noise picks there: take the smoothest fit that is as good
+    best = max((fit for fit in path if fit.held_out_loss <= _AS_GOOD * least), key=lambda fit: fit.ridge)
     top_value = values.sup_diag
     floor = (
         float(np.abs(pilot.rewards).max()) / ((1 + pilot.gamma) * np.sqrt(top_value)) if np.isfinite(top_value) else 0.0
