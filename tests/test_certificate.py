@@ -248,3 +248,15 @@ def test_a_center_and_feature_functions_of_the_user_are_rechecked():
     same(bondic.verify(result.certificate, log, functions={"bumps": bumps}), result)
     with pytest.raises(VerificationError, match="bumps"):
         bondic.verify(result.certificate, log)
+
+
+def test_numpy_numbers_go_into_a_certificate(tmp_path):
+    """float32 alphas and int64 seeds are what people have at hand."""
+    mdp, log, policy, initial = synthetic(60, gamma=0.5)
+    problem = bondic.make_problem(
+        log, policy, initial, gamma=np.float32(0.5), reward_range=np.array(mdp.reward_range), seed=np.int64(3)
+    )
+    method = bondic.Dual(radius=np.float32(9.0), pilot=np.int64(20), choices=bondic.Choices(pairs=8))
+    result = bondic.estimate_interval(problem, alpha=np.float32(0.1), method=method)
+    bondic.save_certificate(result.certificate, tmp_path / "c")
+    same(bondic.verify(bondic.load_certificate(tmp_path / "c"), log, policy), result)

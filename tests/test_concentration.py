@@ -25,7 +25,7 @@ GAMMAS = [0.0, 1e-17, 0.3, 0.95, 0.999, 1 - 2.0**-30]
 RANGES = [(-1.0, 2.0), (0.0, 0.0), (1.0, 1.0), (-3.0, -1.0), (0.0, 1e12), (0.1, 0.3), (-1e-12, 0.0)]
 
 
-def outward(ours, exact, tolerance=1e-13):
+def check_outward(ours, exact, tolerance=1e-13):
     """Both ends at least as wide as the exact ones, and hardly wider."""
     low, high = exact
     scale = max(abs(low), abs(high), mpf(10) ** -300)
@@ -45,7 +45,7 @@ def outward(ours, exact, tolerance=1e-13):
 @pytest.mark.parametrize("rewards", RANGES)
 def test_infinite_horizon_ranges(rewards, gamma, may_terminate):
     exact = naive.value_range(*rewards, gamma, may_terminate)
-    outward(value_range(gamma, rewards, may_terminate=may_terminate), exact)
+    check_outward(value_range(gamma, rewards, may_terminate=may_terminate), exact)
 
 
 @pytest.mark.parametrize("may_terminate", [True, False])
@@ -56,7 +56,7 @@ def test_ranges_per_time(rewards, gamma, may_terminate):
     for time in range(horizon + 2):
         exact = naive.value_range(*rewards, gamma, may_terminate, horizon, time)
         ours = value_range(gamma, rewards, may_terminate=may_terminate, horizon=horizon, time=time)
-        outward(ours, exact)
+        check_outward(ours, exact)
     times = np.array([6, 0, 3, 3])
     widths = row_widths(gamma, rewards, may_terminate=may_terminate, horizon=horizon, times=times, count=4)
     for width, time in zip(widths, times, strict=True):

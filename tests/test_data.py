@@ -44,7 +44,7 @@ def columns(n=6, *, keys=True, seed=0, **changes):
     return out | changes
 
 
-def refused(*needles, kind=InvalidInput, **changes):
+def expect_refused(*needles, kind=InvalidInput, **changes):
     """Building the log fails, and the message contains every needle."""
     with pytest.raises(kind) as caught:
         Transitions(**columns(**changes))
@@ -142,7 +142,7 @@ def test_next_observations_of_terminated_rows_may_be_missing_and_only_those():
     np.testing.assert_array_equal(log.next_observations[2], [0.0, 0.0])
     np.testing.assert_array_equal(log.next_observations[[0, 1, 3, 4, 5]], following[[0, 1, 3, 4, 5]])
     following[4, 1] = np.inf
-    refused("`next_observations`", "row 4", "inf", "repair", next_observations=following)
+    expect_refused("`next_observations`", "row 4", "inf", "repair", next_observations=following)
 
 
 def test_string_episode_ids_are_coded_by_first_appearance():
@@ -172,42 +172,42 @@ def test_nothing_in_the_data_package_reorders_rows():
 def test_non_finite_numbers_are_refused_with_their_row(name, bad):
     column = columns()[name].copy()
     column[4] = bad
-    refused(f"`{name}` is not finite at row 4", "repair the value", "Never drop a row", **{name: column})
+    expect_refused(f"`{name}` is not finite at row 4", "repair the value", "Never drop a row", **{name: column})
 
 
 def test_non_finite_continuous_actions_are_refused_with_their_row():
     actions = np.zeros((6, 2))
     actions[3, 1] = np.nan
-    refused("`actions` is not finite at row 3", actions=actions)
+    expect_refused("`actions` is not finite at row 3", actions=actions)
 
 
 @pytest.mark.parametrize("name", COLUMNS[1:])
 def test_columns_of_another_length_are_refused_with_both_lengths(name):
-    refused(f"`{name}` has 5 rows, the observations have 6", "one entry per row", **{name: columns()[name][:5]})
+    expect_refused(f"`{name}` has 5 rows, the observations have 6", "one entry per row", **{name: columns()[name][:5]})
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_ragged_columns_are_refused_by_name(name):
-    refused(f"`{name}` cannot be read as an array", "equal length", **{name: [[1.0], [1.0, 2.0], 3, 4, 5, 6]})
+    expect_refused(f"`{name}` cannot be read as an array", "equal length", **{name: [[1.0], [1.0, 2.0], 3, 4, 5, 6]})
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_arrays_with_too_many_axes_are_refused_with_their_shape(name):
-    refused(f"`{name}` has shape (6, 2, 2)", "needed", **{name: np.zeros((6, 2, 2))})
+    expect_refused(f"`{name}` has shape (6, 2, 2)", "needed", **{name: np.zeros((6, 2, 2))})
 
 
 @pytest.mark.parametrize("name", ["observations", "actions", "rewards", "next_observations", "behavior_action_probs"])
 @pytest.mark.parametrize("column", [["a"] * 6, [None] * 6, [1j] * 6], ids=["text", "None", "complex"])
 def test_columns_that_are_not_numbers_are_refused_by_name(name, column):
-    refused(f"`{name}` has dtype", "numbers are needed", **{name: column})
+    expect_refused(f"`{name}` has dtype", "numbers are needed", **{name: column})
 
 
 def test_next_observations_of_another_dimension_are_refused_with_both_shapes():
-    refused("`next_observations` has shape (6, 3)", "`observations` (6, 2)", next_observations=np.zeros((6, 3)))
+    expect_refused("`next_observations` has shape (6, 3)", "`observations` (6, 2)", next_observations=np.zeros((6, 3)))
 
 
 def test_observations_without_columns_are_refused():
-    refused("`observations` has shape (6, 0)", observations=np.zeros((6, 0)))
+    expect_refused("`observations` has shape (6, 0)", observations=np.zeros((6, 0)))
 
 
 @pytest.mark.parametrize("observations", [np.zeros((0, 2)), []], ids=["no rows", "empty list"])
@@ -221,7 +221,7 @@ def test_an_empty_log_is_refused(observations):
 def test_flags_that_are_neither_true_nor_false_are_refused_with_their_row(name, bad):
     column = columns()[name].astype(float)
     column[1] = bad
-    refused(f"`{name}` must be true/false", f"row 1: {bad}", **{name: column})
+    expect_refused(f"`{name}` must be true/false", f"row 1: {bad}", **{name: column})
 
 
 @pytest.mark.parametrize("name", ["timesteps", "episode_ids"])
@@ -229,26 +229,26 @@ def test_flags_that_are_neither_true_nor_false_are_refused_with_their_row(name, 
 def test_keys_that_are_not_whole_numbers_are_refused_with_their_row(name, bad):
     column = columns()[name].astype(float)
     column[3] = bad
-    refused(f"`{name}` is {bad} at row 3", "whole numbers are needed", **{name: column})
+    expect_refused(f"`{name}` is {bad} at row 3", "whole numbers are needed", **{name: column})
 
 
 def test_text_timesteps_are_refused():
-    refused("`timesteps` has dtype", "whole numbers", timesteps=["a"] * 6)
+    expect_refused("`timesteps` has dtype", "whole numbers", timesteps=["a"] * 6)
 
 
 def test_negative_timesteps_are_refused():
-    refused("`timesteps` is negative at row 3", "starts at 0", timesteps=[0, 1, 2, -1, 0, 1])
+    expect_refused("`timesteps` is negative at row 3", "starts at 0", timesteps=[0, 1, 2, -1, 0, 1])
 
 
 def test_negative_actions_are_refused():
-    refused("`actions` is -1 at row 4", "0, 1, 2", actions=[0, 1, 2, 0, -1, 0])
+    expect_refused("`actions` is -1 at row 4", "0, 1, 2", actions=[0, 1, 2, 0, -1, 0])
 
 
 @pytest.mark.parametrize("bad", [0.0, -0.1, 1.5])
 def test_behaviour_probabilities_outside_their_range_are_refused(bad):
     probs = np.full(6, 0.5)
     probs[2] = bad
-    refused(f"`behavior_action_probs` is {bad} at row 2", "positive", "at most 1", behavior_action_probs=probs)
+    expect_refused(f"`behavior_action_probs` is {bad} at row 2", "positive", "at most 1", behavior_action_probs=probs)
 
 
 def test_a_behaviour_probability_may_be_1_and_a_density_more():
@@ -258,7 +258,7 @@ def test_a_behaviour_probability_may_be_1_and_a_density_more():
 
 
 def test_integers_that_floats_cannot_hold_are_refused():
-    refused("`observations` holds integers beyond 2**53", "Rescale", observations=np.full((6, 2), 2**53 + 1))
+    expect_refused("`observations` holds integers beyond 2**53", "Rescale", observations=np.full((6, 2), 2**53 + 1))
     assert len(Transitions(**columns(observations=np.arange(12).reshape(6, 2) + 2**53 - 11))) == 6
 
 
@@ -272,7 +272,7 @@ def test_integers_that_floats_cannot_hold_are_refused():
     ],
 )
 def test_whole_numbers_beyond_64_bits_are_refused_and_never_wrapped(name, column):
-    refused(f"`{name}` is {column[0]} at row 0", "Number them anew", **{name: column})
+    expect_refused(f"`{name}` is {column[0]} at row 0", "Number them anew", **{name: column})
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -280,7 +280,7 @@ def test_masked_entries_are_refused(name):
     """The array below a mask holds anything at all."""
     hidden = np.zeros(columns()[name].shape, dtype=bool)
     hidden[3] = True
-    refused(f"`{name}` has masked entries", **{name: np.ma.array(columns()[name], mask=hidden)})
+    expect_refused(f"`{name}` has masked entries", **{name: np.ma.array(columns()[name], mask=hidden)})
     shown = columns() | {name: np.ma.array(columns()[name], mask=False)}
     assert Transitions(**shown).content_hash == Transitions(**columns()).content_hash
 
@@ -288,14 +288,14 @@ def test_masked_entries_are_refused(name):
 @pytest.mark.parametrize("missing", [None, float("nan")])
 def test_missing_episode_ids_are_refused(missing):
     ids = np.array(["a", "a", "a", missing, missing, "b"], dtype=object)
-    refused("`episode_ids` is missing at row 3", episode_ids=ids)
+    expect_refused("`episode_ids` is missing at row 3", episode_ids=ids)
 
 
 @pytest.mark.parametrize("name", ["observations", "rewards", "next_observations"])
 def test_numbers_whose_squares_overflow_are_refused(name):
     column = columns()[name].copy()
     column[2] = -1e121
-    refused(f"`{name}` is", "at row 2", "Rescale", **{name: column})
+    expect_refused(f"`{name}` is", "at row 2", "Rescale", **{name: column})
 
 
 # What is refused: keys, order, copies
@@ -304,7 +304,7 @@ def test_numbers_whose_squares_overflow_are_refused(name):
 @pytest.mark.parametrize(("times", "rows"), [([0, 0, 1], "3 and 4"), ([0, 1, 0], "3 and 5")])
 def test_repeated_keys_are_refused_with_both_rows(times, rows):
     reason = f"Rows {rows} carry the same (episode, timestep) key. "
-    refused(reason, "not new data", "keep each event once", timesteps=[0, 1, 2, *times])
+    expect_refused(reason, "not new data", "keep each event once", timesteps=[0, 1, 2, *times])
 
 
 @pytest.mark.parametrize("terminated", [True, False])
@@ -318,7 +318,7 @@ def test_a_log_pasted_twice_is_refused_by_its_keys(terminated):
 
 
 def test_rows_out_of_time_order_within_an_episode_are_refused_with_both_rows_and_times():
-    refused(
+    expect_refused(
         "Row 4 (timestep 1) comes after row 3 (timestep 2)",
         "order of time",
         "sort each episode",
@@ -329,8 +329,8 @@ def test_rows_out_of_time_order_within_an_episode_are_refused_with_both_rows_and
 def test_rows_after_a_termination_are_refused_with_both_rows():
     ended = np.zeros(6, dtype=bool)
     ended[1] = True
-    refused("Row 2 follows row 1", "row 1 is terminated", "drop the rows after it", terminations=ended)
-    refused("Row 2 follows row 1", terminations=ended, timesteps=None)
+    expect_refused("Row 2 follows row 1", "row 1 is terminated", "drop the rows after it", terminations=ended)
+    expect_refused("Row 2 follows row 1", terminations=ended, timesteps=None)
     assert len(Transitions(**columns(terminations=ended, keys=False))) == 6
 
 

@@ -318,3 +318,15 @@ def test_error_of_the_exponential_derived_anew():
     assert polynomial < 0.3
     assert horner < 3.2
     assert reduction + polynomial + horner < EXP_ULP - 1
+
+
+def test_single_precision_numbers_do_not_drag_the_arithmetic_down():
+    """numpy keeps float32 * float in float32; the radius of an enclosure pays for double precision only."""
+    third = np.float32(1 / 3)
+    for found, truth in (
+        (Enclosure(third) * 0.1, Fraction(float(third)) * Fraction(0.1)),
+        (Enclosure(third) + Enclosure(0.1), Fraction(float(third)) + Fraction(0.1)),
+        (Enclosure(third) / 0.7, Fraction(float(third)) / Fraction(0.7)),
+    ):
+        assert type(found.mid) is float
+        assert abs(Fraction(found.mid) - truth) <= Fraction(found.rad) < Fraction(1, 10**15)

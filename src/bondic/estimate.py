@@ -29,7 +29,7 @@ def estimate_interval(
     `progress(stage, share)` is called now and then during long work.
     """
     check_alpha(alpha)
-    return (Dual() if method is None else method).run(problem, alpha, progress)
+    return (Dual() if method is None else method).run(problem, float(alpha), progress)
 
 
 def evaluate_policy(

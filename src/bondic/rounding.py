@@ -46,6 +46,9 @@ class Enclosure:
     rad: float = 0.0
 
     def __post_init__(self) -> None:
+        # a float32 in here would drag the arithmetic down to single precision, which no radius pays for
+        object.__setattr__(self, "mid", float(self.mid))
+        object.__setattr__(self, "rad", float(self.rad))
         if not (math.isfinite(self.mid) and math.isfinite(self.rad)) or self.rad < 0:
             raise NumericalError(
                 f"A certified number is not finite (value {self.mid}, error {self.rad}). "

@@ -138,7 +138,14 @@ def make_certificate(
 
 def _plain(value: Any) -> Any:
     """The same data after a JSON round trip, so that digests agree before and after saving."""
-    return json.loads(json.dumps(value, allow_nan=True))
+    return json.loads(json.dumps(value, allow_nan=True, default=_scalar))
+
+
+def _scalar(value: Any) -> Any:
+    """A numpy number as the Python number it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} does not belong into a certificate")
 
 
 __all__ = ["FORMAT", "Arrays", "Certificate", "claim", "compute_digest", "make_certificate"]

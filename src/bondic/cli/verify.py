@@ -24,7 +24,10 @@ def read_npz_log(path: Path) -> Transitions:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as data:
             columns = {name: data[name] for name in data.files if name in _COLUMNS}
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as problem:
-        raise InvalidInput(f"{path} cannot be read as an npz log ({problem}).") from problem
+        reason = (
+            problem.strerror if isinstance(problem, OSError) and problem.strerror else "not an npz file of plain arrays"
+        )
+        raise InvalidInput(f"{path} cannot be read as an npz log ({reason}).") from problem
     missing = [name for name in _COLUMNS[:5] if name not in columns]
     if missing:
         raise InvalidInput(f"{path} lacks {', '.join(missing)}. A log has {', '.join(_COLUMNS[:5])}.")

@@ -24,6 +24,7 @@ class ErrorBudget:
     def split(alpha: float, shares: dict[str, float]) -> ErrorBudget:
         """Divide alpha in proportion to the shares of the events that happen to be needed."""
         check_alpha(alpha)
+        alpha = float(alpha)
         total = math.fsum(shares.values())
         parts = {name: alpha * share / total for name, share in shares.items()}
         # division may round up: shrink by a hair so that the parts never exceed alpha

@@ -23,6 +23,7 @@ class FixedLambda(Gauge):
     name: ClassVar[str] = "fixed-lambda"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "rate", float(self.rate))
         if not (math.isfinite(self.rate) and self.rate > 0):
             raise InvalidInput(f"lambda must be positive and finite, not {self.rate}.")
 

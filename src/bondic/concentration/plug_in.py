@@ -19,6 +19,7 @@ class PlugIn(Gauge):
     name: ClassVar[str] = "plug-in"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "variance", float(self.variance))
         if not (math.isfinite(self.variance) and self.variance >= 0):
             raise InvalidInput(f"The plugged-in constant must be finite and >= 0, not {self.variance}.")
 

@@ -82,6 +82,7 @@ def radius_sensitivity(
     them. W, the pilot and the gauge are those of `method`.
     """
     check_alpha(alpha)
+    alpha = float(alpha)
     options = Dual() if method is None else method
     setting, _, _ = settle(options, problem, alpha)
     model = search_model(options, setting)

@@ -26,6 +26,8 @@ class Ball:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", float(self.radius))
+        object.__setattr__(self, "misspecification", float(self.misspecification))
         if not (math.isfinite(self.radius) and self.radius >= 0):
             raise InvalidInput(f"The radius of Q must be finite and >= 0, not {self.radius}.")
         if not (math.isfinite(self.misspecification) and self.misspecification >= 0):
