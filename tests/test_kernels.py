@@ -495,3 +495,19 @@ def test_suprema_of_expressions():
     kernel = 0.5 * bondic.Constant(3.0) + 2.0 * bondic.Gaussian(1.0) * bondic.ActionEmbedding([[2.0, 0.0], [1.0, 1.0]])
     assert kernel.sup_diag == pytest.approx(0.5 * 3 + 2 * 4, rel=1e-14)
     assert kernel.sup_diag >= 9.5
+
+
+def test_single_precision_numbers_are_widened():
+    """Factors, constants, centers, weights and coordinates: what they touch stays in double precision."""
+    layout = Layout(1, False, 0, 1)
+    kernel = np.float32(0.1) * bondic.Gaussian(np.float32(0.3)) + bondic.Constant(np.float32(0.7))
+    (first, second) = normal_form(kernel, layout)
+    assert type(first.coefficient) is float
+    assert type(second.coefficient) is float
+    single = np.array([[0.1], [0.7]], dtype=np.float32)
+    narrow = bondic.KernelFunction(kernel, layout, single, single)
+    wide = bondic.KernelFunction(kernel, layout, single.astype(float), single.astype(float))
+    assert narrow.weights.dtype == narrow.centers.dtype == np.float64
+    assert narrow.norm() == wide.norm()
+    features = bondic.RandomFeatures.gaussian(2, 1, 1.0, seed=0)
+    assert bondic.FeatureFunction(features, layout, np.ones(4, dtype=np.float32)).coordinates.dtype == np.float64

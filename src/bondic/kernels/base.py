@@ -140,6 +140,7 @@ class Scaled(Kernel):
     part: Kernel
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", float(self.factor))
         if not (math.isfinite(self.factor) and self.factor > 0):
             raise InvalidInput(f"A kernel can only be multiplied by a positive number, not {self.factor}.")
 

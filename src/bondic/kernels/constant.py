@@ -20,6 +20,7 @@ class Constant(Leaf):
     on: Part = "observation"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "value", float(self.value))
         if not (np.isfinite(self.value) and self.value > 0):
             raise InvalidInput(f"A constant kernel needs a positive value, not {self.value}.")
 

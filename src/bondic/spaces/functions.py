@@ -20,6 +20,12 @@ FloatArray = npt.NDArray[np.float64]
 _BLOCK = 4096
 
 
+def _widen(target: object, *names: str) -> None:
+    """Arrays as float64: sums of single-precision numbers would not be worth their error bounds."""
+    for name in names:
+        object.__setattr__(target, name, np.ascontiguousarray(getattr(target, name), dtype=np.float64))
+
+
 class Function(ABC):
     """A function f(z, a) on points z and action slots a, in the space of `kernel`."""
 
@@ -49,6 +55,7 @@ class KernelFunction(Function):
     weights: FloatArray  # (M, slots)
 
     def __post_init__(self) -> None:
+        _widen(self, "centers", "weights")
         shape = (self.centers.shape[0], self.layout.slots)
         if self.centers.ndim != 2 or self.centers.shape[1] != self.layout.dimension or self.weights.shape != shape:
             raise InvalidInput(f"A kernel function needs centers (M, {self.layout.dimension}) and weights {shape}.")
@@ -76,6 +83,7 @@ class FeatureFunction(Function):
     coordinates: FloatArray  # (D,)
 
     def __post_init__(self) -> None:
+        _widen(self, "coordinates")
         needed = FeatureMap(self.kernel, self.layout).dimension
         if self.coordinates.shape != (needed,):
             raise InvalidInput(f"The kernel has {needed} features; {self.coordinates.shape} coordinates were given.")
@@ -175,6 +183,9 @@ class TermExpansion:
 
     centers: FloatArray  # (M, D)
     weights: FloatArray  # (M, p)
+
+    def __post_init__(self) -> None:
+        _widen(self, "centers", "weights")
 
 
 @dataclass(frozen=True, eq=False)
