@@ -21,7 +21,6 @@ import numpy as np
 from machine import describe
 
 import bondic
-from bondic.bellman.residual import function_values
 from bondic.environments.synthetic import SyntheticMDP
 from bondic.solvers import spectral
 from bondic.solvers.basis import make_basis
@@ -57,7 +56,7 @@ def build(rows: int, pairs: int, rank: int) -> SearchModel:
     points = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
     weights = make_basis(weight, problem.layout, problem.logged, rank=rank)
     values = make_basis(value, problem.layout, points, rank=rank)
-    return build_model(problem, weights, values, function_values(problem, None))
+    return build_model(problem, weights, values, None)
 
 
 def timed(work: Callable[[], list[tuple[float, str]]]) -> dict[str, object]:

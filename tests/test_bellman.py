@@ -19,7 +19,7 @@ from bondic.bellman.residual import (
     initial_value,
     residual_error,
 )
-from bondic.bounds.dual import weights_at_rows
+from bondic.bounds.weighing import weights_at_rows
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.rounding import U

@@ -288,7 +288,7 @@ def test_error_of_the_moments_covers_an_independent_count(degree, norm):
     """Exponent (d + 1 roundings) and exponential; per degree 1/sqrt(i) and two products; lanes and blocks."""
     factors = max(float(abs(mpf(1.0 / math.sqrt(i)) * mp.sqrt(i) - 1)) / U for i in range(1, 400))
     counted = 2 * norm / 2 + 4 + (degree - 1) * (2 + factors) + separable.LANES + separable.CHUNK / separable.LANES
-    assert counted * U <= separable.relative_error(np.array([norm]), 1, degree) <= 3 * counted * U
+    assert counted * U <= separable.relative_error(norm, 1, degree) <= 3 * counted * U
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")

@@ -483,18 +483,18 @@ def test_the_warning_counts_copies_and_names_the_first(picks):
 
 
 def slow_hash(log):
-    """SHA-256 over every column: name, little-endian type and shape, then its bytes row by row."""
-    digest = hashlib.sha256(b"bondic transitions 1")
+    """SHA-256 over every column's name, little-endian type, row shape and the SHA-256 of its bytes, row by row."""
+    digest = hashlib.sha256(f"bondic transitions 2|{len(log)}".encode())
     types = {"actions": "<i8", "episode_ids": "<i8", "timesteps": "<i8", "terminations": "|b1", "truncations": "|b1"}
     for name in COLUMNS:
-        column = getattr(log, name)
-        if column is None:
-            digest.update(f"|{name}:none|".encode())
-            continue
-        kind = types.get(name, "<f8") if column.ndim == 1 else "<f8"
-        digest.update(f"|{name}:{kind}:{column.shape}|".encode())
-        for value in column.ravel().tolist():
-            digest.update(np.array(value).astype(kind).tobytes())
+        column, inner = getattr(log, name), hashlib.sha256()
+        form = "none"
+        if column is not None:
+            kind = types.get(name, "<f8") if column.ndim == 1 else "<f8"
+            form = f"{kind}:{column.shape[1:]}"
+            for value in column.ravel().tolist():
+                inner.update(np.array(value).astype(kind).tobytes())
+        digest.update(f"|{name}:{form}:{inner.hexdigest()}".encode())
     return digest.hexdigest()
 
 

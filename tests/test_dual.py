@@ -10,9 +10,9 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bellman.residual import function_values
-from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance, problem_range, weights_at_rows
+from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance, problem_range
 from bondic.bounds.rejection import evaluate_witness, trivial_rejection
+from bondic.bounds.weighing import Candidate, weigh, weights_at_rows
 from bondic.errors import InvalidInput
 from bondic.rounding import Enclosure
 from bondic.spaces.functions import FeatureFunction, Function
@@ -173,13 +173,17 @@ def test_other_constants(constant):
     assert mpf(lower.bound) <= low
 
 
-def test_a_given_epsilon_and_center_are_used():
+def test_a_given_epsilon_and_weighing_are_used():
     example = Example(seed=22, center=True)
     eps = example.setting.epsilon()
-    values = function_values(example.case.problem, example.center)
+    (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)])
     assert dual_bound(example.setting, example.omega) == dual_bound(
-        example.setting, example.omega, center=values, epsilon=eps
+        example.setting, example.omega, weighing=weighing, epsilon=eps
     )
+    bent = replace(weighing, correction=weighing.correction + 1.0)
+    (moved,) = dual_bound(example.setting, example.omega, ("upper",), weighing=bent)
+    (plain,) = dual_bound(example.setting, example.omega, ("upper",))
+    assert moved.bound == pytest.approx(plain.bound - 1.0)
     (small,) = dual_bound(example.setting, example.omega, ("upper",), epsilon=Enclosure(0.0))
     assert small.noise.upper < 1e-10
 
@@ -212,10 +216,10 @@ def test_range_of_the_value(example):
 
 
 def test_misspecification_allowance_is_rounded_up(example):
-    rows = np.array(example.rows)
     for beta in (0.0, 1e-9, 3.7):
         exact = naive.misspecification_allowance(beta, example.rows, example.case.gamma, example.case.going_on)
-        ours = misspecification_allowance(example.case.problem, beta, rows)
+        (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)])
+        ours = misspecification_allowance(beta, weighing.reach)
         assert mpf(ours.upper) >= exact
         assert abs(mpf(ours.mid) - exact) <= mpf(10) ** -14 * exact
 

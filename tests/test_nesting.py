@@ -38,7 +38,7 @@ class World:
         everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
         values = make_basis(kernel, problem.layout, everything, rank=500)
         weights = make_basis(instruments, problem.layout, problem.logged, rank=500)
-        self.model = build_model(problem, weights, values, function_values(problem, None))
+        self.model = build_model(problem, weights, values, None)
         self.spectrum = spectral.Spectrum.of(self.model)
         self.scale = self.ball.radius * float(np.linalg.norm(self.model.start))
 
@@ -245,7 +245,7 @@ def test_exact_proportions_are_infinitely_many_rows(missing):
     kernel = worlds.table_kernel()
     points = np.arange(3.0)[:, None]
     basis = make_basis(kernel, problem.layout, points, rank=10)
-    model = build_model(problem, basis, basis, function_values(problem, None))
+    model = build_model(problem, basis, basis, None)
     spectrum = spectral.Spectrum.of(model)
     seen = np.flatnonzero(copies.ravel())
     wanted = infinite_data_interval(

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.bellman.residual import function_values
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, MissingExtra
@@ -64,7 +63,7 @@ def model_of(setting, rank=700):
     everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
     weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=rank)
     values = make_basis(setting.ball.kernel, problem.layout, everything, rank=rank)
-    return build_model(problem, weights, values, function_values(problem, setting.ball.center))
+    return build_model(problem, weights, values, setting.ball.center)
 
 
 @cache

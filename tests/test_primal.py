@@ -10,9 +10,10 @@ from scipy.stats import binom
 import bondic as b
 import worlds
 from bondic.bellman.residual import bellman_residual, function_values
-from bondic.bounds.dual import Setting, dual_bound, weights_at_rows
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.finite_class import finite_class_bound
 from bondic.bounds.primal import primal_point
+from bondic.bounds.weighing import weights_at_rows
 from bondic.concentration.finite_class import FiniteClass
 from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput, MissingExtra
@@ -50,7 +51,7 @@ def model_of(setting, candidates=None):
     points = everything(problem) if candidates is None else candidates
     values = make_basis(setting.ball.kernel, problem.layout, points, rank=500)
     weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=500)
-    return build_model(problem, weights, values, function_values(problem, setting.ball.center))
+    return build_model(problem, weights, values, setting.ball.center)
 
 
 def best_shift(setting, model, sign, *, inside=1.0):
@@ -317,7 +318,7 @@ def test_finite_class_search(rng):
     values = np.array([weights_at_rows(problem, member)[0] for member in members])
     costs = 1e-2 * np.array([bound.upper for bound in gauge.bounds(values, np.full(80, 20.0), 0.1)])
     q_basis = make_basis(ball.kernel, problem.layout, everything(problem), rank=500)
-    model = build_model(problem, basis, q_basis, function_values(problem, None))
+    model = build_model(problem, basis, q_basis, None)
 
     def objective(sign, w):
         t = np.linalg.norm(model.start + model.balance @ w)

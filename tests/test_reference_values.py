@@ -15,8 +15,9 @@ from bondic.bellman.discrepancy import discrepancy
 from bondic.bellman.doubly_robust import doubly_robust_value
 from bondic.bellman.loss import kernel_bellman_loss, slot_weights
 from bondic.bellman.residual import bellman_residual, function_values, initial_value, residual_error
-from bondic.bounds.dual import Setting, dual_bound, weights_at_rows
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import evaluate_witness
+from bondic.bounds.weighing import weights_at_rows
 from bondic.policies.answers import PolicyAnswers
 from bondic.problem import Terms, assemble
 from bondic.solvers import spectral
@@ -77,7 +78,7 @@ class Reference:
         p = self.problem
         points = np.concatenate([p.logged, p.next.points, p.initial.points])
         weights, values = (make_basis(k, p.layout, points, rank=500) for k in (self.kernel_w, self.kernel_q))
-        return build_model(p, weights, values, function_values(p, None))
+        return build_model(p, weights, values, None)
 
     @cached_property
     def spectrum(self):

@@ -11,7 +11,7 @@ import bondic as b
 import naive
 import worlds
 from bondic.bellman.residual import bellman_residual, function_values
-from bondic.bounds.dual import weights_at_rows
+from bondic.bounds.weighing import weights_at_rows
 from bondic.kernels.normal_form import Layout
 from bondic.solvers import spectral
 from bondic.solvers.basis import make_basis
@@ -49,7 +49,7 @@ def everything(problem):
 def model_of(problem, w_kernel, q_kernel, *, rank=25, q_rank=None):
     weights = make_basis(w_kernel, problem.layout, problem.logged, rank=rank)
     values = make_basis(q_kernel, problem.layout, everything(problem), rank=q_rank or rank)
-    return build_model(problem, weights, values, function_values(problem, None))
+    return build_model(problem, weights, values, None)
 
 
 def random_model(rng, regime):
@@ -187,7 +187,7 @@ def shared_cases(rng):
     w_kernel, q_kernel = kernels(False, features=True, rng=rng)
     weights = make_basis(w_kernel, problems[0].layout, problems[0].logged, rank=40)
     values = make_basis(q_kernel, problems[0].layout, everything, rank=40)
-    return [build_model(p, weights, values, function_values(p, None)) for p in problems]
+    return [build_model(p, weights, values, None) for p in problems]
 
 
 def test_one_decomposition_serves_all(rng):
@@ -521,7 +521,7 @@ def test_matrices_against_dense_sums(w_name, q_name, rng):
     center = make_basis(q_kernel, problem.layout, problem.logged[:5], rank=3)
     center = center.function(rng.standard_normal(center.dimension))
     at_center = function_values(problem, center)
-    model = build_model(problem, weights, values, at_center)
+    model = build_model(problem, weights, values, center)
     residual = at_center.logged - problem.gamma * at_center.next - problem.rewards
     mean = sum(p * v for p, v in zip(problem.initial_states.weights, at_center.initial, strict=True))
     assert model.offset == pytest.approx(mean, rel=1e-12)
@@ -540,7 +540,7 @@ def test_few_landmarks_project(w_name, q_name, rng):
     (w_kernel, _), (q_kernel, dense) = KERNELS[w_name], KERNELS[q_name]
     weights = make_basis(w_kernel, problem.layout, problem.logged, rank=10)
     values = make_basis(q_kernel, problem.layout, everything(problem), rank=6)
-    model = build_model(problem, weights, values, function_values(problem, None))
+    model = build_model(problem, weights, values, None)
     assert 0 < model.hidden < 1
     lengths = []
     for w in rng.standard_normal((4, weights.dimension)):
@@ -568,7 +568,7 @@ def test_blocks_of_rows_add_up(rng, monkeypatch):
     shares = []
     monkeypatch.setattr("bondic.solvers.model._BLOCK", 7)
     weights, values = whole.weights, whole.values
-    parts = build_model(problem, weights, values, function_values(problem, None), progress=shares.append)
+    parts = build_model(problem, weights, values, None, progress=shares.append)
     for name in ("balance", "gradient", "start"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-12)
     assert shares == [k * 7 / 40 for k in range(6)]

@@ -13,6 +13,8 @@ from bondic._version import __version__
 _HOMES = {
     "Transitions": "bondic.data.transitions",
     "InitialStates": "bondic.data.initial",
+    "LogStream": "bondic.data.stream",
+    "stream_log": "bondic.data.open",
     "Blocks": "bondic.data.blocks",
     "RowRange": "bondic.data.blocks",
     "RowProbabilities": "bondic.policies.protocol",
@@ -36,6 +38,7 @@ _HOMES = {
     "RandomFeatures": "bondic.kernels.features",
     "load_demo": "bondic.environments.demo",
     "Problem": "bondic.problem",
+    "StreamedProblem": "bondic.problem",
     "make_problem": "bondic.problem",
     "Instruments": "bondic.spaces.instruments",
     "Ball": "bondic.spaces.ball",

@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 from bondic.concentration.budget import check_alpha
 from bondic.data.initial import InitialStates
+from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.methods.dual import Dual
-from bondic.problem import Problem, make_problem
+from bondic.problem import Question, make_problem
 from bondic.result import Result
 
 Progress = Callable[[str, float], None]
@@ -18,11 +19,11 @@ Progress = Callable[[str, float], None]
 class Method(Protocol):
     """A way to make an interval."""
 
-    def run(self, problem: Problem, alpha: float, progress: Progress | None) -> Result: ...
+    def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result: ...
 
 
 def estimate_interval(
-    problem: Problem, *, alpha: float = 0.1, method: Method | None = None, progress: Progress | None = None
+    problem: Question, *, alpha: float = 0.1, method: Method | None = None, progress: Progress | None = None
 ) -> Result:
     """An interval that contains J* with probability at least 1 - alpha, for finite data, under the printed assumptions.
 
@@ -33,7 +34,7 @@ def estimate_interval(
 
 
 def evaluate_policy(
-    log: Transitions,
+    log: Transitions | LogStream,
     policy: Any,
     *,
     gamma: float,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
-from bondic.problem import Problem
+from bondic.problem import Problem, Question
 from bondic.rounding import Enclosure, U
 from bondic.sums.quadratic import Engine, quadratic_forms
 from bondic.sums.reference import Progress
@@ -31,19 +31,34 @@ def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -
 
     The floats omega_i are taken as the weights. With `start=False` the initial part is left out (mu_omega - mu_0).
     """
+    rows = rows_measure(problem, omega, len(problem))
+    if not start:
+        return rows
+    first = start_measure(problem)
+    points, weights = np.concatenate([rows.points, first.points]), np.concatenate([rows.weights, first.weights])
+    return SignedMeasure(points, weights, max(rows.error, first.error))
+
+
+def rows_measure(problem: Problem, omega: FloatArray, count: int) -> SignedMeasure:
+    """(1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ) over these rows, n = `count` rows in the whole log."""
     n = len(problem)
-    share = omega / n
+    share = omega / count
     logged = np.zeros((n, problem.layout.slots))
     logged[np.arange(n), problem.slots] = -share
     following = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
-    points, weights = [problem.logged, problem.next.points], [logged, following]
-    if start:
-        points.append(problem.initial.points)
-        weights.append(problem.initial.weights * problem.initial_states.weights[problem.initial.rows, None])
-    # omega / n, times gamma, times pi: three roundings. pi and p are defined as the normalised rows: floats that were
-    # divided by their float sum, which is off by at most (number of terms) U
-    normalisation = problem.layout.slots + (len(problem.initial_states) if start else 0) + 4
-    return SignedMeasure(np.concatenate(points), np.concatenate(weights), (8 + normalisation) * U)
+    # omega / n, times gamma, times pi: three roundings. pi is defined as the normalised row: floats that were divided
+    # by their float sum, which is off by at most (number of terms) U
+    error = (12 + problem.layout.slots) * U
+    points, weights = (problem.logged, problem.next.points), (logged, following)
+    return SignedMeasure(np.concatenate(points), np.concatenate(weights), error)
+
+
+def start_measure(question: Question) -> SignedMeasure:
+    """d_{pi,0}; its weights p_j, too, are defined as a normalised list."""
+    cloud = question.initial
+    weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
+    error = (12 + question.layout.slots + len(question.initial_states)) * U
+    return SignedMeasure(cloud.points, weights, error)
 
 
 def discrepancy(

@@ -14,8 +14,12 @@ FloatArray = npt.NDArray[np.float64]
 
 def doubly_robust_value(problem: Problem, values: FunctionValues, omega: FloatArray) -> Enclosure:
     """J^(q, omega) = E_{d_pi,0}[q] - (1/n) sum_i omega_i R^q_i; with q = 0 it is the weighted reward."""
-    n = len(problem)
-    correction = certified_dot(omega, bellman_residual(problem, values))
+    correction = weighted_residuals(problem, values, omega) / float(len(problem))
+    return initial_value(problem, values) - correction
+
+
+def weighted_residuals(problem: Problem, values: FunctionValues, omega: FloatArray) -> Enclosure:
+    """sum_i omega_i R^q_i: the sum over a log is the sum over its parts."""
+    total = certified_dot(omega, bellman_residual(problem, values))
     spread = upper_sum(np.abs(omega)) * residual_error(problem, values)
-    correction = Enclosure(correction.mid, inflate(correction.rad + spread))
-    return initial_value(problem, values) - correction / float(n)
+    return Enclosure(total.mid, inflate(total.rad + spread))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.problem import Problem
+from bondic.problem import Cloud, Problem, Question
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.spaces.functions import Function
 
@@ -26,20 +26,38 @@ class FunctionValues:
 
 def function_values(problem: Problem, function: Function | None) -> FunctionValues:
     """Evaluate q(x_i), the mean of q(x'_i) over the policy, and q at the initial states."""
-    n, n0 = len(problem), len(problem.initial_states)
+    rows = values_at_rows(problem, function)
+    initial, error = values_at_starts(problem, function)
+    return FunctionValues(rows.logged, rows.next, initial, max(rows.error, error))
+
+
+def values_at_rows(problem: Problem, function: Function | None) -> FunctionValues:
+    """The same without the initial states, which a part of a log has no business with."""
+    n = len(problem)
+    nobody = np.zeros(0)
     if function is None:
-        return FunctionValues(np.zeros(n), np.zeros(n), np.zeros(n0), 0.0)
+        return FunctionValues(np.zeros(n), np.zeros(n), nobody, 0.0)
     at_logged, error = function.values(problem.logged)
     logged = np.take_along_axis(at_logged, problem.slots[:, None], axis=1)[:, 0]
-    parts = {"next": (problem.next, n), "initial": (problem.initial, n0)}
-    means = {}
-    for name, (cloud, count) in parts.items():
-        values, extra = function.values(cloud.points) if cloud.points.shape[0] else (np.zeros_like(cloud.weights), 0.0)
-        # probabilities are defined up to their normalisation: one more factor (1 + slots U)
-        size = float(np.abs(values).max(initial=0.0))
-        error = max(error, extra + 2 * (cloud.roundings + cloud.weights.shape[1]) * U * (size + extra))
-        means[name] = cloud.per_row(values, count)
-    return FunctionValues(logged, means["next"], means["initial"], inflate(error))
+    following, more = _means(problem.next, n, function)
+    return FunctionValues(logged, following, nobody, inflate(max(error, more)))
+
+
+def values_at_starts(question: Question, function: Function | None) -> tuple[FloatArray, float]:
+    """The mean of q over the policy at each initial state, and a bound of the error."""
+    n0 = len(question.initial_states)
+    if function is None:
+        return np.zeros(n0), 0.0
+    means, error = _means(question.initial, n0, function)
+    return means, inflate(error)
+
+
+def _means(cloud: Cloud, count: int, function: Function) -> tuple[FloatArray, float]:
+    values, extra = function.values(cloud.points) if cloud.points.shape[0] else (np.zeros_like(cloud.weights), 0.0)
+    # probabilities are defined up to their normalisation: one more factor (1 + slots U)
+    size = float(np.abs(values).max(initial=0.0))
+    error = extra + 2 * (cloud.roundings + cloud.weights.shape[1]) * U * (size + extra)
+    return cloud.per_row(values, count), error
 
 
 def bellman_residual(problem: Problem, values: FunctionValues) -> FloatArray:
@@ -53,11 +71,16 @@ def residual_error(problem: Problem, values: FunctionValues) -> float:
     return inflate(values.error * (1 + problem.gamma) + 4 * U * size)
 
 
-def initial_value(problem: Problem, values: FunctionValues) -> Enclosure:
+def initial_value(question: Question, values: FunctionValues) -> Enclosure:
     """E_{d_pi,0}[q] = sum_j p_j q(s_j, pi)."""
-    weights = problem.initial_states.weights
-    total = certified_dot(weights, values.initial)
-    size = upper_sum(np.abs(weights * values.initial))
+    return mean_over_starts(question, values.initial, values.error)
+
+
+def mean_over_starts(question: Question, values: FloatArray, error: float) -> Enclosure:
+    """sum_j p_j f_j for values f_j that are each off by at most `error`."""
+    weights = question.initial_states.weights
+    total = certified_dot(weights, values)
+    size = upper_sum(np.abs(weights * values))
     # p is defined as the normalised list: floats divided by their float sum, which is off by at most n_0 U
-    slack = values.error * 1.000001 + (weights.size + 8) * U * size
+    slack = error * 1.000001 + (weights.size + 8) * U * size
     return Enclosure(total.mid, inflate(total.rad + slack))

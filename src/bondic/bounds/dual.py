@@ -7,22 +7,22 @@ F-(omega) = J^(q^, omega) - r_Q |mu_omega| - eps |omega| - allowances
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.discrepancy import discrepancy
-from bondic.bellman.doubly_robust import doubly_robust_value
-from bondic.bellman.residual import FunctionValues, function_values
+from bondic.bellman.residual import mean_over_starts, values_at_starts
+from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.concentration.gauge import Gauge, NoiseFacts
 from bondic.concentration.initial import initial_error
-from bondic.concentration.noise_facts import noise_facts
+from bondic.concentration.noise_facts import counted_facts, noise_facts
 from bondic.concentration.value_range import ValueRange, value_range
 from bondic.errors import InvalidInput
 from bondic.kernels.base import same_kernel
-from bondic.problem import Problem
-from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.problem import Problem, Question, StreamedProblem
+from bondic.rounding import Enclosure, U, inflate
 from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
@@ -65,7 +65,7 @@ class BoundTerms:
 class Setting:
     """Everything a bound depends on besides omega: fixed before omega is looked for."""
 
-    problem: Problem
+    problem: Question
     ball: Ball
     instruments: Instruments
     gauge: Gauge
@@ -75,19 +75,29 @@ class Setting:
 
     def facts(self) -> NoiseFacts:
         """What the gauge may know about the certified rows."""
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> NoiseFacts:
         p, t = self.problem, self.problem.terms
-        return noise_facts(
-            self.instruments.kernel,
-            p.layout,
-            p.logged,
-            p.slots,
-            gamma=t.gamma,
-            reward_range=t.reward_range,
-            may_terminate=t.may_terminate,
-            horizon=t.horizon,
-            times=p.times,
-            fixed_count=len(p.rows),
-        )
+        statements: dict[str, Any] = {
+            "gamma": t.gamma,
+            "reward_range": t.reward_range,
+            "may_terminate": t.may_terminate,
+            "horizon": t.horizon,
+        }
+        kernel = self.instruments.kernel
+        if isinstance(p, Problem):
+            return noise_facts(
+                kernel, p.layout, p.logged, p.slots, times=p.times, fixed_count=len(p.rows), **statements
+            )
+        assert isinstance(p, StreamedProblem)
+        return counted_facts(kernel, p.time_counts, count=len(p), fixed_count=len(p.rows), **statements)
+
+    @cached_property
+    def center_at_starts(self) -> tuple[FloatArray, float]:
+        """The center of Q at the initial states, with a bound of the error."""
+        return values_at_starts(self.problem, self.ball.center)
 
     def epsilon(self) -> Enclosure:
         return self.gauge.epsilon(self.facts(), self.noise_probability)
@@ -113,7 +123,7 @@ class Setting:
         )
 
 
-def problem_range(problem: Problem) -> ValueRange:
+def problem_range(problem: Question) -> ValueRange:
     terms = problem.terms
     return value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
 
@@ -127,62 +137,49 @@ def check_weight_space(setting: Setting, omega: Function | None) -> None:
         )
 
 
-def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
-    """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
-    if omega is None or omega.is_zero:
-        return np.zeros(len(problem)), 0.0
-    values, error = omega.values(problem.logged)
-    return np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
-
-
 def dual_bound(
     setting: Setting,
     omega: Function | None,
     ends: tuple[End, ...] = ("lower", "upper"),
     *,
-    center: FunctionValues | None = None,
+    weighing: Weighing | None = None,
     epsilon: Enclosure | None = None,
-    size: Enclosure | None = None,
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> tuple[BoundTerms, ...]:
     """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
 
     The floats omega_i computed at the rows are used as the weights of (4) and (5). If they differ from the
-    function's values by at most eta, the noise grows by at most eta * mean B_i, which is added. `size` is |mu_omega|
-    when `discrepancies` has computed it already.
+    function's values by at most eta, the noise grows by at most eta * mean B_i, which is added. `weighing` is what
+    `weigh` found for this omega, when it was one of several.
     """
     check_weight_space(setting, omega)
     problem, ball = setting.problem, setting.ball
-    n = len(problem)
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability) if epsilon is None else epsilon
-    values = function_values(problem, ball.center) if center is None else center
-    rows, eta = weights_at_rows(problem, omega)
+    if weighing is None:
+        (weighing,) = weigh(problem, ball, [Candidate(omega)], engine=engine, progress=progress)
     norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm()
     noise = eps * norm
-    noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(facts.widths) / n * (1 + 8 * U)))
-    start = setting.initial_term()
-    if size is None:
-        size = discrepancy(problem, ball.kernel, rows, engine=engine, progress=progress)
-    return add_up(problem, ball, values, rows, size, norm, noise, start, ends)
+    slack = weighing.eta * facts.total_width / len(problem) * (1 + 8 * U)
+    noise = Enclosure(noise.mid, inflate(noise.rad + slack))
+    value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
+    allowance = misspecification_allowance(ball.misspecification, weighing.reach)
+    return add_up(ball, value, weighing.size, norm, noise, setting.initial_term(), allowance, ends)
 
 
 def add_up(
-    problem: Problem,
     ball: Ball,
-    center: FunctionValues,
-    rows: FloatArray,
+    value: Enclosure,
     size: Enclosure,
     norm: Enclosure,
     noise: Enclosure,
     start: Enclosure,
+    allowance: Enclosure,
     ends: tuple[End, ...],
 ) -> tuple[BoundTerms, ...]:
     """J^(q^, omega) -+ ( r_Q |mu_omega| + noise + initial + misspecification ) for any valid bound of the noise."""
-    value = doubly_robust_value(problem, center, rows)
     bias = Enclosure(ball.radius) * size
-    allowance = misspecification_allowance(problem, ball.misspecification, rows)
     spread = bias + noise + start + allowance
     out = []
     for end in ends:
@@ -192,10 +189,6 @@ def add_up(
     return tuple(out)
 
 
-def misspecification_allowance(problem: Problem, beta: float, omega: FloatArray) -> Enclosure:
-    """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) )."""
-    if beta == 0:
-        return Enclosure(0.0)
-    factors = np.asarray(1.0 + problem.gamma * problem.continues, dtype=np.float64)
-    total = certified_dot(np.abs(omega), factors) * (1 + 4 * U)
-    return Enclosure(beta) * (1.0 + total / float(len(problem)))
+def misspecification_allowance(beta: float, reach: Enclosure) -> Enclosure:
+    """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) ), `reach` the mean in it."""
+    return Enclosure(0.0) if beta == 0 else Enclosure(beta) * (1.0 + reach)

@@ -6,13 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bellman.discrepancy import discrepancy
+from bondic.bellman.doubly_robust import doubly_robust_value
 from bondic.bellman.residual import function_values
-from bondic.bounds.dual import BoundTerms, End, add_up, weights_at_rows
+from bondic.bounds.dual import BoundTerms, End, add_up, misspecification_allowance
+from bondic.bounds.weighing import weights_at_rows
 from bondic.concentration.finite_class import FiniteClass
 from bondic.concentration.value_range import row_widths
 from bondic.errors import InvalidInput
 from bondic.problem import Problem
-from bondic.rounding import Enclosure, U, inflate, upper_sum
+from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 
@@ -58,7 +60,11 @@ def finite_class_bound(
     eta = float(np.abs(weights) @ np.array([error for _, error in pairs])) * 1.01
     eta += float(np.abs(weights).sum()) * size * (weights.size + 2) * U
     noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(widths) / len(problem)))
-    center = function_values(problem, ball.center)
+    value = doubly_robust_value(problem, function_values(problem, ball.center), rows)
     start = Enclosure(0.0) if initial is None else initial
     balance = discrepancy(problem, ball.kernel, rows)
-    return add_up(problem, ball, center, rows, balance, Enclosure(float(np.abs(weights).sum())), noise, start, ends)
+    factors = np.asarray(1.0 + problem.gamma * problem.continues, dtype=np.float64)
+    reach = certified_dot(np.abs(rows), factors) * (1 + 4 * U) / float(len(problem))
+    allowance = misspecification_allowance(ball.misspecification, reach)
+    norm = Enclosure(float(np.abs(weights).sum()))
+    return add_up(ball, value, balance, norm, noise, start, allowance, ends)

@@ -13,6 +13,7 @@ import numpy as np
 from bondic.bellman.loss import kernel_bellman_loss
 from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.bounds.dual import Setting
+from bondic.problem import in_memory
 from bondic.rounding import Enclosure, U, inflate
 from bondic.spaces.functions import Function
 
@@ -38,7 +39,7 @@ def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValu
 
 def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
     """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss."""
-    problem = setting.problem
+    problem = in_memory(setting.problem)
     center = function_values(problem, setting.ball.center)
     values = sum_of_values(center, function_values(problem, shift))
     residual = bellman_residual(problem, values)

@@ -12,12 +12,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
-from bondic.bellman.discrepancy import discrepancy
-from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, residual_error
-from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance, weights_at_rows
-from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance
+from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.rounding import Enclosure, U, inflate
 from bondic.spaces.functions import Function
 
 
@@ -37,25 +34,22 @@ def trivial_rejection(epsilon: Enclosure) -> Rejection:
     return Rejection(False, 1.0, 0.0, epsilon.upper, 0.0)
 
 
-def evaluate_witness(setting: Setting, omega: Function | None, *, center: FunctionValues | None = None) -> Rejection:
-    """Evaluate a proposed witness, outward rounded (towards not rejecting)."""
+def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weighing | None = None) -> Rejection:
+    """Evaluate a proposed witness, outward rounded (towards not rejecting); `weighing` leaves the start out."""
     check_weight_space(setting, omega)
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability)
     if omega is None or omega.is_zero:
         return trivial_rejection(eps)
     problem, ball = setting.problem, setting.ball
-    n = len(problem)
-    values = function_values(problem, ball.center) if center is None else center
-    rows, eta = weights_at_rows(problem, omega)
-    residual = bellman_residual(problem, values)
-    h = certified_dot(rows, residual) / float(n)
-    spread = upper_sum(np.abs(rows)) * residual_error(problem, values) / n + eta * upper_sum(facts.widths) / n
+    if weighing is None:
+        (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)])
+    h, nu = weighing.correction, weighing.size
+    spread = weighing.eta * facts.total_width / len(problem)
     h = Enclosure(h.mid, inflate(h.rad + spread * (1 + 8 * U)))
     # beta: some q in Q is within beta of q*; its residual differs from that of q* by beta (1 + gamma 1[next]) at most
-    size = (misspecification_allowance(problem, ball.misspecification, rows) - ball.misspecification).upper
+    size = (misspecification_allowance(ball.misspecification, weighing.reach) - ball.misspecification).upper
     size = max(size, 0.0)
-    nu = discrepancy(problem, ball.kernel, rows, start=False)
     norm = omega.norm()
     reach = (abs(h) - Enclosure(ball.radius) * nu - size).lower
     floor = max(0.0, reach / norm.upper * (1 - 4 * U)) if norm.upper > 0 else 0.0

@@ -16,6 +16,7 @@ from bondic.bounds.rejection import Rejection
 from bondic.certificate.assumptions import Assumption
 from bondic.certificate.spec import Arrays, Spec, Writer
 from bondic.concentration.budget import ErrorBudget
+from bondic.problem import StreamedProblem
 from bondic.rounding import Enclosure
 from bondic.spaces.functions import Function
 
@@ -86,6 +87,7 @@ def make_certificate(
     """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
     writer = Writer()
     problem, ball = setting.problem, setting.ball
+    streamed = isinstance(problem, StreamedProblem)
     body: Spec = {
         "format": FORMAT,
         "alpha": budget.alpha,
@@ -97,11 +99,15 @@ def make_certificate(
             "rows": [problem.rows.start, problem.rows.stop],
             "seed": problem.seed,
             "answers": {
-                "next": writer.array("policy.next", problem.answers.next),
+                "next": None if streamed else writer.array("policy.next", problem.answers.next),
                 "initial": writer.array("policy.initial", problem.answers.initial),
                 "discrete": problem.answers.discrete,
                 "exact": problem.answers.exact,
             },
+            # answers at the next states of a streamed log are not stored: verification asks the policy again
+            "streamed": {"batch_rows": problem.log.batch_rows, "draws": problem.draws}
+            if isinstance(problem, StreamedProblem)
+            else None,
             "initial": {
                 "observations": writer.array("initial.observations", problem.initial_states.observations),
                 "weights": writer.array("initial.weights", problem.initial_states.weights),

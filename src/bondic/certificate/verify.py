@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
 from bondic.bounds.rejection import Rejection, evaluate_witness, trivial_rejection
+from bondic.bounds.weighing import Candidate, weigh
 from bondic.certificate.certificate import FORMAT, Certificate, claim, compute_digest
 from bondic.certificate.conclude import conclude
 from bondic.certificate.spec import Reader, Spec, UserFunctions
 from bondic.concentration.budget import ErrorBudget
+from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
+from bondic.data.stream import ArrayStream, LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import BondicError, VerificationError
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
-from bondic.problem import Problem, Terms, assemble, make_problem
+from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
 
 _POLICY_TOLERANCE = 1e-9
+_ASKED_AGAIN = 1e-8
+"""A policy that is asked again may answer with other last digits; claims may differ by this much then, relatively."""
+_ENDS: tuple[End, ...] = ("lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -39,12 +47,17 @@ class Verification:
 
 
 def verify(
-    certificate: Certificate, log: Transitions, policy: Any = None, *, functions: UserFunctions | None = None
+    certificate: Certificate,
+    log: Transitions | LogStream,
+    policy: Any = None,
+    *,
+    functions: UserFunctions | None = None,
 ) -> Verification:
     """Recompute the interval from omega and the log; raise VerificationError on any disagreement.
 
     No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
-    and `functions` when a kernel uses feature functions of your own.
+    and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log does not hold
+    the answers at its next states; there the policy is needed and asked again.
     """
     try:
         return _verify(certificate, log, policy, functions)
@@ -56,7 +69,9 @@ def verify(
         raise VerificationError(f"The certificate is damaged ({type(problem).__name__}: {problem}).") from problem
 
 
-def _verify(certificate: Certificate, log: Transitions, policy: Any, functions: UserFunctions | None) -> Verification:
+def _verify(
+    certificate: Certificate, log: Transitions | LogStream, policy: Any, functions: UserFunctions | None
+) -> Verification:
     body, checks = certificate.body, []
     _require(body["format"] == FORMAT, f"Unknown certificate format {body['format']!r}.")
     _require(
@@ -69,7 +84,7 @@ def _verify(certificate: Certificate, log: Transitions, policy: Any, functions: 
         "The log is not the one that was certified (content hashes differ).",
     )
     checks.append("log is the certified one")
-    setting, budget = rebuild(certificate, log, functions)
+    setting, budget = rebuild(certificate, log, functions, policy=policy)
     rows = (setting.problem.rows.start, setting.problem.rows.stop)
     _require(
         not setting.instruments.provenance.saw(rows, log.content_hash),
@@ -77,17 +92,10 @@ def _verify(certificate: Certificate, log: Transitions, policy: Any, functions: 
     )
     checks.append("W did not see the certified rows")
     if policy is not None:
-        _check_policy(setting.problem, log, policy)
+        _check_policy(setting.problem, log, policy, certificate.arrays[body["problem"]["answers"]["initial"]["array"]])
         checks.append("policy gives the stored answers")
     reader = Reader(certificate.arrays, setting.problem.layout, functions)
-    ends: dict[End, BoundTerms] = {}
-    for end in ("lower", "upper"):
-        if end not in body["ends"]:
-            continue
-        (terms,) = dual_bound(setting, reader.function(body["ends"][end]["omega"]), (end,))
-        _compare_terms(end, body["ends"][end]["claim"], terms)
-        ends[end] = terms
-        checks.append(f"{end} end point recomputed from omega")
+    ends = _recompute_ends(setting, reader, body, checks)
     _require(set(ends) == _needed(body["side"]), "The certificate lacks an end point.")
     rejection = _check_rejection(setting, reader, body["rejection"])
     checks.append("rejection test recomputed from its witnesses")
@@ -100,6 +108,21 @@ def _verify(certificate: Certificate, log: Transitions, policy: Any, functions: 
     return Verification(result.low, result.high, result.status.name, budget.alpha, tuple(checks))
 
 
+def _recompute_ends(setting: Setting, reader: Reader, body: Spec, checks: list[str]) -> dict[End, BoundTerms]:
+    """Both end points from their omegas, in one pass over the log."""
+    present: list[End] = [end for end in _ENDS if end in body["ends"]]
+    omegas = [reader.function(body["ends"][end]["omega"]) for end in present]
+    weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas])
+    ends: dict[End, BoundTerms] = {}
+    slack = 0.0 if body["problem"].get("streamed") is None else _ASKED_AGAIN
+    for end, omega, weighing in zip(present, omegas, weighed, strict=True):
+        (terms,) = dual_bound(setting, omega, (end,), weighing=weighing)
+        _compare_terms(end, body["ends"][end]["claim"], terms, slack)
+        ends[end] = terms
+        checks.append(f"{end} end point recomputed from omega")
+    return ends
+
+
 def _needed(side: str) -> set[str]:
     return {"both": {"lower", "upper"}, "lower": {"lower"}, "upper": {"upper"}}[side]
 
@@ -110,9 +133,13 @@ def _require(condition: bool, message: str) -> None:
 
 
 def rebuild(
-    certificate: Certificate, log: Transitions, functions: UserFunctions | None = None
+    certificate: Certificate,
+    log: Transitions | LogStream,
+    functions: UserFunctions | None = None,
+    *,
+    policy: Any = None,
 ) -> tuple[Setting, ErrorBudget]:
-    """The setting that the certificate describes, from its data and the log."""
+    """The setting that the certificate describes, from its data and the log (and the policy, if it was streamed)."""
     body, arrays = certificate.body, certificate.arrays
     spec = body["problem"]
     initial = InitialStates(
@@ -121,18 +148,9 @@ def rebuild(
         spec["initial"]["kind"],
         spec["initial"]["count_fixed"],
     )
-    answers = PolicyAnswers(
-        arrays[spec["answers"]["next"]["array"]],
-        arrays[spec["answers"]["initial"]["array"]],
-        spec["answers"]["discrete"],
-        spec["answers"]["exact"],
-    )
-    if answers.discrete:
-        for name, values in (("next", answers.next), ("initial", answers.initial)):
-            check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
     terms = spec["terms"]
     statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
-    problem = assemble(log, initial, answers, statement, seed=spec["seed"]).select(*spec["rows"])
+    problem = _rebuild_question(spec, arrays, log, initial, statement, policy)
     reader = Reader(arrays, problem.layout, functions)
     ball = Ball(
         reader.kernel(body["ball"]["kernel"]),
@@ -152,6 +170,36 @@ def rebuild(
     return setting, budget
 
 
+def _rebuild_question(
+    spec: Spec,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    log: Transitions | LogStream,
+    initial: InitialStates,
+    terms: Terms,
+    policy: Any,
+) -> Question:
+    at_start = arrays[spec["answers"]["initial"]["array"]]
+    if spec.get("streamed") is not None:
+        if policy is None:
+            raise VerificationError(
+                "This certificate comes from a streamed log and does not hold the policy's answers at its next states. Pass "
+                "the policy: verify(certificate, log, policy)."
+            )
+        rows, draws = int(spec["streamed"]["batch_rows"]), int(spec["streamed"]["draws"])
+        stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
+        asking: dict[str, Any] = {"draws": draws, "initial_draws": None if at_start.ndim == 2 else at_start.shape[1]}
+        asked = StreamedProblem.make(stream, policy, initial, terms, seed=spec["seed"], **asking)
+        return asked.select(*spec["rows"])
+    held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
+    answers = PolicyAnswers(
+        arrays[spec["answers"]["next"]["array"]], at_start, spec["answers"]["discrete"], spec["answers"]["exact"]
+    )
+    if answers.discrete:
+        for name, values in (("next", answers.next), ("initial", answers.initial)):
+            check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
+    return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
+
+
 def _provenance(spec: Spec) -> Provenance:
     rows = spec["rows"]
     return Provenance(spec["note"], None if rows is None else (rows[0], rows[1]), spec["log_hash"])
@@ -165,18 +213,18 @@ def _allowed(mine: float, error: float, claimed_error: float) -> float:
     return (error + min(claimed_error, 1e3 * error + 1e-9 * abs(mine))) * (1 + 1e-9)
 
 
-def _compare_terms(end: str, claimed: Spec, terms: BoundTerms) -> None:
+def _compare_terms(end: str, claimed: Spec, terms: BoundTerms, slack: float = 0.0) -> None:
     recomputed = claim(terms)
     for key, value in recomputed.items():
         if key == "rounding":
             continue
         if isinstance(value, list):
-            (mid, rad), (other, slack) = value, claimed[key]
-            allowed = _allowed(mid, rad, slack)
+            (mid, rad), (other, theirs) = value, claimed[key]
+            allowed = _allowed(mid, rad, theirs)
         else:
             # an end point is its middle plus its rounding: twice the rounding away from the exact one at most
             mid, other, allowed = value, claimed[key], 2 * _allowed(value, terms.rounding, claimed["rounding"])
-        ok = abs(mid - other) <= allowed
+        ok = abs(mid - other) <= allowed + slack * (abs(mid) + abs(other))
         _require(ok, f"The {end} end point: `{key}` is {mid!r} when recomputed, {other!r} in the certificate.")
 
 
@@ -186,6 +234,7 @@ def _compare_interval(body: Spec, low: float, high: float, ends: dict[End, Bound
         other, allowed = body["claims"][name], 0.0
         if end in ends:
             allowed = 2 * _allowed(ends[end].bound, ends[end].rounding, body["ends"][end]["claim"]["rounding"])
+            allowed += 0.0 if body["problem"].get("streamed") is None else _ASKED_AGAIN * (abs(mine) + abs(other))
         _require(
             abs(mine - other) <= allowed,
             f"The interval's {name} end is {mine!r} when recomputed, {other!r} in the certificate.",
@@ -204,8 +253,12 @@ def _check_rejection(setting: Setting, reader: Reader, spec: Spec) -> Rejection:
 def combine_witnesses(setting: Setting, witnesses: list[Any]) -> Rejection:
     """The strongest of several witnesses: all refer to the same event."""
     best = trivial_rejection(setting.epsilon())
-    for witness in witnesses:
-        other = evaluate_witness(setting, witness)
+    found = [witness for witness in witnesses if witness is not None and not witness.is_zero]
+    weighed = (
+        weigh(setting.problem, setting.ball, [Candidate(witness, start=False) for witness in found]) if found else []
+    )
+    for witness, weighing in zip(found, weighed, strict=True):
+        other = evaluate_witness(setting, witness, weighing=weighing)
         best = Rejection(
             best.rejected or other.rejected,
             min(best.p_value, other.p_value),
@@ -216,8 +269,12 @@ def combine_witnesses(setting: Setting, witnesses: list[Any]) -> Rejection:
     return best
 
 
-def _check_policy(problem: Problem, log: Transitions, policy: Any) -> None:
+def _check_policy(problem: Question, log: Transitions | LogStream, policy: Any, at_start: npt.NDArray[Any]) -> None:
     terms, answers = problem.terms, problem.answers
+    if isinstance(problem, StreamedProblem):
+        _compare_answers("initial", answers.initial, at_start)
+        return
+    log = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
     fresh = make_problem(
         log,
         policy,
@@ -232,11 +289,14 @@ def _check_policy(problem: Problem, log: Transitions, policy: Any) -> None:
         seed=problem.seed,
     ).answers
     for name in ("next", "initial"):
-        mine, stored = getattr(fresh, name), getattr(answers, name)
-        same = mine.shape == stored.shape and bool(
-            np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
-        )
-        _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
+        _compare_answers(name, getattr(fresh, name), getattr(answers, name))
+
+
+def _compare_answers(name: str, mine: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
+    same = mine.shape == stored.shape and bool(
+        np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
+    )
+    _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 
 __all__ = ["Verification", "combine_witnesses", "rebuild", "verify"]

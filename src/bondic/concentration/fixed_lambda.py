@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from bondic.concentration.gauge import Gauge, Guarantee, NoiseFacts, log_two_over, tail
 from bondic.errors import InvalidInput
-from bondic.rounding import Enclosure, certified_dot
+from bondic.rounding import Enclosure
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ class FixedLambda(Gauge):
         return "finite-sample"
 
     def _charge(self, facts: NoiseFacts) -> Enclosure:
-        squares = certified_dot(facts.widths * facts.widths * (1 + 1e-15), facts.diagonal)
-        return Enclosure(self.rate) * self.rate * squares * 0.125
+        return Enclosure(self.rate) * self.rate * facts.charge * 0.125
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
         total = log_two_over(probability) + self._charge(facts)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.rounding import Enclosure, log_enclosure
+from bondic.rounding import Enclosure, certified_dot, log_enclosure, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 SMALLEST = 5e-324
@@ -24,11 +24,23 @@ class NoiseFacts:
     count: int  # n: rows that carry weight
     fixed_count: int  # rows of the stretch, fixed beforehand; dropped ones count as rows of weight 0
     sup_diag: float  # K_max
-    diagonal: FloatArray  # k(x_i, x_i), (n,), rounded up
-    widths: FloatArray  # B_i, (n,)
+    diagonal: FloatArray  # k(x_i, x_i), (n,), rounded up; one entry per time when rows were only counted
+    widths: FloatArray  # B_i, likewise
     largest_width: float  # B over all times
     largest_reward: float  # r_max = max |r|
     reach: float  # s_H, or 1 / (1 - gamma), rounded up
+    repeats: FloatArray | None = None  # how many rows share an entry of `diagonal` and `widths`; None: one each
+
+    @property
+    def total_width(self) -> float:
+        """sum_i B_i, rounded up."""
+        return upper_sum(self.widths if self.repeats is None else self.widths * self.repeats)
+
+    @property
+    def charge(self) -> Enclosure:
+        """sum_i B_i^2 k(x_i, x_i), rounded up."""
+        squares = self.widths * self.widths * (1 + 1e-15)
+        return certified_dot(squares if self.repeats is None else squares * self.repeats * (1 + 1e-15), self.diagonal)
 
 
 class Gauge(ABC):

@@ -48,3 +48,32 @@ def noise_facts(
         largest_reward=max(abs(reward_range[0]), abs(reward_range[1])),
         reach=discounted_steps(gamma, horizon).upper,
     )
+
+
+def counted_facts(
+    kernel: Kernel,
+    time_counts: npt.NDArray[np.int64] | None,
+    *,
+    count: int,
+    fixed_count: int,
+    gamma: float,
+    reward_range: tuple[float, float],
+    may_terminate: bool,
+    horizon: int | None,
+) -> NoiseFacts:
+    """The same from the number of rows at each time alone, with K_max in place of every k(x_i, x_i)."""
+    repeats = np.array([count]) if time_counts is None else time_counts
+    times = None if time_counts is None else np.arange(repeats.size)
+    statements = {"may_terminate": may_terminate, "horizon": horizon}
+    sup = kernel.sup_diag
+    return NoiseFacts(
+        count=count,
+        fixed_count=fixed_count,
+        sup_diag=sup,
+        diagonal=np.full(repeats.size, sup * (1 + 64 * U)),
+        widths=row_widths(gamma, reward_range, times=times, count=repeats.size, **statements),  # type: ignore[arg-type]
+        largest_width=value_range(gamma, reward_range, **statements).width,  # type: ignore[arg-type]
+        largest_reward=max(abs(reward_range[0]), abs(reward_range[1])),
+        reach=discounted_steps(gamma, horizon).upper,
+        repeats=repeats.astype(np.float64),
+    )

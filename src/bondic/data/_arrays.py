@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,24 @@ FloatArray = npt.NDArray[np.float64]
 _LARGEST_EXACT = 2**53
 _LARGEST = 1e120
 """Squares and sums of squares of larger numbers overflow float64 somewhere on the way to an interval."""
+
+
+_first_row: ContextVar[int] = ContextVar("first row", default=0)
+
+
+@contextmanager
+def counting_from(first_row: int) -> Iterator[None]:
+    """While a part of a longer log is checked, messages count rows from the beginning of the log."""
+    token = _first_row.set(first_row)
+    try:
+        yield
+    finally:
+        _first_row.reset(token)
+
+
+def numbered(row: int) -> int:
+    """The row's number in the whole log."""
+    return int(row) + _first_row.get()
 
 
 def setter(target: object) -> Setter:
@@ -77,12 +97,14 @@ def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None 
         bad &= ~allowed
     if (row := first(bad)) is not None:
         raise InvalidInput(
-            f"`{name}` is not finite at row {row} ({array[row]}). The bound cannot be evaluated there; repair the "
+            f"`{name}` is not finite at row {numbered(row)} ({array[row]}). The bound cannot be evaluated there; repair the "
             "value. Never drop a row because of its reward or its next observation: that selection breaks the guarantee."
         )
     large = np.asarray((np.abs(array if array.ndim == 2 else array[:, None]) > _LARGEST).any(axis=1))
     if (row := first(large)) is not None:
-        raise InvalidInput(f"`{name}` is {array[row]} at row {row}: beyond {_LARGEST:g} squares overflow. Rescale it.")
+        raise InvalidInput(
+            f"`{name}` is {array[row]} at row {numbered(row)}: beyond {_LARGEST:g} squares overflow. Rescale it."
+        )
     return array
 
 
@@ -123,8 +145,9 @@ def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
     if array.ndim != 1:
         raise InvalidInput(f"`{name}` has shape {array.shape}; one flag per row is needed.")
     _length(name, array, n)
-    if array.dtype.kind not in "biuf" or (row := first((array != 0) & (array != 1))) is not None:
-        where = f" (row {row}: {array[row]})" if array.dtype.kind in "biuf" else ""
+    row = first((array != 0) & (array != 1)) if array.dtype.kind in "biuf" else -1
+    if row is not None:
+        where = f" (row {numbered(row)}: {array[row]})" if row >= 0 else ""
         raise InvalidInput(f"`{name}` must be true/false (or 1/0) in every row{where}.")
     return np.array(array, dtype=np.bool_, copy=True)
 
@@ -138,7 +161,7 @@ def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     _length(name, array, n)
     if array.dtype.kind == "f":
         if (row := first(~np.isfinite(array) | (array != np.rint(array)))) is not None:
-            raise InvalidInput(f"`{name}` is {array[row]} at row {row}; whole numbers are needed.")
+            raise InvalidInput(f"`{name}` is {array[row]} at row {numbered(row)}; whole numbers are needed.")
     elif array.dtype.kind not in "biu":
         raise InvalidInput(f"`{name}` has dtype {array.dtype}; whole numbers are needed.")
     if array.dtype.kind == "f":
@@ -146,7 +169,9 @@ def integers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     else:
         inexact = array > np.uint64(2**63 - 1) if array.dtype.kind == "u" else np.zeros(n, dtype=bool)
     if (row := first(inexact)) is not None:
-        raise InvalidInput(f"`{name}` is {array[row]} at row {row}: too large to be kept exactly. Number them anew.")
+        raise InvalidInput(
+            f"`{name}` is {array[row]} at row {numbered(row)}: too large to be kept exactly. Number them anew."
+        )
     return np.array(array, dtype=np.int64, copy=True)
 
 
@@ -160,7 +185,7 @@ def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
     _length(name, array, n)
     if (row := first(np.array([value is None or value != value for value in array.tolist()]))) is not None:
         raise InvalidInput(
-            f"`{name}` is missing at row {row}. Every row belongs to an episode; leave out the column else."
+            f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; leave out the column else."
         )
     _, first_row, inverse = np.unique(array.astype(str), return_index=True, return_inverse=True)
     rank = np.empty(first_row.size, dtype=np.int64)
@@ -174,16 +199,8 @@ def actions(name: str, values: Any, n: int) -> npt.NDArray[Any]:
     if array.dtype.kind in "biu" and (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
         chosen = integers(name, array, n)
         if (row := first(chosen < 0)) is not None:
-            raise InvalidInput(f"`{name}` is {chosen[row]} at row {row}. Discrete actions are numbered 0, 1, 2, ...")
+            raise InvalidInput(
+                f"`{name}` is {chosen[row]} at row {numbered(row)}. Discrete actions are numbered 0, 1, 2, ..."
+            )
         return chosen
     return matrix(name, values, n)
-
-
-def feed(digest: Any, name: str, array: npt.NDArray[Any] | None) -> None:
-    """Add an array to a hash together with its name, shape and type (little-endian, C order)."""
-    if array is None:
-        digest.update(f"|{name}:none|".encode())
-        return
-    portable = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
-    digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
-    digest.update(portable.tobytes())

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
+from bondic.data.blocks import RowRange
+from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 
@@ -73,30 +75,40 @@ class InitialStates:
         return InitialStates(states, weights, "sample", count_fixed)
 
     @staticmethod
-    def from_log(log: Transitions) -> InitialStates:
+    def from_log(log: Transitions | LogStream) -> InitialStates:
         """The first observation of every episode of the log, as a sample of d_0 of uncontrolled size.
 
         Assumes that episodes start independently from d_0. Episodes are told apart by `episode_ids`; without
         them a row after a termination or truncation starts a new one.
         """
-        if log.episode_ids is not None:
-            _, starts = np.unique(log.episode_ids, return_index=True)
-            starts = np.sort(starts)
-        else:
-            assert log.truncations is not None
-            ends = log.terminations | log.truncations
-            if not ends.any():
-                raise InvalidInput(
-                    "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
-                    "InitialStates.exact(states) or InitialStates.sample(states)."
-                )
-            starts = np.flatnonzero(np.concatenate([[True], ends[:-1]]))
-        if log.timesteps is not None and (row := _arrays.first(log.timesteps[starts] != 0)) is not None:
+        seen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        found, ended, any_end = [], True, False
+        for rows, part in [(RowRange(0, len(log)), log)] if isinstance(log, Transitions) else log.batches():
+            assert part.truncations is not None
+            ends = part.terminations | part.truncations
+            if part.episode_ids is None:
+                starts = np.flatnonzero(np.concatenate([[ended], ends[:-1]]))
+            else:
+                ids, first = np.unique(part.episode_ids, return_index=True)
+                new = ~np.isin(ids, seen, assume_unique=True)
+                starts, seen = np.sort(first[new]), np.union1d(seen, ids[new])
+            ended, any_end = bool(ends[-1]), any_end or bool(ends.any())
+            _refuse_late_starts(part, starts, rows.start)
+            found.append(part.observations[starts])
+        if not seen.size and not any_end:
             raise InvalidInput(
-                f"The episode of row {starts[row]} starts at timestep {log.timesteps[starts[row]]}, not 0: its first "
-                "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample)."
+                "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
+                "InitialStates.exact(states) or InitialStates.sample(states)."
             )
-        return InitialStates.sample(log.observations[starts], count_fixed=False)
+        return InitialStates.sample(np.concatenate(found), count_fixed=False)
 
     def __len__(self) -> int:
         return int(self.observations.shape[0])
+
+
+def _refuse_late_starts(part: Transitions, starts: npt.NDArray[np.int64], first_row: int) -> None:
+    if part.timesteps is not None and (row := _arrays.first(part.timesteps[starts] != 0)) is not None:
+        raise InvalidInput(
+            f"The episode of row {first_row + starts[row]} starts at timestep {part.timesteps[starts[row]]}, not 0: its first "
+            "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample)."
+        )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
+from bondic.data._arrays import numbered
+from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.errors import InvalidInput, ValidityWarning
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,6 +46,30 @@ class Transitions:
     content_hash: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
+        self._convert()
+        self._check_keys()
+        digest = ContentHash()
+        digest.add(self.columns())
+        _arrays.setter(self)("content_hash", digest.hexdigest())
+
+    @staticmethod
+    def part(columns: Mapping[str, Any], first_row: int, content_hash: str) -> Transitions:
+        """Rows `first_row`, ... of a longer log with that hash; keys are checked for the log as a whole elsewhere."""
+        rows: Transitions = object.__new__(Transitions)
+        put = _arrays.setter(rows)
+        for name in (*COLUMNS, "discrete_observations"):
+            put(name, columns.get(name))
+        put("content_hash", content_hash)
+        with _arrays.counting_from(first_row):
+            rows._convert()
+        return rows
+
+    def columns(self) -> dict[str, npt.NDArray[Any] | None]:
+        """All columns by name."""
+        return {name: getattr(self, name) for name in COLUMNS}
+
+    def _convert(self) -> None:
+        """Types, shapes and values of every column."""
         put = _arrays.setter(self)
         put("observations", _arrays.matrix("observations", self.observations))
         whole = _arrays.looks_whole(self.observations)
@@ -59,8 +85,6 @@ class Transitions:
         if self.discrete_observations is None:
             put("discrete_observations", whole)
         self._optional_columns(n, put)
-        self._check_keys()
-        put("content_hash", self._hash())
 
     def _next_observations(self, n: int) -> FloatArray:
         values = _arrays.matrix("next_observations", self.next_observations, missing_ok=self.terminations)
@@ -77,12 +101,12 @@ class Transitions:
         if self.timesteps is not None:
             put("timesteps", _arrays.integers("timesteps", self.timesteps, n))
             if (row := _arrays.first(np.asarray(self.timesteps) < 0)) is not None:
-                raise InvalidInput(f"`timesteps` is negative at row {row}. Time starts at 0.")
+                raise InvalidInput(f"`timesteps` is negative at row {numbered(row)}. Time starts at 0.")
         if self.behavior_action_probs is not None:
             probs = _arrays.vector("behavior_action_probs", self.behavior_action_probs, n)
             if (row := _arrays.first((probs <= 0) | ((probs > 1) & self.discrete_actions))) is not None:
                 raise InvalidInput(
-                    f"`behavior_action_probs` is {probs[row]} at row {row}. The probability (density, for "
+                    f"`behavior_action_probs` is {probs[row]} at row {numbered(row)}. The probability (density, for "
                     "continuous actions) of an action that was taken is positive, and a probability is at most 1."
                 )
             put("behavior_action_probs", probs)
@@ -99,9 +123,9 @@ class Transitions:
         earlier, later = order[:-1][same], order[1:][same]
         if (bad := _arrays.first(self.terminations[earlier])) is not None:
             raise InvalidInput(
-                f"Row {later[bad]} follows row {earlier[bad]} in the same episode, but row {earlier[bad]} is "
-                "terminated. Nothing follows a termination (vector environments that reset on the next step write "
-                "such rows): drop the rows after it, or give the new episode its own id."
+                f"Row {numbered(later[bad])} follows row {numbered(earlier[bad])} in the same episode, but row "
+                f"{numbered(earlier[bad])} is terminated. Nothing follows a termination (vector environments that reset on the "
+                "next step write such rows): drop the rows after it, or give the new episode its own id."
             )
         if self.timesteps is None:
             self._warn_about_equal_rows()
@@ -109,9 +133,9 @@ class Transitions:
         step = self.timesteps[later] - self.timesteps[earlier]
         if (bad := _arrays.first(step < 0)) is not None:
             raise InvalidInput(
-                f"Row {later[bad]} (timestep {self.timesteps[later[bad]]}) comes after row {earlier[bad]} (timestep "
-                f"{self.timesteps[earlier[bad]]}) of the same episode. Row order is the order of time: sort each "
-                "episode by timestep before building the log."
+                f"Row {numbered(later[bad])} (timestep {self.timesteps[later[bad]]}) comes after row "
+                f"{numbered(earlier[bad])} (timestep {self.timesteps[earlier[bad]]}) of the same episode. Row order is the "
+                "order of time: sort each episode by timestep before building the log."
             )
 
     @staticmethod
@@ -123,8 +147,8 @@ class Transitions:
             earlier, later = min(zip(order[1:][same], order[:-1][same], strict=True))[::-1]
             many = "" if same.sum() == 1 else f" (and {same.sum() - 1} more pairs: is the log pasted twice?)"
             raise InvalidInput(
-                f"Rows {earlier} and {later} carry the same (episode, timestep) key{many}. A copied row is not new data "
-                "and breaks the guarantee: keep each event once."
+                f"Rows {numbered(earlier)} and {numbered(later)} carry the same (episode, timestep) key{many}. A copied row is "
+                "not new data and breaks the guarantee: keep each event once."
             )
 
     def _warn_about_equal_rows(self) -> None:
@@ -137,8 +161,8 @@ class Transitions:
         copies = np.flatnonzero(first_row[inverse] != np.arange(len(self)))
         if copies.size:
             warnings.warn(
-                f"{copies.size} rows equal an earlier row in every value (first: row {copies[0]}, a copy of row "
-                f"{first_row[inverse[copies[0]]]}) although observations are continuous. If they are the same event "
+                f"{copies.size} rows equal an earlier row in every value (first: row {numbered(copies[0])}, a copy of row "
+                f"{numbered(first_row[inverse[copies[0]]])}) although observations are continuous. If they are the same event "
                 "logged twice the interval is not valid: pass episode_ids and timesteps, or remove them. They are kept.",
                 ValidityWarning,
                 stacklevel=5,
@@ -160,10 +184,3 @@ class Transitions:
             f"Transitions(n={len(self)}, observation_dim={self.observations.shape[1]}, actions={kind}, "
             f"terminations={int(self.terminations.sum())}, hash={self.content_hash[:12]})"
         )
-
-    def _hash(self) -> str:
-        digest = hashlib.sha256(b"bondic transitions 1")
-        for name in ("observations", "actions", "rewards", "next_observations", "terminations", "truncations",
-                     "episode_ids", "timesteps", "behavior_action_probs"):  # fmt: skip
-            _arrays.feed(digest, name, getattr(self, name))
-        return digest.hexdigest()

@@ -13,19 +13,18 @@ from typing import Literal
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bellman.residual import function_values
-from bondic.bounds.dual import BoundTerms, End, Setting, problem_range, weights_at_rows
+from bondic.bounds.dual import End, Setting, problem_range
 from bondic.certificate.assumptions import list_assumptions
 from bondic.certificate.certificate import make_certificate
 from bondic.certificate.conclude import Conclusion, Status, conclude
 from bondic.certificate.verify import combine_witnesses
 from bondic.concentration.gauge import Gauge
 from bondic.methods.settle import settle
-from bondic.problem import Problem
+from bondic.problem import Question
 from bondic.result import Result
 from bondic.solvers import spectral
 from bondic.solvers.basis import make_basis
-from bondic.solvers.best_so_far import best_bounds
+from bondic.solvers.best_so_far import Ends, best_bounds
 from bondic.solvers.model import SearchModel, build_model
 from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
@@ -35,6 +34,9 @@ from bondic.tuning.defaults import Choices
 
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]
+
+_LANDMARK_ROWS = 50_000
+"""Landmarks are looked for among this many rows, spread over the log."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Dual:
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: Engine = "auto"
 
-    def run(self, problem: Problem, alpha: float, progress: Progress | None) -> Result:
+    def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
 
 
@@ -92,7 +94,7 @@ class _Clock:
             self.progress(name, 1.0)
 
 
-def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress | None) -> Result:
+def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress | None) -> Result:
     clock = _Clock(progress)
     clock.stage("tuning")
     setting, budget, notes = settle(method, problem, alpha)
@@ -103,7 +105,7 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
     ends, gaps, search = _end_points(method, setting, model, spectrum, clock)
     witnesses = _witnesses(setting, model, spectrum)
     rejection = combine_witnesses(setting, list(witnesses))
-    lower, upper = (ends[end][0] if end in ends else None for end in ("lower", "upper"))
+    lower, upper = (ends[end].terms if end in ends else None for end in ("lower", "upper"))
     result = conclude(setting, lower, upper, rejection, method.side)
     clock.done("certify")
     estimate = _point_estimate(setting, model, spectrum, result)
@@ -114,7 +116,7 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
         setting,
         budget,
         side=method.side,
-        ends=ends,
+        ends={end: (found.terms, found.omega) for end, found in ends.items()},
         rejection=rejection,
         witnesses=witnesses,
         interval=(result.low, result.high),
@@ -143,7 +145,7 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
         seeds={"policy draws": problem.seed, "features": method.choices.seed},
         versions=versions,
         hashes={"log": problem.log_hash, "certificate": certificate.digest},
-        effective_sample_size=_effective_sample_size(setting, ends),
+        effective_sample_size=min(found.effective for found in ends.values()),
         seconds=clock.seconds,
         certificate=certificate,
     )
@@ -152,16 +154,17 @@ def _run_dual(method: Dual, problem: Problem, alpha: float, progress: Progress |
 def search_model(method: Dual, setting: Setting, report: Callable[[float], None] | None = None) -> SearchModel:
     """The matrices of (11) for this setting."""
     problem = setting.problem
-    everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    everything = problem.some_points(_LANDMARK_ROWS)
     values = make_basis(setting.ball.kernel, problem.layout, everything, rank=method.rank)
     # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
-    weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=method.rank, tolerance=1e-9)
-    return build_model(problem, weights, values, function_values(problem, setting.ball.center), progress=report)
+    logged = next(problem.parts()).logged
+    weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=method.rank, tolerance=1e-9)
+    return build_model(problem, weights, values, setting.ball.center, progress=report)
 
 
 def _end_points(
     method: Dual, setting: Setting, model: SearchModel, spectrum: spectral.Spectrum, clock: _Clock
-) -> tuple[dict[End, tuple[BoundTerms, Function | None]], tuple[float, float], dict[str, str]]:
+) -> tuple[Ends, tuple[float, float], dict[str, str]]:
     """Search each end, certify the proposals, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper
     extra = list(method.candidates)
@@ -181,8 +184,8 @@ def _end_points(
     report = clock.stage("certify")
     ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
-    for end, (terms, _) in ends.items():
-        sign = 1.0 if end == "upper" else -1.0
+    for end, found_end in ends.items():
+        terms, sign = found_end.terms, 1.0 if end == "upper" else -1.0
         attained = sign * (terms.bound - model.offset) - (terms.initial.mid + terms.misspecification.mid)
         gaps[end] = max(0.0, attained - primal[end]) if np.isfinite(primal[end]) else float("inf")
     return ends, (gaps["lower"], gaps["upper"]), notes
@@ -210,13 +213,3 @@ def _point_estimate(setting: Setting, model: SearchModel, spectrum: spectral.Spe
     limits = problem_range(setting.problem)
     low, high = (result.low, result.high) if result.low <= result.high else (limits.low, limits.high)
     return float(np.clip(value, low, high)) if np.isfinite(value) else 0.5 * (low + high)
-
-
-def _effective_sample_size(setting: Setting, ends: dict[End, tuple[BoundTerms, Function | None]]) -> float:
-    """(sum |omega|)^2 / sum omega^2, the smaller of both ends: how many rows carry the bound."""
-    sizes = []
-    for _, omega in ends.values():
-        rows, _ = weights_at_rows(setting.problem, omega)
-        squares = float(np.sum(rows**2))
-        sizes.append(float(np.sum(np.abs(rows)) ** 2 / squares) if squares > 0 else 0.0)
-    return min(sizes)

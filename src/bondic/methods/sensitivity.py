@@ -20,7 +20,7 @@ from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual, search_model
 from bondic.methods.settle import settle
-from bondic.problem import Problem
+from bondic.problem import Question
 from bondic.rounding import Enclosure, next_down
 from bondic.solvers import spectral
 from bondic.solvers.best_so_far import evaluate_all
@@ -69,7 +69,7 @@ class Sensitivity:
 
 
 def radius_sensitivity(
-    problem: Problem,
+    problem: Question,
     *,
     alpha: float = 0.1,
     radii: Sequence[float] | None = None,
@@ -91,7 +91,7 @@ def radius_sensitivity(
     proposals = _proposals(setting, spectrum, chosen, model.function)
     report = None if progress is None else lambda share: progress("certify", share)
     found = evaluate_all(setting, ("upper",), proposals, engine=options.engine, progress=report)
-    return Sensitivity(alpha, setting.ball.radius, setting.range(), tuple(terms for _, (terms,) in found))
+    return Sensitivity(alpha, setting.ball.radius, setting.range(), tuple(terms for _, (terms,), _ in found))
 
 
 def _proposals(

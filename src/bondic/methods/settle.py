@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bondic.bellman.residual import bellman_residual, function_values
+from bondic.bellman.residual import bellman_residual, values_at_rows
 from bondic.bounds.dual import Setting
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.fixed_lambda import FixedLambda
@@ -21,7 +21,7 @@ from bondic.concentration.plug_in import PlugIn
 from bondic.concentration.value_range import value_range
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.problem import Cloud, Problem
+from bondic.problem import Cloud, Problem, Question
 from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
 from bondic.spaces.ball import Ball
@@ -35,6 +35,7 @@ INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 
 _STAND_IN_STARTS = 200
+_PLUG_IN_ROWS = 20_000
 
 
 class Options(Protocol):
@@ -62,7 +63,7 @@ class Options(Protocol):
     def rank(self) -> int: ...
 
 
-def pilot_rows(method: Options, problem: Problem) -> int:
+def pilot_rows(method: Options, problem: Question) -> int:
     """Rows set aside for tuning: a share of the planned rows (the log's, when their number was fixed), or a number."""
     total = len(problem.rows) if method.planned_rows is None else method.planned_rows
     if isinstance(method.pilot, float):
@@ -87,16 +88,15 @@ def pilot_rows(method: Options, problem: Problem) -> int:
     return wanted
 
 
-def tuning_problem(problem: Problem, wanted: int) -> Problem | None:
+def tuning_problem(problem: Question, wanted: int) -> Problem | None:
     """The pilot as a problem; None when too few of its rows can be used.
 
     Initial states that were read off the log include later rows: the pilot's first next states stand in for them.
     """
     start = problem.rows.start
-    usable = int(np.searchsorted(problem.log_rows, start + wanted))
-    if usable < SMALLEST_PILOT:
+    pilot = problem.load(start, start + wanted)
+    if pilot is None or len(pilot) < SMALLEST_PILOT:
         return None
-    pilot = problem.select(start, start + wanted)
     if pilot.initial_states.count_fixed or not len(pilot.next.points):
         return pilot if pilot.initial_states.count_fixed else None
     count = min(_STAND_IN_STARTS, len(pilot.next.points))
@@ -105,7 +105,7 @@ def tuning_problem(problem: Problem, wanted: int) -> Problem | None:
     return replace(pilot, initial=starts, initial_states=states)
 
 
-def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
+def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
     """Everything a bound depends on besides omega, with a note on how each choice came about."""
     if method.side not in ("both", "lower", "upper"):
         raise InvalidInput(f"side={method.side!r}; choose 'both', 'lower' or 'upper'.")
@@ -134,7 +134,7 @@ def settle(method: Options, problem: Problem, alpha: float) -> tuple[Setting, Er
 
 
 def _settle_instruments(
-    method: Options, problem: Problem, pilot: Problem | None, wanted: int, notes: dict[str, str]
+    method: Options, problem: Question, pilot: Problem | None, wanted: int, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
     instruments: Instruments = method.instruments or default_instruments(problem, pilot, method.choices)
@@ -148,7 +148,7 @@ def _settle_instruments(
 
 
 def _settle_ball(
-    method: Options, certified: Problem, pilot: Problem | None, instruments: Instruments, notes: dict[str, str]
+    method: Options, certified: Question, pilot: Problem | None, instruments: Instruments, notes: dict[str, str]
 ) -> Ball:
     if method.ball is not None:
         ball = method.ball
@@ -167,7 +167,7 @@ def _settle_ball(
 
 
 def _settle_gauge(
-    method: Options, problem: Problem, instruments: Instruments, ball: Ball, probability: float, notes: dict[str, str]
+    method: Options, problem: Question, instruments: Instruments, ball: Ball, probability: float, notes: dict[str, str]
 ) -> Gauge:
     """Pinelis for a fixed number of rows; fixed lambda when ranges differ by time or n is a stopping time."""
     if isinstance(method.gauge, Gauge):
@@ -194,7 +194,7 @@ def _settle_gauge(
     return gauge
 
 
-def _mean_square_width(problem: Problem) -> float:
+def _mean_square_width(problem: Question) -> float:
     """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda."""
     t = problem.terms
     times = range(t.horizon) if t.horizon is not None else range(1)
@@ -205,15 +205,18 @@ def _mean_square_width(problem: Problem) -> float:
     return float(np.mean(np.square(widths)))
 
 
-def _plug_in_constant(method: Options, problem: Problem, instruments: Instruments, ball: Ball) -> float:
+def _plug_in_constant(method: Options, problem: Question, instruments: Instruments, ball: Ball) -> float:
     """K_max times the mean squared residual of a fitted q: an estimate, hence no guarantee."""
-    values = make_basis(ball.kernel, problem.layout, problem.logged, rank=min(method.rank, 300), tolerance=1e-9)
-    weights = make_basis(instruments.kernel, problem.layout, problem.logged, rank=300, tolerance=1e-9)
-    model = build_model(problem, weights, values, function_values(problem, ball.center))
+    some = problem.some_points(_PLUG_IN_ROWS)
+    values = make_basis(ball.kernel, problem.layout, some, rank=min(method.rank, 300), tolerance=1e-9)
+    weights = make_basis(instruments.kernel, problem.layout, some, rank=300, tolerance=1e-9)
+    model = build_model(problem, weights, values, ball.center)
     u, sigma, right = np.linalg.svd(model.balance, full_matrices=False)
     ridge = 1e-6 * float(sigma.max(initial=1e-300)) ** 2
     theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
-    fitted = function_values(problem, values.function(theta))
-    base = function_values(problem, ball.center)
-    total = bellman_residual(problem, base) + fitted.logged - problem.gamma * fitted.next
-    return float(instruments.kernel.sup_diag * np.mean(total**2))
+    shift, total = values.function(theta), 0.0
+    for part in problem.parts():
+        fitted = values_at_rows(part, shift)
+        residual = bellman_residual(part, values_at_rows(part, ball.center))
+        total += float(np.sum((residual + fitted.logged - part.gamma * fitted.next) ** 2))
+    return float(instruments.kernel.sup_diag * total / len(problem))

@@ -52,46 +52,63 @@ def ask_policy(
     policy: Any, questions: Questions, *, draws: int, initial_draws: int | None, rng: np.random.Generator
 ) -> PolicyAnswers:
     """Ask once, validate everything."""
-    if protocol.is_time_dependent(policy) and questions.initial_times is None:
+    initial, exact = ask_initial(policy, questions, draws=draws, initial_draws=initial_draws, rng=rng)
+    discrete = questions.action_dim == 0
+    following = ask_next(policy, questions, int(initial.shape[1]), draws=draws, rng=rng)
+    return PolicyAnswers(following, initial, discrete, exact)
+
+
+def ask_initial(
+    policy: Any, q: Questions, *, draws: int, initial_draws: int | None, rng: np.random.Generator
+) -> tuple[FloatArray, bool]:
+    """The policy at the initial states, and whether means over its actions are exact."""
+    if protocol.is_time_dependent(policy) and q.initial_times is None:
         raise InvalidInput(
             "The policy depends on time, but the problem does not: pass horizon= or time_varying=True (the log needs "
             "`timesteps`)."
         )
-    if questions.action_dim == 0:
-        return _ask_discrete(policy, questions)
-    return _ask_continuous(policy, questions, draws, initial_draws, rng)
-
-
-def _ask_discrete(policy: Any, q: Questions) -> PolicyAnswers:
-    count, starts = q.next_states.shape[0], q.initial_states.shape[0]
+    if q.action_dim:
+        return _initial_draws(policy, q, draws, initial_draws, rng)
     if isinstance(policy, protocol.RowProbabilities):
-        initial = protocol.check_probabilities(policy.initial_probs, starts, "initial state")
-        try:
-            given = np.asarray(policy.next_probs, dtype=np.float64)
-        except (TypeError, ValueError) as problem:
-            raise PolicyError("`next_probs` is not an array of numbers: one row of probabilities per row.") from problem
-        if given.ndim != 2 or given.shape[0] != q.log_rows:
-            raise InvalidInput(
-                f"`next_probs` has shape {given.shape}; one row per row of the log ({q.log_rows}) is needed."
-            )
-        following = protocol.check_probabilities(given[q.next_rows], count, "next state", initial.shape[1], q.next_rows)
-        return PolicyAnswers(following, initial, True, True)
+        return protocol.check_probabilities(policy.initial_probs, q.initial_states.shape[0], "initial state"), True
     if not hasattr(policy, "action_probs"):
         raise InvalidInput(
             "The log has discrete actions (whole numbers); the policy must offer action_probs(observations), or be "
             "RowProbabilities. Wrap a plain function in CallablePolicy, or pass actions as floats if they are continuous."
         )
-    initial = protocol.discrete_probabilities(policy, q.initial_states, q.initial_times, "initial state")
-    slots = initial.shape[1]
+    return protocol.discrete_probabilities(policy, q.initial_states, q.initial_times, "initial state"), True
+
+
+def ask_next(policy: Any, q: Questions, slots: int, *, draws: int, rng: np.random.Generator) -> FloatArray:
+    """The policy at the next states: probabilities of `slots` actions, or draws."""
+    count = q.next_states.shape[0]
+    if q.action_dim:
+        m = 1 if protocol.is_deterministic(policy) else draws
+        if count == 0:
+            return np.zeros((0, m, q.action_dim))
+        shape: dict[str, Any] = {"dimension": q.action_dim, "rng": rng, "log_rows": q.next_rows}
+        return protocol.sampled_actions(policy, q.next_states, q.next_times, "next state", draws=m, **shape)
+    if isinstance(policy, protocol.RowProbabilities):
+        given = _given_probabilities(policy, q.log_rows)
+        return protocol.check_probabilities(given[q.next_rows], count, "next state", slots, q.next_rows)
     if count == 0:
-        return PolicyAnswers(np.zeros((0, slots)), initial, True, True)
-    following = protocol.discrete_probabilities(policy, q.next_states, q.next_times, "next state", slots, q.next_rows)
-    return PolicyAnswers(following, initial, True, True)
+        return np.zeros((0, slots))
+    return protocol.discrete_probabilities(policy, q.next_states, q.next_times, "next state", slots, q.next_rows)
 
 
-def _ask_continuous(
+def _given_probabilities(policy: protocol.RowProbabilities, log_rows: int) -> FloatArray:
+    try:
+        given = np.asarray(policy.next_probs, dtype=np.float64)
+    except (TypeError, ValueError) as problem:
+        raise PolicyError("`next_probs` is not an array of numbers: one row of probabilities per row.") from problem
+    if given.ndim != 2 or given.shape[0] != log_rows:
+        raise InvalidInput(f"`next_probs` has shape {given.shape}; one row per row of the log ({log_rows}) is needed.")
+    return given
+
+
+def _initial_draws(
     policy: Any, q: Questions, draws: int, initial_draws: int | None, rng: np.random.Generator
-) -> PolicyAnswers:
+) -> tuple[FloatArray, bool]:
     if not hasattr(policy, "sample_action"):
         raise InvalidInput(
             "The log has continuous actions (floats); the policy must offer sample_action(observations, rng). Wrap a "
@@ -100,14 +117,9 @@ def _ask_continuous(
     if any(count is not None and (int(count) != count or count < 1) for count in (draws, initial_draws)):
         raise InvalidInput(f"At least one action (a whole number) must be drawn per state: {draws=}, {initial_draws=}.")
     exact = protocol.is_deterministic(policy)
-    m = 1 if exact else draws
     # initial draws are cheap and their error is paid for directly: about 4096 in all unless told otherwise
     m0 = 1 if exact else (initial_draws or max(draws, -(-4096 // q.initial_states.shape[0])))
     shape: dict[str, Any] = {"dimension": q.action_dim, "rng": rng}
-    initial = protocol.sampled_actions(policy, q.initial_states, q.initial_times, "initial state", draws=m0, **shape)
-    if q.next_states.shape[0] == 0:
-        return PolicyAnswers(np.zeros((0, m, q.action_dim)), initial, False, exact)
-    following = protocol.sampled_actions(
-        policy, q.next_states, q.next_times, "next state", draws=m, log_rows=q.next_rows, **shape
-    )
-    return PolicyAnswers(following, initial, False, exact)
+    return protocol.sampled_actions(
+        policy, q.initial_states, q.initial_times, "initial state", draws=m0, **shape
+    ), exact

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from bondic.bellman.discrepancy import discrepancies
-from bondic.bellman.residual import function_values
-from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound, weights_at_rows
+from dataclasses import dataclass
+
+from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
+from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.spaces.functions import Function
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 
-Ends = dict[End, tuple[BoundTerms, Function | None]]
+
+@dataclass(frozen=True, eq=False)
+class CertifiedEnd:
+    """An end point, the omega behind it, and how many rows carry it."""
+
+    terms: BoundTerms
+    omega: Function | None
+    effective: float
+
+
+Ends = dict[End, CertifiedEnd]
 
 
 def best_bounds(
@@ -25,11 +36,11 @@ def best_bounds(
     Any omega is valid on the *same* event (the gauge covers all omega at once), so choosing costs nothing.
     """
     best: Ends = {}
-    for omega, found in evaluate_all(setting, ends, proposals, engine=engine, progress=progress):
+    for omega, found, weighing in evaluate_all(setting, ends, proposals, engine=engine, progress=progress):
         for terms in found:
             known = best.get(terms.end)
-            if known is None or _tighter(terms, known[0]):
-                best[terms.end] = (terms, omega)
+            if known is None or _tighter(terms, known.terms):
+                best[terms.end] = CertifiedEnd(terms, omega, weighing.effective)
     return best
 
 
@@ -40,16 +51,14 @@ def evaluate_all(
     *,
     engine: Engine = "auto",
     progress: Progress | None = None,
-) -> list[tuple[Function | None, tuple[BoundTerms, ...]]]:
+) -> list[tuple[Function | None, tuple[BoundTerms, ...], Weighing]]:
     """Terms of every proposal, omega = 0 first, from one pass over the points."""
-    problem = setting.problem
-    candidates: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
-    rows = [(weights_at_rows(problem, omega)[0], True) for omega in candidates]
-    sizes = discrepancies(problem, setting.ball.kernel, rows, engine=engine, progress=progress)
-    center = function_values(problem, setting.ball.center)
+    found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
+    candidates = [Candidate(omega) for omega in found]
+    weighed = weigh(setting.problem, setting.ball, candidates, engine=engine, progress=progress)
     return [
-        (omega, dual_bound(setting, omega, ends, center=center, size=size))
-        for omega, size in zip(candidates, sizes, strict=True)
+        (omega, dual_bound(setting, omega, ends, weighing=weighing), weighing)
+        for omega, weighing in zip(found, weighed, strict=True)
     ]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import FunctionValues, bellman_residual
-from bondic.problem import Cloud, Problem
+from bondic.bellman.residual import bellman_residual, values_at_rows, values_at_starts
+from bondic.problem import Cloud, Problem, Question
 from bondic.solvers.basis import Basis, TermBasis
 from bondic.spaces.functions import Function
 
@@ -35,32 +35,33 @@ class SearchModel:
 
 
 def build_model(
-    problem: Problem,
+    question: Question,
     weights: Basis,
     values: Basis,
-    center: FunctionValues,
+    center: Function | None,
     *,
     progress: Callable[[float], None] | None = None,
 ) -> SearchModel:
     """Accumulate A and g over blocks of rows; memory does not grow with n."""
-    residual = bellman_residual(problem, center)
-    n = len(problem)
+    n = len(question)
     gradient = [np.zeros((part.size, part.embedded)) for part in weights.parts]
     raw = [[np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts] for q in values.parts]
-    order = np.argsort(problem.next.rows, kind="stable")
-    sorted_rows = problem.next.rows[order]
-    for top in range(0, n, _BLOCK):
-        stop = min(top + _BLOCK, n)
-        if progress is not None:
-            progress(top / n)
-        rows = slice(top, stop)
-        first, last = np.searchsorted(sorted_rows, [top, stop])
-        picked = order[first:last]
-        phi = [part.finish(part.raw(problem.logged[rows])) for part in weights.parts]
-        for block, basis, total in zip(phi, weights.parts, gradient, strict=True):
-            columns = basis.term.embedding[problem.slots[rows]]
-            total -= block.T @ (columns * residual[rows, None]) / n
-        _accumulate(problem, values, weights, phi, raw, rows, picked)
+    done = 0
+    for problem in question.parts():
+        residual = bellman_residual(problem, values_at_rows(problem, center))
+        order = np.argsort(problem.next.rows, kind="stable")
+        sorted_rows = problem.next.rows[order]
+        for top in range(0, len(problem), _BLOCK):
+            rows = slice(top, min(top + _BLOCK, len(problem)))
+            if progress is not None:
+                progress((done + top) / n)
+            picked = order[slice(*np.searchsorted(sorted_rows, [rows.start, rows.stop]))]
+            phi = [part.finish(part.raw(problem.logged[rows])) for part in weights.parts]
+            for block, basis, total in zip(phi, weights.parts, gradient, strict=True):
+                columns = basis.term.embedding[problem.slots[rows]]
+                total -= block.T @ (columns * residual[rows, None]) / n
+            _accumulate(problem, values, weights, phi, raw, rows, picked)
+        done += len(problem)
     blocks = [
         np.hstack([_finish(q, block).reshape(q.size * q.embedded, -1) for block in line])
         for q, line in zip(values.parts, raw, strict=True)
@@ -68,11 +69,11 @@ def build_model(
     return SearchModel(
         weights=weights,
         values=values,
-        start=_initial_coordinates(problem, values),
+        start=_initial_coordinates(question, values),
         balance=np.vstack(blocks) / n,
         gradient=np.concatenate([total.ravel() for total in gradient]),
-        offset=float(problem.initial_states.weights @ center.initial),
-        hidden=_hidden(values, problem.logged),
+        offset=float(question.initial_states.weights @ values_at_starts(question, center)[0]),
+        hidden=_hidden(values, question),
     )
 
 
@@ -111,7 +112,7 @@ def _finish(q: TermBasis, block: FloatArray) -> FloatArray:
     return np.asarray(q.finish(flat.T).T).reshape(block.shape)
 
 
-def _initial_coordinates(problem: Problem, values: Basis) -> FloatArray:
+def _initial_coordinates(problem: Question, values: Basis) -> FloatArray:
     return cloud_coordinates(values, problem.initial, problem.initial_states.weights)
 
 
@@ -127,9 +128,10 @@ def cloud_coordinates(basis: Basis, cloud: Cloud, row_weights: FloatArray) -> Fl
     return np.concatenate(out)
 
 
-def _hidden(values: Basis, points: FloatArray) -> float:
+def _hidden(values: Basis, question: Question) -> float:
     """Mean share of k(x, x) outside the landmarks' span, on up to 512 logged points."""
-    some = points[:: max(1, points.shape[0] // 512)][:512]
+    first = next(question.parts())
+    some = first.logged[:: max(1, len(first) // 512)][:512]
     missing, total = 0.0, 0.0
     for part in values.parts:
         diagonal = part.term.diag(some)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from bondic.bellman.residual import bellman_residual, function_values
 from bondic.bounds.dual import Setting
 from bondic.kernels.normal_form import normal_form
-from bondic.problem import Problem
+from bondic.problem import Problem, in_memory
 from bondic.solvers.model import SearchModel
 from bondic.spaces.functions import Function, KernelFunction
 
@@ -56,9 +56,9 @@ class Centers:
 
     @staticmethod
     def of(model: SearchModel, setting: Setting, rows: IntArray) -> Centers:
-        phi = coordinates(model, setting.problem, rows)
+        phi = coordinates(model, in_memory(setting.problem), rows)
         explicit = all(part.landmarks is None for part in model.weights.parts)
-        blank = Centers(model, setting.problem, rows, explicit, phi, phi)
+        blank = Centers(model, in_memory(setting.problem), rows, explicit, phi, phi)
         return blank if explicit else replace(blank, table=blank.lift(rows))
 
     def lift(self, rows: IntArray) -> FloatArray:
@@ -107,7 +107,7 @@ class RowSums:
     """Sums over the log: batches of rows with the exact kernels, and all rows in the model's coordinates."""
 
     def __init__(self, setting: Setting, centers: Centers, held: IntArray) -> None:
-        problem, ball = setting.problem, setting.ball
+        problem, ball = in_memory(setting.problem), setting.ball
         self.problem, self.centers, self.ball, self.epsilon = problem, centers, ball, setting.epsilon().upper
         self.residual = bellman_residual(problem, function_values(problem, ball.center))
         cloud = problem.initial

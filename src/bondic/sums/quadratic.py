@@ -26,7 +26,7 @@ from bondic.sums.merge import merge_points
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
-Engine = Literal["auto", "pairs", "numpy"]
+Engine = Literal["auto", "pairs", "separable", "numpy"]
 
 
 def quadratic_form(
@@ -53,7 +53,7 @@ def quadratic_forms(
     progress: Progress | None = None,
 ) -> list[Enclosure]:
     """The same for several weightings of the same points in one pass; groups (G, N, slots)."""
-    _check_finite(points, groups)
+    check_finite(points, groups)
     check_elementary_functions()
     count, _, slots = groups.shape
     carrying = np.any(groups != 0.0, axis=(0, 2))  # points without weight add exactly nothing
@@ -97,7 +97,7 @@ def _term_values(
     if len(term.factors) == 1 and isinstance(term.factors[0][0], FeatureLeaf):
         totals, summation = _feature_sums(term, points, flat)
         return _gather(totals, groups, [s * (error + size * summation) for s in squares])
-    gaussian = _as_gaussian(term) if engine != "numpy" else None
+    gaussian = as_gaussian(term) if engine != "numpy" else None
     if gaussian is None:
         totals = reference.block_sums(term, points, flat, progress)
         return _gather(totals, groups, [s * (error + size * reference.sum_error(count)) for s in squares])
@@ -120,6 +120,38 @@ def _gather(totals: FloatArray, groups: int, spreads: list[float]) -> list[Enclo
     return out
 
 
+def term_columns(term: Term, points: FloatArray, columns: FloatArray, engine: Engine = "auto") -> list[Enclosure]:
+    """u_c^T K u_c of one term for every embedded column (N, C), by direct sums; columns are taken as exact."""
+    gaussian = as_gaussian(term) if engine != "numpy" else None
+    size, error = term.bounds(points, points)
+    if gaussian is None:
+        totals = reference.block_sums(term, points, columns)
+        relative = error + size * reference.sum_error(points.shape[0])
+    else:
+        axes, scales = gaussian
+        totals = term.coefficient * pairs.block_sums(points[:, axes], scales, columns)
+        relative = term.coefficient * pairs.value_error(len(axes))
+        relative += size * (pairs.sum_error(points.shape[0]) + 2 * U)
+    masses = [upper_sum(np.abs(columns[:, c])) for c in range(columns.shape[1])]
+    underflow = points.shape[0] * max(1.0, size) * TINY
+    return _gather(totals, columns.shape[1], [mass * mass * relative + underflow for mass in masses])
+
+
+def cross_columns(
+    term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, engine: Engine = "auto"
+) -> tuple[FloatArray, float]:
+    """K(x, y) C of one term, and the error of an entry relative to the sum of absolute weights of its column."""
+    merged = as_gaussian(term) if engine != "numpy" else None
+    size, error = term.bounds(x, y)
+    if merged is None:
+        blocks = reference.COLUMNS + y.shape[0] // reference.COLUMNS
+        return reference.cross_sums(term, x, y, columns), error + size * (blocks + 16) * U
+    axes, scales = merged
+    values = term.coefficient * pairs.cross_sums(x[:, axes], y[:, axes], scales, columns)
+    error = max(error, term.coefficient * pairs.value_error(len(axes)))
+    return values, error + size * (pairs.TILE + y.shape[0] // pairs.TILE + 16) * U
+
+
 def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[FloatArray, float]:
     """|sum_i u_i phi(z_i)|^2 per column, linear in the number of points; (totals (1, p), relative summation error)."""
     leaf, axes = term.factors[0]
@@ -135,7 +167,7 @@ def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[
     return term.coefficient * np.sum(embedded * embedded, axis=1)[None], summation
 
 
-def _as_gaussian(term: Term) -> tuple[list[int], FloatArray] | None:
+def as_gaussian(term: Term) -> tuple[list[int], FloatArray] | None:
     """A product of Gaussians is one Gaussian on the joined columns."""
     axes: list[int] = []
     scales: list[FloatArray] = []
@@ -154,8 +186,8 @@ def evaluate(
 
     The weights are taken as exact: they define the function.
     """
-    _check_finite(x, weights)
-    _check_finite(y, weights)
+    check_finite(x, weights)
+    check_finite(y, weights)
     check_elementary_functions()
     slots = weights.shape[1]
     values, error = np.zeros((x.shape[0], slots)), 0.0
@@ -163,7 +195,7 @@ def evaluate(
     for term in terms:
         columns = np.ascontiguousarray(term.columns(weights))
         size, value_error = term.bounds(x, y)
-        merged = _as_gaussian(term) if term.factors and engine != "numpy" else None
+        merged = as_gaussian(term) if term.factors and engine != "numpy" else None
         if not term.factors:
             sums = np.array([certified_sum(columns[:, p]).mid for p in range(columns.shape[1])])
             part = np.broadcast_to(term.coefficient * sums, (x.shape[0], columns.shape[1]))
@@ -185,7 +217,8 @@ def evaluate(
     return values, inflate(error * (1 + (len(terms) + 2) * U))
 
 
-def _check_finite(points: FloatArray, weights: FloatArray) -> None:
+def check_finite(points: FloatArray, weights: FloatArray) -> None:
+    """Non-finite numbers end here, with their row."""
     if not np.all(np.isfinite(points)):
         row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
         raise InvalidInput(f"Point {row} of a kernel sum is not finite: {points[row]}.")

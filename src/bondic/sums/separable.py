@@ -77,7 +77,7 @@ def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray
 
 def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances: FloatArray) -> Plan | None:
     """The smallest degree whose tail meets the tolerance of every column, or None: too many features."""
-    low, high = 1, _highest(dimension)
+    low, high = 1, highest_degree(dimension)
     if np.any(tail_error(norms, masses, high) > tolerances):
         return None
     while low < high:
@@ -90,7 +90,8 @@ def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances:
 
 
 @cache
-def _highest(dimension: int) -> int:
+def highest_degree(dimension: int) -> int:
+    """The largest degree whose features are not too many."""
     degree = 1
     while feature_count(degree + 1, dimension) <= MOST_FEATURES and degree < 400:
         degree += 1
@@ -143,66 +144,80 @@ def _moments(points, start, weights, parents, axes, factors, top, bottom, work, 
                 out[k, p] += total
 
 
-def moments(
-    scaled: FloatArray, columns: FloatArray, plan: Plan, progress: Progress | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """sum_i u_ip phi_I(z_i) for every kept I, as an unevaluated sum of two arrays (value, correction)."""
-    dimension = scaled.shape[1]
-    parents, axes, factors = _recipe(plan.degree, dimension)
-    start = np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled))
-    by_axis, by_column = np.ascontiguousarray(scaled.T), np.ascontiguousarray(columns.T)
-    value = np.zeros((plan.features, columns.shape[1]))
-    correction = np.zeros_like(value)
-    tops = range(0, scaled.shape[0], CHUNK)
+class Moments:
+    """sum_i u_ip phi_I(z_i) for every kept I; points may be added in batches.
 
-    def part(top: int) -> FloatArray:
-        out = np.zeros_like(value)
-        work = np.empty((plan.features, LANES))
-        bottom = min(top + CHUNK, scaled.shape[0])
-        _moments(by_axis, start, by_column, parents, axes, factors, top, bottom, work, out)
-        return out
+    Kept as an unevaluated sum of two arrays, so that many additions cost no accuracy.
+    """
 
-    with ThreadPoolExecutor(threads()) as pool:
-        for number, piece in enumerate(pool.map(part, tops)):
-            total = value + piece  # two-sum: the rounding error of each addition is kept
-            back = total - value
-            correction += (value - (total - back)) + (piece - back)
-            value = total
-            if progress is not None:
-                progress((number + 1) / len(tops))
-    return value, correction
+    def __init__(self, degree: int, dimension: int, columns: int) -> None:
+        self._recipe = _recipe(degree, dimension)
+        self._value = np.zeros((feature_count(degree, dimension), columns))
+        self._correction = np.zeros_like(self._value)
+
+    def add(self, scaled: FloatArray, columns: FloatArray, progress: Progress | None = None) -> None:
+        """Points (N, d) in scaled coordinates with their weights (N, p)."""
+        start = np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled))
+        by_axis, by_column = np.ascontiguousarray(scaled.T), np.ascontiguousarray(columns.T)
+        tops = range(0, scaled.shape[0], CHUNK)
+
+        def part(top: int) -> FloatArray:
+            out = np.zeros_like(self._value)
+            work = np.empty((self._value.shape[0], LANES))
+            bottom = min(top + CHUNK, scaled.shape[0])
+            _moments(by_axis, start, by_column, *self._recipe, top, bottom, work, out)
+            return out
+
+        with ThreadPoolExecutor(threads()) as pool:
+            for number, piece in enumerate(pool.map(part, tops)):
+                total = self._value + piece  # two-sum: the rounding error of each addition is kept
+                back = total - self._value
+                self._correction += (self._value - (total - back)) + (piece - back)
+                self._value = total
+                if progress is not None:
+                    progress((number + 1) / len(tops))
+
+    def total(self) -> FloatArray:
+        return self._value + self._correction
 
 
-def relative_error(norms: FloatArray, dimension: int, degree: int) -> float:
+def relative_error(largest: float, dimension: int, degree: int) -> float:
     """Relative error of a computed moment in its sum of absolute values.
 
     exp(-lambda/2): (d + 2) lambda / 2 + 5 units; four roundings per degree (1 / sqrt(i) has two, and two products);
     a chunk adds LANES + CHUNK / LANES terms; chunks are added exactly to first order.
     """
-    largest = float(norms.max(initial=0.0))
     return 1.01 * (0.5 * (dimension + 4) * largest + 4 * degree + LANES + CHUNK // LANES + 16) * U
 
 
-def coordinate_error(norms: FloatArray) -> float:
+def coordinate_error(largest: float) -> float:
     """Kernel values at rounded coordinates (3 U relative each): 0.61 * 2 * 3 U * largest |z|."""
-    return 4.0 * U * math.sqrt(float(norms.max(initial=0.0)))
+    return 4.0 * U * math.sqrt(largest)
 
 
 def quadratic(
     scaled: FloatArray, columns: FloatArray, norms: FloatArray, plan: Plan, progress: Progress | None = None
 ) -> list[Enclosure]:
     """u_p^T K u_p with its error for every column, for the floats u (their own error is the caller's)."""
-    value, correction = moments(scaled, columns, plan, progress)
-    total = value + correction
-    eta = relative_error(norms, scaled.shape[1], plan.degree)
-    relative = 2 * eta + eta * eta + coordinate_error(norms) + 4 * U
+    moments = Moments(plan.degree, scaled.shape[1], columns.shape[1])
+    moments.add(scaled, columns, progress)
+    masses = [upper_sum(np.abs(columns[:, p])) for p in range(columns.shape[1])]
+    largest = float(norms.max(initial=0.0))
+    return enclose(moments.total(), masses, plan, largest, scaled.shape)
+
+
+def enclose(
+    total: FloatArray, masses: list[float], plan: Plan, largest: float, shape: tuple[int, ...]
+) -> list[Enclosure]:
+    """|moments|^2 with all errors; `masses` sum_i |u_ip|, `largest` the largest lambda, `shape` (points, dimensions)."""
+    eta = relative_error(largest, shape[1], plan.degree)
+    relative = 2 * eta + eta * eta + coordinate_error(largest) + 4 * U
     out = []
-    for p in range(columns.shape[1]):
+    for p, mass in enumerate(masses):
         square = certified_sum(total[:, p] ** 2)
-        mass = upper_sum(np.abs(columns[:, p]))
         spread = mass * mass * relative
         # the cut-off part is known to lie in [0, tail]: put the value in the middle
         half = 0.5 * float(plan.tail[p])
-        error = square.rad + half * (1 + 4 * U) + spread + scaled.shape[0] * TINY
+        error = square.rad + half * (1 + 4 * U) + spread + shape[0] * TINY
         out.append(Enclosure(square.mid + half, inflate(error + U * (square.mid + half))))
     return out

@@ -10,7 +10,7 @@ from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
-from bondic.problem import Problem
+from bondic.problem import Problem, Question
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
@@ -47,7 +47,7 @@ def instruments_kernel(layout: Layout, scales: Scales, choices: Choices, width: 
     return share * Constant(1.0) + (1.0 - share) * local
 
 
-def default_instruments(problem: Problem, pilot: Problem | None, choices: Choices) -> Instruments:
+def default_instruments(problem: Question, pilot: Problem | None, choices: Choices) -> Instruments:
     """W with the middle values of what may be picked."""
     width = 1.0 if choices.weight_bandwidth is None else choices.weight_bandwidth
     share = 0.5 if choices.constant_share is None else choices.constant_share
@@ -56,7 +56,7 @@ def default_instruments(problem: Problem, pilot: Problem | None, choices: Choice
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
-def default_value_kernel(problem: Problem, pilot: Problem | None, choices: Choices) -> Kernel:
+def default_value_kernel(problem: Question, pilot: Problem | None, choices: Choices) -> Kernel:
     """k~: Gaussian on the state times Dirac on discrete actions, plus a constant."""
     bandwidth = measure_scales(pilot, problem.layout.dimension).bandwidth(choices.value_bandwidth)
     if problem.layout.discrete:
@@ -65,10 +65,13 @@ def default_value_kernel(problem: Problem, pilot: Problem | None, choices: Choic
 
 
 def default_ball(
-    problem: Problem, pilot: Problem | None, kernel: Kernel, instruments: Instruments, choices: Choices
+    problem: Question, pilot: Problem | None, kernel: Kernel, instruments: Instruments, choices: Choices
 ) -> tuple[Ball, str]:
-    """Q centred at 0 with the held-out radius. Q may look at the log in any way; without a pilot it uses all rows."""
-    source = problem if pilot is None else pilot
+    """Q centred at 0 with the held-out radius. Q may look at the log in any way; without a pilot it uses all rows.
+
+    Of a streamed log without a pilot it uses the first rows.
+    """
+    source = pilot if pilot is not None else next(problem.parts())
     fitted = held_out_radius(source, kernel, instruments.kernel, factor=choices.radius_factor)
     note = (
         f"radius {fitted.radius:.6g} = {choices.radius_factor:g} x norm {fitted.fitted_norm:.6g} of the q fitted on "

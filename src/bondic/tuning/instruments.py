@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.bellman.residual import function_values
 from bondic.concentration.value_range import value_range
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
@@ -39,12 +38,11 @@ def pick_instruments(
     values = make_basis(
         ball.kernel, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
     )
-    center = function_values(rows, ball.center)
     quick = replace(choices, pairs=min(choices.pairs, _FEWER_PAIRS))
     best: tuple[float, int] | None = None
     for index, (_, kernel) in enumerate(_candidates(pilot, quick)):
         weights = make_basis(kernel, pilot.layout, rows.logged, rank=rank, tolerance=1e-9)
-        spectrum = spectral.Spectrum.of(build_model(rows, weights, values, center))
+        spectrum = spectral.Spectrum.of(build_model(rows, weights, values, ball.center))
         kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [
             spectral.propose(spectrum, sign=sign, radius=ball.radius, kappa=kappa, tolerance=1e-3).objective

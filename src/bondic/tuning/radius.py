@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import function_values
 from bondic.concentration.value_range import value_range
 from bondic.kernels.base import Kernel
 from bondic.problem import Problem
@@ -47,8 +46,8 @@ def held_out_radius(
         values, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
     )
     w_basis = make_basis(instruments, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9)
-    first = build_model(fit, w_basis, q_basis, function_values(fit, None))
-    second = build_model(judge, w_basis, q_basis, function_values(judge, None))
+    first = build_model(fit, w_basis, q_basis, None)
+    second = build_model(judge, w_basis, q_basis, None)
     u, sigma, right = np.linalg.svd(first.balance, full_matrices=False)
     target = right @ first.gradient
     top = max(float(sigma.max(initial=0.0)) ** 2, 1e-300)

@@ -1,0 +1,131 @@
+"""What the rows of a log say about omega, from one pass: every bound starts here.
+
+Sums over the log are sums over its parts; a log in memory is one part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bellman.discrepancy import discrepancies, rows_measure, start_measure
+from bondic.bellman.doubly_robust import weighted_residuals
+from bondic.bellman.residual import values_at_rows
+from bondic.kernels.normal_form import normal_form
+from bondic.problem import Problem, Question
+from bondic.rounding import Enclosure, U, certified_dot
+from bondic.spaces.ball import Ball
+from bondic.spaces.functions import Function
+from bondic.sums.quadratic import Engine
+from bondic.sums.reference import Progress
+from bondic.sums.streamed import Batch, PointStream, streamed_forms
+
+FloatArray = npt.NDArray[np.float64]
+
+_SAMPLED_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """One omega against the rows."""
+
+    correction: Enclosure  # (1/n) sum_i omega_i R^q^_i
+    reach: Enclosure  # (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists])
+    size: Enclosure  # |mu_omega|, or |mu_omega - mu_0| when the start is left out
+    eta: float  # the floats omega_i differ from the function's values by at most this
+    effective: float  # (sum |omega_i|)^2 / sum omega_i^2: how many rows carry it (no part of a proof)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An omega to be weighed (None is the function 0), with or without the initial distribution in mu."""
+
+    omega: Function | None
+    start: bool = True
+
+
+def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
+    """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
+    if omega is None or omega.is_zero:
+        return np.zeros(len(problem)), 0.0
+    values, error = omega.values(problem.logged)
+    return np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
+
+
+def weigh(
+    question: Question,
+    ball: Ball,
+    candidates: list[Candidate],
+    *,
+    engine: Engine = "auto",
+    progress: Progress | None = None,
+) -> list[Weighing]:
+    """All candidates in one pass over the rows (a streamed log may be read again where a plan has to be improved)."""
+    sums = _RowSums(question, ball, candidates)
+    if isinstance(question, Problem):
+        weights = sums.add(question)
+        pairs = [(rows, candidate.start) for rows, candidate in zip(weights, candidates, strict=True)]
+        sizes = discrepancies(question, ball.kernel, pairs, engine=engine, progress=progress)
+    else:
+        stream = PointStream(
+            batches=lambda: _batches(question, candidates, sums),
+            count=2 * len(question),
+            sample=question.some_points(_SAMPLED_ROWS),
+            groups=len(candidates),
+            slots=question.layout.slots,
+        )
+        terms = normal_form(ball.kernel, question.layout)
+        squares = streamed_forms(terms, stream, engine=engine, progress=progress)
+        sizes = [square.sqrt() for square in squares]
+    return sums.finish(sizes)
+
+
+def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) -> Iterator[Batch]:
+    """mu_omega of every candidate, part by part, the initial distribution first."""
+    start = start_measure(question)
+    groups = np.array([start.weights if candidate.start else np.zeros_like(start.weights) for candidate in candidates])
+    yield Batch(start.points, groups, start.error)
+    count, first_time = len(question), sums.fresh
+    for part in question.parts():
+        weights = sums.add(part) if first_time else [weights_at_rows(part, c.omega)[0] for c in candidates]
+        measures = [rows_measure(part, rows, count) for rows in weights]
+        yield Batch(measures[0].points, np.array([measure.weights for measure in measures]), measures[0].error)
+
+
+class _RowSums:
+    """Sums over rows for every candidate; each row is added once."""
+
+    def __init__(self, question: Question, ball: Ball, candidates: list[Candidate]) -> None:
+        self._question, self._ball, self._candidates = question, ball, candidates
+        zero = [Enclosure(0.0)] * len(candidates)
+        self._residuals, self._reaches = list(zero), list(zero)
+        self._etas = [0.0] * len(candidates)
+        self._moments = np.zeros((len(candidates), 2))
+        self.fresh = True
+
+    def add(self, part: Problem) -> list[FloatArray]:
+        """omega_i of every candidate at these rows."""
+        self.fresh = False
+        center = values_at_rows(part, self._ball.center)
+        factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
+        out = []
+        for k, candidate in enumerate(self._candidates):
+            rows, eta = weights_at_rows(part, candidate.omega)
+            self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
+            self._reaches[k] = self._reaches[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
+            self._etas[k] = max(self._etas[k], eta)
+            self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2))
+            out.append(rows)
+        return out
+
+    def finish(self, sizes: list[Enclosure]) -> list[Weighing]:
+        n = float(len(self._question))
+        return [
+            Weighing(residual / n, reach / n, size, eta, float(total**2 / square) if square > 0 else 0.0)
+            for residual, reach, size, eta, (total, square) in zip(
+                self._residuals, self._reaches, sizes, self._etas, self._moments, strict=True
+            )
+        ]

@@ -1,0 +1,109 @@
+"""Which columns of a table hold what: the usual names, one list column or several numbered ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bondic.errors import InvalidInput
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "observations": ("observations", "observation", "obs", "states", "state", "s"),
+    "actions": ("actions", "action", "a"),
+    "rewards": ("rewards", "reward", "r"),
+    "next_observations": ("next_observations", "next_observation", "next_obs", "next_states", "next_state", "s_next"),
+    "terminations": ("terminations", "termination", "terminated", "terminals", "terminal", "dones", "done"),
+    "truncations": ("truncations", "truncation", "truncated", "timeouts", "timeout"),
+    "episode_ids": ("episode_ids", "episode_id", "episodes", "episode", "trajectory_id", "patient_id"),
+    "timesteps": ("timesteps", "timestep", "time_step", "steps", "step", "t"),
+    "behavior_action_probs": ("behavior_action_probs", "behavior_prob", "behaviour_action_probs", "pscore", "propensity"),
+}  # fmt: skip
+REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
+DONE_NAMES = ("dones", "done", "terminals", "terminal")
+"""Names under which logs often mix both kinds of episode end."""
+
+
+@dataclass(frozen=True)
+class ColumnMap:
+    """For every part of a transition the table columns that hold it; several columns are its dimensions in order."""
+
+    columns: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return tuple(column for group in self.columns.values() for column in group)
+
+
+def find_columns(present: Iterable[str], given: Mapping[str, str | Iterable[str]] | None = None) -> ColumnMap:
+    """Match the columns of a table with the parts of a transition; `given` settles what the names do not."""
+    names = list(present)
+    lower = {name.lower(): name for name in names}
+    found: dict[str, tuple[str, ...]] = {}
+    for part, value in dict(given or {}).items():
+        found[_known_part(part)] = _given(part, value, names)
+    taken = {column for group in found.values() for column in group}
+    for part, aliases in ALIASES.items():
+        if part in found:
+            continue
+        matches = {alias: group for alias in aliases if (group := _matches(alias, names, lower, taken))}
+        if len(matches) > 1:
+            raise InvalidInput(
+                f"`{part}` could be any of the columns {', '.join(group[0] for group in matches.values())}. Say which: "
+                f"columns={{'{part}': ...}}."
+            )
+        if matches:
+            found[part] = next(iter(matches.values()))
+    missing = [part for part in REQUIRED if part not in found]
+    if missing:
+        raise InvalidInput(
+            f"No column for {', '.join(f'`{part}`' for part in missing)} among {', '.join(names) or 'no columns'}. Name "
+            f"it: columns={{'{missing[0]}': 'column name'}} (several columns: a list). Usual names: "
+            f"{', '.join(ALIASES[missing[0]][:4])}, or numbered ones such as {ALIASES[missing[0]][0]}_0, "
+            f"{ALIASES[missing[0]][0]}_1."
+        )
+    return ColumnMap(found, _notes(found))
+
+
+def _known_part(part: str) -> str:
+    if part not in ALIASES:
+        raise InvalidInput(f"`{part}` is not a part of a transition; the parts are {', '.join(ALIASES)}.")
+    return part
+
+
+def _given(part: str, value: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
+    group = (value,) if isinstance(value, str) else tuple(value)
+    absent = [column for column in group if column not in names]
+    if absent or not group:
+        raise InvalidInput(
+            f"`{part}` was said to be in column {', '.join(absent) or '(none)'}, but the table has {', '.join(names)}."
+        )
+    return group
+
+
+def _matches(alias: str, names: list[str], lower: dict[str, str], taken: set[str]) -> tuple[str, ...]:
+    """The column of this name, or its numbered columns alias_0, alias_1, ... (also alias0, alias[0], alias.0)."""
+    if alias in lower:
+        return () if lower[alias] in taken else (lower[alias],)
+    pattern = re.compile(rf"{re.escape(alias)}[_.\[]?(\d+)\]?", re.IGNORECASE)
+    numbered = sorted((int(hit[1]), name) for name in names if name not in taken and (hit := pattern.fullmatch(name)))
+    if not numbered:
+        return ()
+    numbers = [number for number, _ in numbered]
+    if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
+        raise InvalidInput(
+            f"The numbered columns {', '.join(name for _, name in numbered)} have gaps or copies: their order is the order "
+            "of the dimensions, starting at 0 or 1."
+        )
+    return tuple(name for _, name in numbered)
+
+
+def _notes(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    ends = found["terminations"][0].lower()
+    if ends in DONE_NAMES and "truncations" not in found:
+        return (
+            f"Column {found['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If it "
+            "also marks episodes that were merely cut off, the interval is not valid; give terminations and truncations apart.",
+        )
+    return ()

@@ -1,0 +1,41 @@
+"""Open a log that does not have to fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bondic.data.parquet import ParquetStream, row_numbers
+from bondic.data.stream import ArrayStream, LogStream, MemoryPlan, parse_memory
+from bondic.errors import InvalidInput
+
+
+def stream_log(
+    source: str | Path | Mapping[str, Any],
+    *,
+    memory: int | float | str = "2GB",
+    batch_rows: int | None = None,
+    columns: Mapping[str, str | Iterable[str]] | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> LogStream:
+    """A Parquet file, a folder of Parquet parts, or arrays (memory-mapped ones), to be read in batches.
+
+    `memory` is what the whole estimate may use; it sets the number of rows held at a time, whatever the length of the
+    log. `batch_rows` sets that number directly. Use the result in place of `Transitions`.
+    """
+    budget = parse_memory(memory)
+    if isinstance(source, Mapping):
+        width = sum(_numbers(column) for column in source.values() if column is not None)
+        rows = batch_rows or MemoryPlan.of(budget, width).batch_rows
+        return ArrayStream(source, batch_rows=rows, progress=progress)
+    if not isinstance(source, str | Path):
+        raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
+    path = Path(source)
+    rows = batch_rows or MemoryPlan.of(budget, row_numbers(path)).batch_rows
+    return ParquetStream(path, batch_rows=rows, columns=columns, progress=progress)
+
+
+def _numbers(column: Any) -> int:
+    shape = getattr(column, "shape", (0, 1))
+    return int(shape[1]) if len(shape) > 1 else 1

@@ -1,0 +1,217 @@
+"""Logs larger than memory: read in batches of rows, in order, as often as needed."""
+
+from __future__ import annotations
+
+import copy
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.blocks import RowRange
+from bondic.data.content_hash import COLUMNS, ContentHash
+from bondic.data.keys import KeyCheck
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+
+IntArray = npt.NDArray[np.int64]
+RawColumns = Mapping[str, Any]
+
+SMALLEST_BATCH = 2048
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+
+
+def parse_memory(memory: int | float | str) -> int:
+    """2_000_000_000, "2GB", "512 MiB" -> bytes."""
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmg]i?)?b?\s*", memory.lower())
+        if match is None:
+            raise InvalidInput(f"memory={memory!r} is not an amount of memory. Write 2GB, 512MB or a number of bytes.")
+        return int(float(match[1]) * _UNITS[match[2] or ""])
+    if not memory > 0:
+        raise InvalidInput(f"memory={memory}: a positive number of bytes is needed.")
+    return int(memory)
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How many rows are held at a time so that the whole estimate stays within a budget.
+
+    `fixed` covers the interpreter with its libraries, the matrices of the search and the moments of the kernel sums;
+    `per_row` the columns of a batch, their points and weights, and the copies made on the way. Both were measured
+    (benchmarks/streaming.py) and rounded up; what a policy's own code allocates comes on top.
+    """
+
+    budget: int
+    fixed: int
+    per_row: int
+
+    @staticmethod
+    def of(budget: int, numbers_per_row: int) -> MemoryPlan:
+        return MemoryPlan(budget, 700_000_000, 8 * (40 + 14 * numbers_per_row))
+
+    @property
+    def batch_rows(self) -> int:
+        rows = (self.budget - self.fixed) // self.per_row
+        if rows < SMALLEST_BATCH:
+            needed = self.fixed + SMALLEST_BATCH * self.per_row
+            raise InvalidInput(
+                f"A memory budget of {self.budget / 1e9:.3g} GB is too small: {needed / 1e9:.3g} GB are needed to work on "
+                f"{SMALLEST_BATCH} rows of this log at a time. Pass memory={int(np.ceil(needed / 1e8)) * 100_000_000} or more."
+            )
+        return int(min(rows, 1_000_000))
+
+
+class LogStream(ABC):
+    """A log that is read in batches; it must not change while it is in use.
+
+    Opening it reads everything once: all checks of `Transitions`, the content hash (equal to that of the same log in
+    memory) and the number of rows.
+    """
+
+    batch_rows: int
+
+    def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
+        self.batch_rows = int(batch_rows)
+        if self.batch_rows < 1:
+            raise InvalidInput(f"batch_rows={batch_rows}: at least one row must be read at a time.")
+        self.content_hash = ""
+        self._check_everything(progress)
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def _raw(self, rows: RowRange, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+        """The columns of these rows, in batches of at most `batch_rows`; all columns unless `names` are given."""
+
+    @abstractmethod
+    def _still_the_same(self) -> None:
+        """Raise when the log was changed since it was opened."""
+
+    def _check_everything(self, progress: Callable[[float], None] | None) -> None:
+        if len(self) == 0:
+            raise InvalidInput("The log is empty. An interval needs at least one transition.")
+        digest, keys, first = ContentHash(), KeyCheck(), None
+        done = 0
+        for columns in self._raw(RowRange(0, len(self))):
+            part = Transitions.part(columns, done, "")
+            if first is None:
+                first = part
+            self._same_form(first, part, done)
+            keys.add(part, done)
+            digest.add(part.columns())
+            done += len(part)
+            if progress is not None:
+                progress(done / len(self))
+        assert first is not None
+        self.observation_dim = int(first.observations.shape[1])
+        self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
+        self.has_timesteps = first.timesteps is not None
+        self.has_episode_ids = first.episode_ids is not None
+        self.content_hash = digest.hexdigest()
+
+    @staticmethod
+    def _same_form(first: Transitions, part: Transitions, row: int) -> None:
+        for name in COLUMNS:
+            one, other = getattr(first, name), getattr(part, name)
+            if (one is None) != (other is None) or (
+                one is not None and (one.shape[1:] != other.shape[1:] or one.dtype != other.dtype)
+            ):
+                raise InvalidInput(
+                    f"`{name}` changes its form at row {row}: {_form(other)} there, {_form(one)} before. All parts of a log "
+                    "need the same columns, types and dimensions."
+                )
+
+    def batches(self, rows: RowRange | None = None) -> Iterator[tuple[RowRange, Transitions]]:
+        """The rows in order, at most `batch_rows` at a time."""
+        wanted = RowRange(0, len(self)) if rows is None else rows
+        self._still_the_same()
+        first = wanted.start
+        for columns in self._raw(wanted):
+            part = Transitions.part(columns, first, self.content_hash)
+            yield RowRange(first, first + len(part)), part
+            first += len(part)
+        self._still_the_same()
+
+    def rebatched(self, batch_rows: int) -> LogStream:
+        """The same log, read in batches of another size; it is not checked again."""
+        other = copy.copy(self)
+        other.batch_rows = int(batch_rows)
+        return other
+
+    def read(self, rows: RowRange) -> Transitions:
+        """These rows as one log in memory (with the hash of the whole log)."""
+        parts = [part for _, part in self.batches(rows)]
+        if not parts:
+            raise InvalidInput(f"There is nothing to read: {rows}.")
+        columns = {
+            name: None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
+            for name in COLUMNS
+        }
+        return Transitions.part(columns, rows.start, self.content_hash)
+
+    def timesteps(self, rows: RowRange) -> Iterator[IntArray]:
+        """The column `timesteps` of these rows, in batches."""
+        for columns in self._raw(rows, ("timesteps",)):
+            yield np.asarray(columns["timesteps"], dtype=np.int64)
+
+    def __repr__(self) -> str:
+        kind = "discrete" if self.action_dim == 0 else f"{self.action_dim}-d"
+        return (
+            f"{type(self).__name__}(n={len(self)}, observation_dim={self.observation_dim}, actions={kind}, "
+            f"batch_rows={self.batch_rows}, hash={self.content_hash[:12]})"
+        )
+
+
+def _form(column: npt.NDArray[Any] | None) -> str:
+    if column is None:
+        return "absent"
+    return f"{column.dtype} of {int(np.prod(column.shape[1:], dtype=np.int64))} number(s) a row"
+
+
+class ArrayStream(LogStream):
+    """Columns that are arrays, usually memory-mapped files (`np.load(path, mmap_mode="r")`, `np.memmap`)."""
+
+    def __init__(
+        self, columns: RawColumns, *, batch_rows: int, progress: Callable[[float], None] | None = None
+    ) -> None:
+        unknown = set(columns) - set(COLUMNS)
+        if unknown or "rewards" not in columns:
+            raise InvalidInput(
+                f"Columns {sorted(unknown)} are not known." if unknown else "The column `rewards` is missing."
+            )
+        self._columns = {name: column for name, column in columns.items() if column is not None}
+        lengths = {name: len(column) for name, column in self._columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise InvalidInput(f"The columns have different lengths: {lengths}. Every column needs one entry per row.")
+        self._codes: dict[str, int] = {}
+        super().__init__(batch_rows, progress)
+
+    def __len__(self) -> int:
+        return len(self._columns["rewards"])
+
+    def _raw(self, rows: RowRange, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+        for top in range(rows.start, rows.stop, self.batch_rows):
+            cut = slice(top, min(top + self.batch_rows, rows.stop))
+            wanted = self._columns if names is None else {name: self._columns[name] for name in names}
+            batch = {name: np.asarray(column[cut]) for name, column in wanted.items()}
+            if "episode_ids" in batch:
+                batch["episode_ids"] = code_identifiers(batch["episode_ids"], self._codes)
+            yield batch
+
+    def _still_the_same(self) -> None:
+        """Arrays are the caller's: nothing tells whether they were changed, except their length."""
+        if len({len(column) for column in self._columns.values()}) != 1:
+            raise InvalidInput("The arrays of the log changed their lengths while it was in use.")
+
+
+def code_identifiers(values: npt.NDArray[Any], codes: dict[str, int]) -> npt.NDArray[Any]:
+    """Strings become numbers in the order of first appearance, across batches; numbers stay as they are."""
+    if values.dtype.kind in "biuf" or any(value is None or value != value for value in values.tolist()):
+        return values  # a missing id is refused, with its row, where columns are checked
+    return np.array([codes.setdefault(str(value), len(codes)) for value in values.tolist()], dtype=np.int64)

@@ -1,0 +1,8 @@
+"""(log, policy, d_0, gamma, reward range) -> points, signed weights, rewards. Everything below sees only this."""
+
+from bondic.problem.make import make_problem
+from bondic.problem.question import Cloud, Question, Terms
+from bondic.problem.rows import Problem, assemble
+from bondic.problem.streamed import StreamedProblem, in_memory
+
+__all__ = ["Cloud", "Problem", "Question", "StreamedProblem", "Terms", "assemble", "in_memory", "make_problem"]

@@ -1,0 +1,86 @@
+"""make_problem: the border where a log, a policy and statements become a question."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import numpy as np
+
+from bondic.data.initial import InitialStates
+from bondic.data.stream import LogStream
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.policies.answers import ask_policy
+from bondic.problem.frame import make_frame, questions, refuse_nothing
+from bondic.problem.question import Question, make_terms
+from bondic.problem.rows import Problem, assemble
+from bondic.problem.streamed import SEED_SALT, StreamedProblem
+
+
+@overload
+def make_problem(
+    log: Transitions,
+    policy: Any,
+    initial: InitialStates,
+    *,
+    gamma: float,
+    reward_range: tuple[float, float],
+    horizon: int | None = ...,
+    may_terminate: bool = ...,
+    time_varying: bool = ...,
+    draws: int = ...,
+    initial_draws: int | None = ...,
+    seed: int = ...,
+) -> Problem: ...
+@overload
+def make_problem(
+    log: LogStream,
+    policy: Any,
+    initial: InitialStates,
+    *,
+    gamma: float,
+    reward_range: tuple[float, float],
+    horizon: int | None = ...,
+    may_terminate: bool = ...,
+    time_varying: bool = ...,
+    draws: int = ...,
+    initial_draws: int | None = ...,
+    seed: int = ...,
+) -> StreamedProblem: ...
+def make_problem(
+    log: Transitions | LogStream,
+    policy: Any,
+    initial: InitialStates,
+    *,
+    gamma: float,
+    reward_range: tuple[float, float],
+    horizon: int | None = None,
+    may_terminate: bool = True,
+    time_varying: bool = False,
+    draws: int = 5,
+    initial_draws: int | None = None,
+    seed: int = 0,
+) -> Question:
+    """Build the question "what would `policy` have earned from `initial`?" on this log.
+
+    `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
+    that the process never ends (it narrows the value range when all rewards have one sign). `draws` actions are
+    drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
+    not depend on the log. A log opened with `stream_log` gives a question whose rows are read in batches.
+    """
+    if not isinstance(log, Transitions | LogStream) or not isinstance(initial, InitialStates):
+        raise InvalidInput(
+            f"make_problem(log, policy, initial) needs Transitions and InitialStates, not {type(log).__name__} and "
+            f"{type(initial).__name__}. Wrap initial states: InitialStates.exact(states) or InitialStates.sample(states)."
+        )
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidInput(f"`seed` is {seed!r}; a whole number >= 0 is needed, so that the draws can be repeated.")
+    terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying)
+    asking: dict[str, Any] = {"draws": draws, "initial_draws": initial_draws}
+    if isinstance(log, LogStream):
+        return StreamedProblem.make(log, policy, initial, terms, seed=seed, **asking)
+    frame = make_frame(log, initial, terms)
+    refuse_nothing(int(frame.kept.sum()), terms)
+    rng = np.random.default_rng([SEED_SALT, seed])
+    answers = ask_policy(policy, questions(log, initial, frame, 0, len(log)), rng=rng, **asking)
+    return assemble(log, initial, answers, terms, seed=seed)
