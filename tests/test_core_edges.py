@@ -285,9 +285,9 @@ def test_omega_built_from_an_equal_kernel_is_welcome():
 @pytest.mark.parametrize("degree", [1, 20, 150, 399])
 @pytest.mark.parametrize("norm", [0.0, 30.0])
 def test_error_of_the_moments_covers_an_independent_count(degree, norm):
-    """Exponent (d + 1 roundings) and exponential; per degree 1/sqrt(i) and two products; lanes and blocks."""
+    """Exponents (d + 1 roundings) and two exponentials; per degree 1/sqrt(i) and two products; a chunk's sum."""
     factors = max(float(abs(mpf(1.0 / math.sqrt(i)) * mp.sqrt(i) - 1)) / U for i in range(1, 400))
-    counted = 2 * norm / 2 + 4 + (degree - 1) * (2 + factors) + separable.LANES + separable.CHUNK / separable.LANES
+    counted = 2 * norm / 2 + 8 + (degree - 1) * (2 + factors) + 2 + separable.CHUNK
     assert counted * U <= separable.relative_error(norm, 1, degree) <= 3 * counted * U
 
 

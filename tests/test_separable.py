@@ -83,17 +83,51 @@ def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
         assert bound <= 2.5 * float(truth)
 
 
-def test_counts_and_recipe_agree_with_enumeration():
-    for dimension in (1, 2, 3, 4):
+def powers_of(half, dimension):
+    powers = np.zeros((half.parents.size, dimension), dtype=int)
+    for k in range(1, half.parents.size):
+        powers[k] = powers[half.parents[k]]
+        powers[k, half.axes[k]] += 1
+        assert half.factors[k] == 1 / math.sqrt(powers[k, half.axes[k]])
+    degrees = powers.sum(axis=1)
+    assert all(half.below[k] == (degrees < k).sum() for k in range(half.below.size))
+    return powers
+
+
+def test_every_multi_index_below_the_degree_is_kept_exactly_once():
+    for dimension in (1, 2, 3, 4, 5):
         for degree in (1, 2, 5, 8):
-            parents, axes, factors = separable._recipe(degree, dimension)
-            powers = np.zeros((parents.size, dimension), dtype=int)
-            for k in range(1, parents.size):
-                powers[k] = powers[parents[k]]
-                powers[k, axes[k]] += 1
-                assert factors[k] == 1 / math.sqrt(powers[k, axes[k]])
-            assert len({tuple(row) for row in powers}) == parents.size == separable.feature_count(degree, dimension)
-            assert powers.sum(axis=1).max() == degree - 1
+            split = separable.make_split(degree, dimension)
+            first = powers_of(split.first, split.cut)
+            second = powers_of(split.second, dimension - split.cut)
+            kept = [
+                (*first[row], *second[column])
+                for start, stop, width in split.blocks
+                for row in range(start, stop)
+                for column in range(width)
+            ]
+            assert len(kept) == len(set(kept)) == split.products
+            assert sum(sum(index) < degree for index in kept) == separable.feature_count(degree, dimension)
+
+
+def test_moments_are_the_written_out_sums():
+    rng = np.random.default_rng(9)
+    points, columns = rng.normal(size=(700, 3)), rng.normal(size=(700, 2))
+    moments = separable.Moments(4, 3, 2)
+    moments.add(points[:650], columns[:650])
+    moments.add(points[650:], columns[650:])
+    split = separable.make_split(4, 3)
+    first, second = powers_of(split.first, 2), powers_of(split.second, 1)
+    weight = np.exp(-0.5 * (points**2).sum(axis=1))
+    expected = [
+        sum(
+            columns[i] * weight[i] * math.prod(points[i] ** index / np.sqrt([math.factorial(k) for k in index]))
+            for i in range(700)
+        )
+        for start, stop, width in split.blocks
+        for index in [np.array((*first[row], *second[column])) for row in range(start, stop) for column in range(width)]
+    ]
+    assert moments.total() == pytest.approx(np.array(expected), rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])

@@ -22,8 +22,12 @@ from bondic.spaces.functions import (
     TermExpansion,
     term_features,
 )
+from bondic.sums.quadratic import as_gaussian
 
 FloatArray = npt.NDArray[np.float64]
+
+_FAR = 1e6
+"""Beyond this squared distance from the landmarks the matrix product would lose digits that may matter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class TermBasis:
         """Features, or kernel values at the landmarks: (N, m). `finish` turns sums of these into coordinates."""
         if self.landmarks is None:
             return term_features(self.term, points)
-        return self.term.block(points, self.landmarks)
+        return kernel_block(self.term, points, self.landmarks)
 
     def finish(self, raw: FloatArray) -> FloatArray:
         """Coordinates from raw rows; raw (N, m)."""
@@ -61,6 +65,25 @@ class TermBasis:
         assert self.landmarks is not None
         assert self.factor is not None
         return TermExpansion(self.landmarks, np.asarray(solve_triangular(self.factor, coordinates)))
+
+
+def kernel_block(term: Term, x: FloatArray, y: FloatArray) -> FloatArray:
+    """`term.block` for the search: a Gaussian by one matrix product, |x|^2 + |y|^2 - 2 x.y, where that loses nothing."""
+    gaussian = as_gaussian(term) if term.factors else None
+    if gaussian is None:
+        return term.block(x, y)
+    axes, scales = gaussian
+    center = y[:, axes].mean(axis=0)
+    a, b = (x[:, axes] - center) / scales, (y[:, axes] - center) / scales
+    squares = np.einsum("ij,ij->i", a, a), np.einsum("ij,ij->i", b, b)
+    if max(part.max(initial=0.0) for part in squares) > _FAR:
+        return term.block(x, y)
+    out = a @ b.T
+    out -= 0.5 * squares[0][:, None]
+    out -= 0.5 * squares[1]
+    np.minimum(out, 0.0, out=out)
+    np.exp(out, out=out)
+    return np.asarray(out if term.coefficient == 1.0 else out * term.coefficient)
 
 
 def _width(term: Term) -> int:

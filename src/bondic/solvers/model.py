@@ -14,6 +14,8 @@ from bondic.solvers.basis import Basis, TermBasis
 from bondic.spaces.functions import Function
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 _BLOCK = 4096
 
@@ -84,26 +86,39 @@ def _accumulate(
     phi: list[FloatArray],
     raw: list[list[FloatArray]],
     rows: slice,
-    picked: npt.NDArray[np.int64],
+    picked: IntArray,
 ) -> None:
     """Add gamma psi(x') phi^T - psi(x) phi^T of one block of rows to the raw sums."""
     slots = problem.slots[rows]
     cloud = problem.next
     owner = cloud.rows[picked] - rows.start
+    known = _logged_again(problem, rows, picked, owner)
     for q, line in zip(values.parts, raw, strict=True):
         here = q.raw(problem.logged[rows])
-        there = q.raw(cloud.points[picked])
+        there = np.empty((picked.size, here.shape[1]))
+        there[known] = here[owner[known] + 1]
+        there[~known] = q.raw(cloud.points[picked[~known]])
         here_columns = q.term.embedding[slots]
         there_columns = problem.gamma * (cloud.weights[picked] @ q.term.embedding)
         for block, w, total in zip(phi, weights.parts, line, strict=True):
             for c in range(w.embedded):
                 factor = w.term.embedding[slots, c]
-                mine = np.flatnonzero(factor)
                 after = np.flatnonzero(factor[owner])
-                right, right_after = block[mine] * factor[mine, None], block[owner[after]] * factor[owner[after], None]
+                left, right = there[after], block[owner[after]] * factor[owner[after], None]
                 for b in range(q.embedded):
-                    total[:, b, :, c] -= here[mine].T @ (right * here_columns[mine, b, None])
-                    total[:, b, :, c] += there[after].T @ (right_after * there_columns[after, b, None])
+                    mine = np.flatnonzero(factor * here_columns[:, b])
+                    own = block[mine] * (factor * here_columns[:, b])[mine, None]
+                    total[:, b, :, c] -= here[mine].T @ own
+                    total[:, b, :, c] += left.T @ (right * there_columns[after, b, None])
+
+
+def _logged_again(problem: Problem, rows: slice, picked: IntArray, owner: IntArray) -> BoolArray:
+    """Next points that are the logged point of the row after, inside the block: their coordinates are known already."""
+    inside = owner + 1 < rows.stop - rows.start
+    same = np.zeros(picked.size, dtype=np.bool_)
+    following = problem.logged[rows][owner[inside] + 1]
+    same[inside] = np.all(problem.next.points[picked[inside]] == following, axis=1)
+    return same
 
 
 def _finish(q: TermBasis, block: FloatArray) -> FloatArray:

@@ -67,7 +67,7 @@ def choose_split(norms: FloatArray, masses: FloatArray, dimension: int, aims: Fl
     cuts = np.unique(np.linspace(0, count, _BINS + 1).astype(np.int64))[1:]
     edges = norms[order][cuts - 1]
     binned = np.add.reduceat(masses[order], np.concatenate([[0], cuts[:-1]]), axis=0)
-    # relative costs per pair and per feature, measured by benchmarks/estimate.py
+    # relative costs of a pair and of a point of the series, measured by benchmarks/engines.py
     best, limit = None, 0.5 * count * count * (6.0 + total)
     for share in _FAR_SHARES:
         keep = cuts <= (1.0 - share) * count
@@ -77,10 +77,16 @@ def choose_split(norms: FloatArray, masses: FloatArray, dimension: int, aims: Fl
         if plan is None:
             continue
         far = count - int(cuts[keep][-1])
-        cost = count * plan.features * (2.0 + total) + far * count * (6.0 + total)
+        cost = count * _point_cost(plan.degree, dimension, total) + far * count * (6.0 + total)
         if cost < limit:
             best, limit = Split(float(edges[keep][-1]), plan.degree, cost), cost
     return best
+
+
+def _point_cost(degree: int, dimension: int, columns: int) -> float:
+    """A point of the series in units of which a pair costs 6 + columns."""
+    split = separable.make_split(degree, dimension)
+    return 0.4 * split.products * columns + 3.0 * (split.first.parents.size + split.second.parents.size)
 
 
 def _evaluate(

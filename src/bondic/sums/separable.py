@@ -15,7 +15,6 @@ the right side is computed from the points at hand. Cost: points times C(m - 1 +
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,15 +24,14 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums.pairs import threads
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-LANES = 16
-CHUNK = 2048
+CHUNK = 512
 MOST_FEATURES = 60_000
+_BLOCK_ROWS = 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +96,18 @@ def highest_degree(dimension: int) -> int:
     return degree
 
 
-@cache
-def _recipe(degree: int, dimension: int) -> tuple[IntArray, IntArray, FloatArray]:
-    """phi_I = phi_parent * z_axis * factor, in order of degree; entry 0 is the exponential itself."""
-    parents, axes, factors = [0], [0], [1.0]
+@dataclass(frozen=True, eq=False)
+class _Half:
+    """Features of some of the coordinates: phi_I = phi_parent * z_axis * factor, in order of degree."""
+
+    parents: IntArray
+    axes: IntArray
+    factors: FloatArray
+    below: IntArray  # below[k]: how many features have degree below k
+
+
+def _half(degree: int, dimension: int) -> _Half:
+    parents, axes, factors, below = [0], [0], [1.0], [0, 1]
     level = [(0, 0, 1)]  # (position, last axis used, its power + 1)
     for _ in range(1, degree):
         following = []
@@ -113,35 +119,82 @@ def _recipe(degree: int, dimension: int) -> tuple[IntArray, IntArray, FloatArray
                 factors.append(1.0 / math.sqrt(step))
                 following.append((len(parents) - 1, axis, step + 1))
         level = following
-    return np.array(parents), np.array(axes), np.array(factors)
+        below.append(len(parents))
+    return _Half(np.array(parents), np.array(axes), np.array(factors), np.array(below))
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
-def _moments(points, start, weights, parents, axes, factors, top, bottom, work, out):  # type: ignore[no-untyped-def]
-    """out[I, p] += sum_i u_pi phi_I(z_i) for points top..bottom-1, LANES points at a time."""
-    count, columns = parents.size, weights.shape[0]
-    lanes = np.empty((columns, LANES))
-    z = np.empty((points.shape[0], LANES))
-    for left in range(top, bottom, LANES):
-        width = min(LANES, bottom - left)
-        for j in range(LANES):
-            inside = j < width
-            work[0, j] = start[left + j] if inside else 0.0
-            for axis in range(points.shape[0]):
-                z[axis, j] = points[axis, left + j] if inside else 0.0
-            for p in range(columns):
-                lanes[p, j] = weights[p, left + j] if inside else 0.0
-        for k in range(count):
-            if k > 0:
-                factor, parent, axis = factors[k], work[parents[k]], z[axes[k]]
-                mine = work[k]
-                for j in range(LANES):
-                    mine[j] = parent[j] * (axis[j] * factor)
-            for p in range(columns):
-                total = 0.0
-                for j in range(LANES):
-                    total += work[k, j] * lanes[p, j]
-                out[k, p] += total
+@dataclass(frozen=True, eq=False)
+class Split:
+    """phi_I(z) = a_J(first coordinates) b_L(others): moments are products of two matrices, sum_i u_i a_J(i) b_L(i).
+
+    Rows J are taken in blocks; a block whose lowest degree is l needs the L of degree below m - l. Products of a higher
+    total degree that come along are terms of the series, too: keeping more than needed only shrinks the rest.
+    """
+
+    first: _Half
+    second: _Half
+    cut: int  # number of coordinates of the first half
+    blocks: tuple[tuple[int, int, int], ...]  # rows from, to; number of columns
+
+    @property
+    def products(self) -> int:
+        """Multiplications per point and weight column."""
+        return sum((stop - start) * width for start, stop, width in self.blocks)
+
+
+@cache
+def make_split(degree: int, dimension: int) -> Split:
+    cut = (dimension + 1) // 2
+    first, second = _half(degree, cut), _half(degree if dimension > cut else 1, dimension - cut)
+    blocks, lowest = [], 0
+    while lowest < degree:
+        highest = lowest + 1
+        # a few wide blocks: matrix products are fast from a few dozen rows on
+        while highest < degree and first.below[highest] - first.below[lowest] < _BLOCK_ROWS:
+            highest += 1
+        width = int(second.below[min(degree - lowest, second.below.size - 1)])
+        blocks.append((int(first.below[lowest]), int(first.below[highest]), width))
+        lowest = highest
+    return Split(first, second, cut, tuple(blocks))
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+def _fill(points, parents, axes, factors, out):  # type: ignore[no-untyped-def]
+    """Rows 1, 2, ... of out from row 0, the exponential; points (d, n) -> out (features, n)."""
+    count = out.shape[1]
+    for k in range(1, parents.size):
+        factor, parent, axis, mine = factors[k], out[parents[k]], points[axes[k]], out[k]
+        for j in range(count):
+            mine[j] = parent[j] * (axis[j] * factor)
+
+
+@numba.njit(nogil=True, cache=True)
+def _weigh(rows, weights, out):  # type: ignore[no-untyped-def]
+    """out[p * rows + k, j] = weights[p, j] rows[k, j]."""
+    for p in range(weights.shape[0]):
+        for k in range(rows.shape[0]):
+            mine, row, weight = out[p * rows.shape[0] + k], rows[k], weights[p]
+            for j in range(row.size):
+                mine[j] = weight[j] * row[j]
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_exactly(value, correction, piece):  # type: ignore[no-untyped-def]
+    """value += piece with the rounding error kept in correction (two-sum)."""
+    for i in range(value.shape[0]):
+        for j in range(value.shape[1]):
+            total = value[i, j] + piece[i, j]
+            back = total - value[i, j]
+            correction[i, j] += (value[i, j] - (total - back)) + (piece[i, j] - back)
+            value[i, j] = total
+
+
+def _features(half: _Half, scaled: FloatArray) -> FloatArray:
+    """(n, d) -> (features, n), each with its share exp(-|z|^2 / 2) of the exponential."""
+    out = np.empty((half.parents.size, scaled.shape[0]))
+    np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled), out=out[0])
+    _fill(np.ascontiguousarray(scaled.T), half.parents, half.axes, half.factors, out)
+    return out
 
 
 class Moments:
@@ -151,43 +204,46 @@ class Moments:
     """
 
     def __init__(self, degree: int, dimension: int, columns: int) -> None:
-        self._recipe = _recipe(degree, dimension)
-        self._value = np.zeros((feature_count(degree, dimension), columns))
-        self._correction = np.zeros_like(self._value)
+        self._split, self._columns = make_split(degree, dimension), columns
+        shapes = [(columns * (stop - start), width) for start, stop, width in self._split.blocks]
+        self._values = [np.zeros(shape) for shape in shapes]
+        self._corrections = [np.zeros(shape) for shape in shapes]
 
     def add(self, scaled: FloatArray, columns: FloatArray, progress: Progress | None = None) -> None:
         """Points (N, d) in scaled coordinates with their weights (N, p)."""
-        start = np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled))
-        by_axis, by_column = np.ascontiguousarray(scaled.T), np.ascontiguousarray(columns.T)
-        tops = range(0, scaled.shape[0], CHUNK)
-
-        def part(top: int) -> FloatArray:
-            out = np.zeros_like(self._value)
-            work = np.empty((self._value.shape[0], LANES))
-            bottom = min(top + CHUNK, scaled.shape[0])
-            _moments(by_axis, start, by_column, *self._recipe, top, bottom, work, out)
-            return out
-
-        with ThreadPoolExecutor(threads()) as pool:
-            for number, piece in enumerate(pool.map(part, tops)):
-                total = self._value + piece  # two-sum: the rounding error of each addition is kept
-                back = total - self._value
-                self._correction += (self._value - (total - back)) + (piece - back)
-                self._value = total
-                if progress is not None:
-                    progress((number + 1) / len(tops))
+        split, count = self._split, scaled.shape[0]
+        room = np.empty((max(value.shape[0] for value in self._values), CHUNK))
+        for top in range(0, count, CHUNK):
+            part = scaled[top : top + CHUNK]
+            weights = np.ascontiguousarray(columns[top : top + CHUNK].T)
+            rows = _features(split.first, part[:, : split.cut])
+            others = _features(split.second, part[:, split.cut :])
+            for (start, stop, width), value, correction in zip(
+                split.blocks, self._values, self._corrections, strict=True
+            ):
+                weighted = room[: value.shape[0], : part.shape[0]]
+                _weigh(rows[start:stop], weights, weighted)
+                _add_exactly(value, correction, weighted @ others[:width].T)
+            if progress is not None:
+                progress(min(1.0, (top + CHUNK) / count))
 
     def total(self) -> FloatArray:
-        return self._value + self._correction
+        """(number of products, columns)."""
+        parts = [
+            (value + correction).reshape(self._columns, -1)
+            for value, correction in zip(self._values, self._corrections, strict=True)
+        ]
+        return np.ascontiguousarray(np.hstack(parts).T)
 
 
 def relative_error(largest: float, dimension: int, degree: int) -> float:
     """Relative error of a computed moment in its sum of absolute values.
 
-    exp(-lambda/2): (d + 2) lambda / 2 + 5 units; four roundings per degree (1 / sqrt(i) has two, and two products);
-    a chunk adds LANES + CHUNK / LANES terms; chunks are added exactly to first order.
+    Two exponentials: (d + 4) lambda / 2 + 10 units; four roundings per degree (1 / sqrt(i) has two, and two products);
+    two products with each other and the weight; a chunk adds CHUNK terms in the order of a matrix product, whatever it
+    is; chunks are added exactly to first order.
     """
-    return 1.01 * (0.5 * (dimension + 4) * largest + 4 * degree + LANES + CHUNK // LANES + 16) * U
+    return 1.01 * (0.5 * (dimension + 4) * largest + 4 * degree + CHUNK + 24) * U
 
 
 def coordinate_error(largest: float) -> float:
