@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="cpu: all threads, for a busy machine")
     parser.add_argument("--dimensions", type=int, nargs="*", default=[1, 2, 4])
     args = parser.parse_args()
-    global CLOCK  # noqa: PLW0603 (a script)
+    global CLOCK
     CLOCK = args.clock
     rows = args.rows or ([10_000] if args.quick else [10_000, 30_000, 100_000, 200_000, 1_000_000])
     print(" ".join(f"{key}={value}" for key, value in describe().items()), f"clock={CLOCK}")

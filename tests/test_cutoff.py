@@ -166,7 +166,10 @@ def test_the_enclosure_holds_the_exact_sum(drawn, width):
 @settings(max_examples=60, deadline=None)
 @given(clouds, st.sampled_from([0.03, 0.1, 0.3, 1.0]), st.sampled_from([1e-1, 1e-3, 1e-6]))
 def test_dropped_pairs_are_paid_for(drawn, width, tolerance):
-    """The price alone, with coarse tolerances: it covers what is missing, and stays within the tolerance."""
+    """The price alone, with coarse tolerances: it covers what is missing, and is near the tolerance at most.
+
+    A pair of leaves is visited from one side and surveyed from both: at most a factor of two.
+    """
     points, columns, scales = cloud(drawn)
     scales = scales * width
     forest = cutoff.prepare(points, scales, columns)
@@ -176,7 +179,7 @@ def test_dropped_pairs_are_paid_for(drawn, width, tolerance):
         kept, price = math.fsum(totals[:, :, p].ravel()), math.fsum(prices[:, p])
         missing = abs(float(exact(points, scales, columns[:, [p]]) - mpf(kept)))
         assert missing <= price * (1 + 1e-12) + 1e-13 * size
-        assert price <= tolerance * size * (1 + 1e-9)
+        assert price <= 2 * tolerance * size
 
 
 def test_the_price_is_not_vacuous():
