@@ -37,18 +37,25 @@ class Split:
 
 
 def gaussian_forms(
-    points: FloatArray, scales: FloatArray, columns: FloatArray, groups: int, progress: Progress | None = None
+    points: FloatArray,
+    scales: FloatArray,
+    columns: FloatArray,
+    groups: int,
+    progress: Progress | None = None,
+    *,
+    at_any_cost: bool = False,
 ) -> list[Enclosure] | None:
     """Sum of u_p^T K u_p over the columns of each group, or None where all pairs are cheaper or more accurate."""
     count, total = columns.shape
-    if count < SMALLEST:
+    if count < SMALLEST and not at_any_cost:
         return None
     scaled = (points - points.mean(axis=0)) / scales
     norms, masses = separable.squared_norms(scaled), np.abs(columns)
     size = np.maximum(masses.sum(axis=0) ** 2, 1e-300)
     aims, width = _TOLERANCE * size, total // groups
+    limit = np.inf if at_any_cost else pair_cost(count, total)
     for _ in range(2):
-        split = choose_split(norms, masses, scaled.shape[1], aims)
+        split = choose_split(norms, masses, scaled.shape[1], aims, limit)
         if split is None:
             return None
         values = _evaluate(points, scaled, scales, columns, norms, split, progress)
@@ -60,15 +67,29 @@ def gaussian_forms(
     return None
 
 
-def choose_split(norms: FloatArray, masses: FloatArray, dimension: int, aims: FloatArray) -> Split | None:
+def first_split(points: FloatArray, scales: FloatArray, columns: FloatArray) -> Split | None:
+    """The split `gaussian_forms` begins with: for an estimate of its cost."""
+    if columns.shape[0] < SMALLEST:
+        return None
+    norms, masses = separable.squared_norms((points - points.mean(axis=0)) / scales), np.abs(columns)
+    return choose_split(norms, masses, points.shape[1], _TOLERANCE * np.maximum(masses.sum(axis=0) ** 2, 1e-300))
+
+
+def pair_cost(count: int, columns: int) -> float:
+    """All pairs, in the unit of `Split.cost`; measured by benchmarks/estimate.py and benchmarks/engines.py."""
+    return 0.5 * count * count * (6.0 + columns)
+
+
+def choose_split(
+    norms: FloatArray, masses: FloatArray, dimension: int, aims: FloatArray, limit: float | None = None
+) -> Split | None:
     """The cheapest share of far points; planned on bins of points, each represented by its farthest one."""
     count, total = masses.shape
     order = np.argsort(norms)
     cuts = np.unique(np.linspace(0, count, _BINS + 1).astype(np.int64))[1:]
     edges = norms[order][cuts - 1]
     binned = np.add.reduceat(masses[order], np.concatenate([[0], cuts[:-1]]), axis=0)
-    # relative costs of a pair and of a point of the series, measured by benchmarks/engines.py
-    best, limit = None, 0.5 * count * count * (6.0 + total)
+    best, limit = None, pair_cost(count, total) if limit is None else limit
     for share in _FAR_SHARES:
         keep = cuts <= (1.0 - share) * count
         if not keep.any():

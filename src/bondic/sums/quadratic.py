@@ -10,7 +10,7 @@ m_p the sum of absolute weights of embedded column p and e_c the relative error 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +21,12 @@ from bondic.kernels.base import FeatureLeaf, per_dimension
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums import hybrid, pairs, reference
+from bondic.sums import choose, pairs, reference
+from bondic.sums.choose import Engine as Engine
 from bondic.sums.merge import merge_points
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
-Engine = Literal["auto", "pairs", "separable", "numpy"]
 
 
 def quadratic_form(
@@ -102,10 +102,9 @@ def _term_values(
         totals = reference.block_sums(term, points, flat, progress)
         return _gather(totals, groups, [s * (error + size * reference.sum_error(count)) for s in squares])
     axes, scales = gaussian
-    if engine == "auto":
-        quick = hybrid.gaussian_forms(points[:, axes], scales, flat, groups, progress)
-        if quick is not None:
-            return [Enclosure(term.coefficient) * value for value in quick]
+    quick = choose.gaussian_forms(points[:, axes], scales, flat, groups, engine, progress)
+    if quick is not None:
+        return [Enclosure(term.coefficient) * value for value in quick]
     totals = term.coefficient * pairs.block_sums(points[:, axes], scales, flat, progress)
     relative = term.coefficient * pairs.value_error(len(axes)) + size * (pairs.sum_error(count) + 2 * U)
     return _gather(totals, groups, [s * relative for s in squares])
