@@ -23,7 +23,7 @@ from bondic.environments.shipped import (
 )
 
 PATH = Path(__file__).parent.parent / "src" / "bondic" / "environments" / "data" / "ground_truth.json"
-EPISODES = {"cartpole": 20_000, "pendulum": 20_000, "glucose": 8_000}
+EPISODES = {"cartpole": 100_000, "pendulum": 100_000, "glucose": 8_000}
 LENGTH = 250  # 0.95^250 = 2.7e-6: what is cut is worth less than 6e-5 of values up to 20
 SEED = 20210503
 

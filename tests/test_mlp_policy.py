@@ -136,9 +136,10 @@ def test_stored_values_agree_with_a_fresh_simulation(name, stage, temperature):
     dynamics, truth = ENVIRONMENTS[name](), ground_truth(name, stage, temperature)
     assert truth.gamma == dynamics.gamma
     assert truth.truncation_bias <= 1e-4
-    length = 120  # 0.95^120 · 20 = 0.04: less than it takes, added to the margin
+    episodes = 60 if name == "glucose" else 300
+    length = 120  # what is cut is worth 0.95^120 · 20 = 0.04 at most; the margin has it
     sums = dynamics.returns(
-        shipped_policy(name, stage, temperature).action_probs, 150, length, rng=np.random.default_rng(1)
+        shipped_policy(name, stage, temperature).action_probs, episodes, length, rng=np.random.default_rng(1)
     )
     error = np.hypot(sums.std() / np.sqrt(len(sums)), truth.standard_error)
     assert abs(sums.mean() - truth.value) <= 4 * error + dynamics.truncation_bias(length)
@@ -146,12 +147,12 @@ def test_stored_values_agree_with_a_fresh_simulation(name, stage, temperature):
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_training_helped(name):
-    """Better than uniform actions by more than 10 standard errors of both."""
+    """Better than uniform actions by more than 4 standard errors of the latter (the stored ones are far smaller)."""
     dynamics = ENVIRONMENTS[name]()
     k = dynamics.n_actions
-    sums = dynamics.returns(lambda s: np.full((len(s), k), 1 / k), 100, 120, rng=np.random.default_rng(2))
+    sums = dynamics.returns(lambda s: np.full((len(s), k), 1 / k), 60, 120, rng=np.random.default_rng(2))
     partly, good = (ground_truth(name, stage) for stage in STAGES)
-    assert partly.value > sums.mean() + 10 * sums.std() / np.sqrt(len(sums))
+    assert partly.value > sums.mean() + 4 * sums.std() / np.sqrt(len(sums))
     assert good.value > partly.value
 
 
