@@ -214,6 +214,14 @@ def test_a_second_helping_belongs_to_the_meal_and_a_new_meal_starts_from_the_sto
     assert after[0, DBAR] == pytest.approx(states[0, :2].sum() + 5000.0)
 
 
+def test_the_last_crumb_keeps_the_meal_open():
+    patient = Patient.load()
+    meals = np.zeros((1, 10))
+    meals[0, :2] = 5.5, 20.0  # half a gram is left when more is served
+    states, _ = advance(patient, patient.rest(), np.zeros((1, 10)), meals)
+    assert states[0, DBAR] == 25_500.0
+
+
 def test_minutes_can_be_taken_one_by_one_or_together():
     """Bit for bit: the integrator remembers nothing from one minute to the next."""
     patient = Patient.load("adolescent#002")
