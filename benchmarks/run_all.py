@@ -7,7 +7,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SCRIPTS = (["solvers.py"], ["engines.py", "--quick"], ["estimate.py", "--rows", "100000"])
+SCRIPTS = (
+    ["solvers.py"],
+    ["environments.py"],
+    ["engines.py", "--quick"],
+    ["estimate.py", "--rows", "100000"],
+    ["streaming.py", "--rows", "1000000"],
+)
 
 
 def main() -> None:

@@ -25,6 +25,12 @@ Outcomes = Callable[[Floats, np.random.Generator], tuple[Floats, Floats, Flags]]
 The action is chosen without looking at these draws, so the chosen column is a draw of (r, s') given (s, a).
 """
 
+Step = Callable[[Floats, Integers, np.random.Generator], tuple[Floats, Floats, Flags]]
+"""States (n, d) and actions (n,) to rewards (n,), next states (n, d), terminations (n,): the action is known."""
+
+Turn = Callable[[Floats], tuple[Integers, Floats, Floats, Floats, Flags]]
+"""States to actions, their probabilities, rewards, next states, terminations."""
+
 EXPLORE_AFTER_LOSS = 0.9  # far apart on purpose: a method that assumes independent rows should notice
 EXPLORE_AFTER_GAIN = 0.1
 
@@ -121,28 +127,64 @@ def simulate(
 
     Rows come episode by episode, or, if `adaptive`, in time order: all episodes' step 0, then all step 1, …
     """
-    if length < 1 or len(starts) < 1:
-        raise ValueError(f"a rollout needs a step to log, got {len(starts)} episodes of length {length}.")
-    states, ids = starts, np.arange(len(starts), dtype=np.int64)
-    memory, steps = _RewardMemory(), []
-    for time in range(length):
+    memory = _RewardMemory()
+
+    def turn(states: Floats) -> tuple[Integers, Floats, Floats, Floats, Flags]:
         rewards, next_states, ended = outcomes(states, rng)
-        probs, uniforms = action_probs(states), rng.random(len(ids))
+        probs, uniforms = action_probs(states), rng.random(len(states))
         if adaptive:
             actions, chosen_probs = _choose_adaptively(probs, uniforms, rewards, memory)
         else:
             actions, chosen_probs = _choose(probs, uniforms)
-        chosen = (np.arange(len(ids)), actions)
-        over = ended[chosen]
+        chosen = (np.arange(len(states)), actions)
+        return actions, chosen_probs, rewards[chosen], next_states[chosen], ended[chosen]
+
+    return _log(starts, length, turn, by_episode=not adaptive)
+
+
+def simulate_steps(
+    starts: Floats, length: int, step: Step, action_probs: ActionProbs, *, rng: np.random.Generator
+) -> Rollout:
+    """As `simulate`, for dynamics too costly to be tried with every action; rows come episode by episode."""
+
+    def turn(states: Floats) -> tuple[Integers, Floats, Floats, Floats, Flags]:
+        actions, chosen_probs = _choose(action_probs(states), rng.random(len(states)))
+        return actions, chosen_probs, *step(states, actions, rng)
+
+    return _log(starts, length, turn, by_episode=True)
+
+
+def discounted_returns(
+    starts: Floats, length: int, step: Step, action_probs: ActionProbs, *, gamma: float, rng: np.random.Generator
+) -> Floats:
+    """Σ_{t < length} γ^t r_t per row of `starts`: the same draws as `simulate_steps`, no row is kept."""
+    returns, states, ids = np.zeros(len(starts)), starts, np.arange(len(starts))
+    for time in range(length):
+        actions, _ = _choose(action_probs(states), rng.random(len(states)))
+        rewards, next_states, ended = step(states, actions, rng)
+        returns[ids] += gamma**time * rewards
+        states, ids = next_states[~ended], ids[~ended]
+        if not len(ids):
+            break
+    return returns
+
+
+def _log(starts: Floats, length: int, turn: Turn, *, by_episode: bool) -> Rollout:
+    """Turns until every episode has ended or has `length` rows; those that have not ended are cut there."""
+    if length < 1 or len(starts) < 1:
+        raise ValueError(f"a rollout needs a step to log, got {len(starts)} episodes of length {length}.")
+    states, ids = starts, np.arange(len(starts), dtype=np.int64)
+    steps = []
+    for time in range(length):
+        actions, chosen_probs, rewards, next_states, over = turn(states)
         cut = ~over if time == length - 1 else np.zeros_like(over)
         times = np.full(len(ids), time, dtype=np.int64)
-        row = (states, actions, rewards[chosen], next_states[chosen], over, cut, ids, times, chosen_probs)
-        steps.append(row)
-        states, ids = next_states[chosen][~over], ids[~over]
+        steps.append((states, actions, rewards, next_states, over, cut, ids, times, chosen_probs))
+        states, ids = next_states[~over], ids[~over]
         if not len(ids):
             break
     columns = [np.concatenate(parts) for parts in zip(*steps, strict=True)]
-    if not adaptive:
-        by_episode = np.lexsort((columns[7], columns[6]))
-        columns = [column[by_episode] for column in columns]
+    if by_episode:
+        order = np.lexsort((columns[7], columns[6]))
+        columns = [column[order] for column in columns]
     return Rollout(*columns)
