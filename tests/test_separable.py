@@ -9,6 +9,7 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.kernels import series
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.sums import hybrid, pairs, separable
 from bondic.sums.quadratic import quadratic_form, quadratic_forms
@@ -44,7 +45,7 @@ def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
     rng = np.random.default_rng(len(name) * 7 + dimension)
     points = SETS[name](rng, 40, dimension)
     columns = rng.normal(size=(40, 2))
-    norms, masses = separable.squared_norms(points), np.abs(columns)
+    norms, masses = series.squared_norms(points), np.abs(columns)
     size = masses.sum(axis=0) ** 2
     plan = separable.make_plan(norms, masses, dimension, tolerance * size)
     assert plan is not None
@@ -60,10 +61,10 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
     rng = np.random.default_rng(4)
     points, columns = rng.normal(size=(30, 2)), rng.normal(size=(30, 1))
     truth = float(exact(points, columns))
-    norms, masses = separable.squared_norms(points), np.abs(columns)
+    norms, masses = series.squared_norms(points), np.abs(columns)
     before = 0.0
     for degree in (1, 3, 6, 10, 15):
-        plan = separable.Plan(degree, separable.feature_count(degree, 2), np.zeros(1))
+        plan = separable.Plan(degree, series.feature_count(degree, 2), np.zeros(1))
         moments = separable.Moments(plan.degree, points.shape[1], columns.shape[1])
         moments.add(points, columns)
         kept = float((moments.total() ** 2).sum())
@@ -77,7 +78,7 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
 def test_poisson_tail_is_an_upper_bound_and_sharp_when_small(norm, degree):
     with mp.workdps(500):
         truth = 1 - mp.fsum(mp.e ** (-mpf(norm)) * mpf(norm) ** j / mp.factorial(j) for j in range(degree))
-    bound = float(separable.poisson_tail(np.array([norm]), degree)[0])
+    bound = float(series.poisson_tail(np.array([norm]), degree)[0])
     assert bound >= float(truth)
     if norm < degree / 2 and truth > mpf("1e-280"):
         assert bound <= 2.5 * float(truth)
@@ -107,7 +108,7 @@ def test_every_multi_index_below_the_degree_is_kept_exactly_once():
                 for column in range(width)
             ]
             assert len(kept) == len(set(kept)) == split.products
-            assert sum(sum(index) < degree for index in kept) == separable.feature_count(degree, dimension)
+            assert sum(sum(index) < degree for index in kept) == series.feature_count(degree, dimension)
 
 
 def test_moments_are_the_written_out_sums():
@@ -147,7 +148,7 @@ def test_auto_and_pairs_agree_within_their_certified_errors(offset, bandwidth):
 def test_chunks_and_threads_do_not_change_the_answer_beyond_its_error(monkeypatch):
     rng = np.random.default_rng(2)
     points, columns = rng.normal(size=(5000, 2)) * 0.4, rng.normal(size=(5000, 3))
-    norms, masses = separable.squared_norms(points), np.abs(columns)
+    norms, masses = series.squared_norms(points), np.abs(columns)
     size = masses.sum(axis=0) ** 2
     plan = separable.make_plan(norms, masses, 2, 1e-12 * size)
     seen = []
@@ -166,7 +167,7 @@ def test_far_points_are_left_to_the_pair_engine():
     rng = np.random.default_rng(3)
     points = rng.normal(size=(2000, 4)) * 50
     masses = np.ones((2000, 1))
-    assert separable.make_plan(separable.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
+    assert separable.make_plan(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
 
 
 def test_several_groups_in_one_pass_equal_separate_calls():
@@ -208,7 +209,7 @@ def test_the_split_is_chosen_by_cost_and_meets_the_aim():
     rng = np.random.default_rng(9)
     points = rng.normal(size=(20000, 4)) * 0.45
     points[:150] *= 3
-    norms, masses = separable.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
+    norms, masses = series.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
     size = masses.sum(axis=0) ** 2
     split = hybrid.choose_split(norms, masses, 4, 1e-10 * size)
     assert split is not None

@@ -36,6 +36,7 @@ _HOMES = {
     "Linear": "bondic.kernels.linear",
     "ExplicitFeatures": "bondic.kernels.linear",
     "RandomFeatures": "bondic.kernels.features",
+    "GaussianSeries": "bondic.kernels.series",
     "load_demo": "bondic.environments.demo",
     "Problem": "bondic.problem",
     "StreamedProblem": "bondic.problem",

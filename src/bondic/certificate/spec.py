@@ -23,6 +23,7 @@ from bondic.kernels.linear import ExplicitFeatures, Linear
 from bondic.kernels.masked import TimeMask
 from bondic.kernels.matern import Matern
 from bondic.kernels.normal_form import Layout
+from bondic.kernels.series import GaussianSeries
 from bondic.spaces.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 
 Spec = dict[str, Any]
@@ -31,6 +32,7 @@ UserFunctions = Mapping[str, Callable[..., Any]]
 
 _LEAVES: tuple[type[Leaf], ...] = (
     Gaussian, Laplace, Matern, Constant, Dirac, ActionEmbedding, TimeMask, Linear, ExplicitFeatures, RandomFeatures,
+    GaussianSeries,
 )  # fmt: skip
 LEAVES: dict[str, type[Leaf]] = {leaf.name: leaf for leaf in _LEAVES}
 GAUGES: dict[str, type[Gauge]] = {gauge.name: gauge for gauge in (Pinelis, FixedLambda, PlugIn)}

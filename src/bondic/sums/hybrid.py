@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.kernels import series
 from bondic.rounding import TINY, Enclosure, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.sums import pairs, separable
 from bondic.sums.reference import Progress
@@ -50,7 +51,7 @@ def gaussian_forms(
     if count < SMALLEST and not at_any_cost:
         return None
     scaled = (points - points.mean(axis=0)) / scales
-    norms, masses = separable.squared_norms(scaled), np.abs(columns)
+    norms, masses = series.squared_norms(scaled), np.abs(columns)
     size = np.maximum(masses.sum(axis=0) ** 2, 1e-300)
     aims, width = _TOLERANCE * size, total // groups
     limit = np.inf if at_any_cost else pair_cost(count, total)
@@ -71,7 +72,7 @@ def first_split(points: FloatArray, scales: FloatArray, columns: FloatArray) -> 
     """The split `gaussian_forms` begins with: for an estimate of its cost."""
     if columns.shape[0] < SMALLEST:
         return None
-    norms, masses = separable.squared_norms((points - points.mean(axis=0)) / scales), np.abs(columns)
+    norms, masses = series.squared_norms((points - points.mean(axis=0)) / scales), np.abs(columns)
     return choose_split(norms, masses, points.shape[1], _TOLERANCE * np.maximum(masses.sum(axis=0) ** 2, 1e-300))
 
 
@@ -123,7 +124,7 @@ def _evaluate(
     near = norms <= split.reach
     core = columns[near]
     tail = separable.tail_error(norms[near], np.abs(core), split.degree)
-    plan = separable.Plan(split.degree, separable.feature_count(split.degree, scaled.shape[1]), tail)
+    plan = separable.Plan(split.degree, series.feature_count(split.degree, scaled.shape[1]), tail)
     values = separable.quadratic(scaled[near], core, norms[near], plan, progress)
     if near.all():
         return values

@@ -21,8 +21,8 @@ from functools import cache
 import numba
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
+from bondic.kernels.series import Recipe, feature_count, make_recipe, poisson_tail
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 from bondic.sums.reference import Progress
 
@@ -41,29 +41,6 @@ class Plan:
     degree: int
     features: int
     tail: FloatArray  # (p,)
-
-
-def feature_count(degree: int, dimension: int) -> int:
-    """Number of multi-indices of degree below `degree`."""
-    return math.comb(degree - 1 + dimension, dimension)
-
-
-def squared_norms(scaled: FloatArray) -> FloatArray:
-    """lambda_i, rounded up."""
-    return np.asarray(np.einsum("ij,ij->i", scaled, scaled) * (1 + (scaled.shape[1] + 4) * 2 * U))
-
-
-def poisson_tail(norms: FloatArray, degree: int) -> FloatArray:
-    """An upper bound of T_m(lambda) = P(Poisson(lambda) >= m).
-
-    The probabilities beyond m fall at least like a geometric series with ratio lambda / (m + 1). lgamma and the
-    exponential are good to a few ulp of arguments below a thousand; 1e-9 covers them.
-    """
-    safe = np.clip(norms, 1e-300, 1e300)  # beyond, the bound is 1 anyway
-    exponent = degree * np.log(safe) - safe - gammaln(degree + 1.0)
-    ratio = safe / (degree + 1.0)
-    bound = np.exp(np.minimum(exponent, 0.0)) * (1 + 1e-9) / np.maximum(1.0 - ratio, 1e-3)
-    return np.asarray(np.where(ratio < 0.99, np.minimum(bound, 1.0), 1.0))
 
 
 def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray:
@@ -97,33 +74,6 @@ def highest_degree(dimension: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _Half:
-    """Features of some of the coordinates: phi_I = phi_parent * z_axis * factor, in order of degree."""
-
-    parents: IntArray
-    axes: IntArray
-    factors: FloatArray
-    below: IntArray  # below[k]: how many features have degree below k
-
-
-def _half(degree: int, dimension: int) -> _Half:
-    parents, axes, factors, below = [0], [0], [1.0], [0, 1]
-    level = [(0, 0, 1)]  # (position, last axis used, its power + 1)
-    for _ in range(1, degree):
-        following = []
-        for position, last, power in level:
-            for axis in range(last, dimension):
-                step = power if axis == last else 1
-                parents.append(position)
-                axes.append(axis)
-                factors.append(1.0 / math.sqrt(step))
-                following.append((len(parents) - 1, axis, step + 1))
-        level = following
-        below.append(len(parents))
-    return _Half(np.array(parents), np.array(axes), np.array(factors), np.array(below))
-
-
-@dataclass(frozen=True, eq=False)
 class Split:
     """phi_I(z) = a_J(first coordinates) b_L(others): moments are products of two matrices, sum_i u_i a_J(i) b_L(i).
 
@@ -131,8 +81,8 @@ class Split:
     total degree that come along are terms of the series, too: keeping more than needed only shrinks the rest.
     """
 
-    first: _Half
-    second: _Half
+    first: Recipe
+    second: Recipe
     cut: int  # number of coordinates of the first half
     blocks: tuple[tuple[int, int, int], ...]  # rows from, to; number of columns
 
@@ -145,7 +95,7 @@ class Split:
 @cache
 def make_split(degree: int, dimension: int) -> Split:
     cut = (dimension + 1) // 2
-    first, second = _half(degree, cut), _half(degree if dimension > cut else 1, dimension - cut)
+    first, second = make_recipe(degree, cut), make_recipe(degree if dimension > cut else 1, dimension - cut)
     blocks, lowest = [], 0
     while lowest < degree:
         highest = lowest + 1
@@ -189,7 +139,7 @@ def _add_exactly(value, correction, piece):  # type: ignore[no-untyped-def]
             value[i, j] = total
 
 
-def _features(half: _Half, scaled: FloatArray) -> FloatArray:
+def _features(half: Recipe, scaled: FloatArray) -> FloatArray:
     """(n, d) -> (features, n), each with its share exp(-|z|^2 / 2) of the exponential."""
     out = np.empty((half.parents.size, scaled.shape[0]))
     np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled), out=out[0])

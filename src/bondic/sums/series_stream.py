@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.kernels import series
 from bondic.rounding import TINY, Enclosure, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.sums import pairs, separable
 from bondic.sums.term_sum import TermSum
@@ -47,7 +48,7 @@ class SeriesSum(TermSum):
         """A degree that serves all points of the sample with equal weights; None where the series is no help."""
         some = sample[:, axes]
         center = some.mean(axis=0)
-        norms = separable.squared_norms((some - center) / scales)
+        norms = series.squared_norms((some - center) / scales)
         reach = _ROOM * float(norms.max(initial=1e-3))
         aim = np.array([_FIRST_AIM])
         equal = np.full((norms.size, 1), 1.0 / norms.size)
@@ -75,7 +76,7 @@ class SeriesSum(TermSum):
             self._add_crossed(mine, columns)
             return
         scaled = (mine - self._center) / self._scales
-        norms = separable.squared_norms(scaled)
+        norms = series.squared_norms(scaled)
         self._note(norms, np.abs(columns))
         near = norms <= self._reach
         if not near.all():
@@ -86,7 +87,7 @@ class SeriesSum(TermSum):
             scaled, norms, columns = scaled[near], norms[near], columns[near]
         if not norms.size:
             return
-        roots = np.sqrt(separable.poisson_tail(norms, self._degree)) * (1 + 4 * U)
+        roots = np.sqrt(series.poisson_tail(norms, self._degree)) * (1 + 4 * U)
         masses = np.abs(columns)
         self._tails += [upper_sum(masses[:, p] * roots) for p in range(self._width)]
         self._masses += [upper_sum(masses[:, p]) for p in range(self._width)]
@@ -144,7 +145,7 @@ class SeriesSum(TermSum):
     def _core(self) -> list[Enclosure]:
         """|a|^2 for every column."""
         tails = np.array([inflate(t * t * (1 + (2 * self._batches + 8) * U)) for t in self._tails])
-        plan = separable.Plan(self._degree, separable.feature_count(self._degree, len(self._axes)), tails)
+        plan = separable.Plan(self._degree, series.feature_count(self._degree, len(self._axes)), tails)
         masses = [float(mass * (1 + (self._batches + 4) * U)) for mass in self._masses]
         return separable.enclose(self._moments.total(), masses, plan, self._largest, (self._count, len(self._axes)))
 
@@ -171,7 +172,7 @@ class SeriesSum(TermSum):
     def _add_crossed(self, points: FloatArray, columns: FloatArray) -> None:
         """K(far, near) u for the near points of a batch."""
         assert self._crossed is not None
-        near = separable.squared_norms((points - self._center) / self._scales) <= self._reach
+        near = series.squared_norms((points - self._center) / self._scales) <= self._reach
         if near.any():
             mine, weights = np.ascontiguousarray(points[near]), np.ascontiguousarray(columns[near])
             self._crossed += pairs.cross_sums(self._outer[0], mine, self._scales, weights)
