@@ -28,7 +28,7 @@ Progress = Callable[[float], None]
 
 TILE = 256
 _BATCH = 64  # tiles per call of the compiled part
-_FITS = 3072  # numbers per sweep that stay in the first-level cache
+_GROUP = 8  # rows that meet a chunk while it is in the first-level cache
 
 GAUSSIAN, LAPLACE, MATERN_1, MATERN_3, MATERN_5, FEATURES, LABEL, NEAR = range(8)
 
@@ -40,8 +40,8 @@ RHO_LARGEST = 710.0
 _NEAR_REACH = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
 _NEAR_COST = 5.8
 """Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
-_CHAIN = 50
-"""Roundings of one product u_i k_ij u_j besides the sum over rows: 35 in a sweep, 8 sweeps, 2 products, doubled."""
+_CHAIN = 40
+"""Roundings of one product u_i k_ij u_j besides the sum over rows: 32 + 3 in a row of a tile, 2 products, and some."""
 
 
 def sum_error(count: int) -> float:
@@ -115,36 +115,45 @@ def _product(x, row, y, start, kinds, ends, scales):  # type: ignore[no-untyped-
 
 
 @numba.njit(nogil=True, cache=True)
-def _near_sums(x, y, columns, recipe, top, bottom, left, right, sweep, sums, out):  # type: ignore[no-untyped-def]
-    """out[t, i - top, p] += sum_j k(x_i, y_j) u_pj over the t-th tile of the chunks left..right-1; a recipe [NEAR]."""
-    axes, width = recipe[2].size, out.shape[2]
-    for first in range(left, right, sweep):
+def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
+    """out[t, i - top, p] = sum_j k(x_i, y_j) u_pj over the t-th tile of the chunks left..right-1; a recipe [NEAR]."""
+    scales = recipe[2]
+    axes, width = scales.size, out.shape[2]
+    for first in range(left, right, TILE // LANES):
         tile = (first - left) * LANES // TILE
-        for i in range(top, bottom):
+        for begin in range(top, bottom, _GROUP):
+            end = min(begin + _GROUP, bottom)
             sums[:] = 0.0
-            for chunk in range(first, min(first + sweep, right)):
-                values = _near(x, i * axes, y, chunk * axes * LANES, axes)
+            for chunk in range(first, min(first + TILE // LANES, right)):
+                for i in range(begin, end):
+                    values = _near(x, i * axes, y, chunk * axes * LANES, axes)
+                    for p in range(width):
+                        place = ((i - begin) * width + p) * NARROW
+                        accumulate(sums, place, values * load(columns, (chunk * width + p) * LANES))
+            for i in range(begin, end):
                 for p in range(width):
-                    accumulate(sums, p * NARROW, values * load(columns, (chunk * width + p) * LANES))
-            for p in range(width):
-                out[tile, i - top, p] += total(sums, p * NARROW)
+                    out[tile, i - top, p] = total(sums, ((i - begin) * width + p) * NARROW)
 
 
 @numba.njit(nogil=True, cache=True)
-def _product_sums(x, y, columns, recipe, top, bottom, left, right, sweep, sums, out):  # type: ignore[no-untyped-def]
+def _product_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
     """The same for any recipe."""
     kinds, ends, scales = recipe
     axes, width = scales.size, out.shape[2]
-    for first in range(left, right, sweep):
+    for first in range(left, right, TILE // LANES):
         tile = (first - left) * LANES // TILE
-        for i in range(top, bottom):
+        for begin in range(top, bottom, _GROUP):
+            end = min(begin + _GROUP, bottom)
             sums[:] = 0.0
-            for chunk in range(first, min(first + sweep, right)):
-                values = _product(x, i * axes, y, chunk * axes * LANES, kinds, ends, scales)
+            for chunk in range(first, min(first + TILE // LANES, right)):
+                for i in range(begin, end):
+                    values = _product(x, i * axes, y, chunk * axes * LANES, kinds, ends, scales)
+                    for p in range(width):
+                        place = ((i - begin) * width + p) * NARROW
+                        accumulate(sums, place, values * load(columns, (chunk * width + p) * LANES))
+            for i in range(begin, end):
                 for p in range(width):
-                    accumulate(sums, p * NARROW, values * load(columns, (chunk * width + p) * LANES))
-            for p in range(width):
-                out[tile, i - top, p] += total(sums, p * NARROW)
+                    out[tile, i - top, p] = total(sums, ((i - begin) * width + p) * NARROW)
 
 
 # -------------------------------------------------------------------------------------------------- around it
@@ -174,12 +183,6 @@ def _chunked(rows: FloatArray, *, pad: bool) -> FloatArray:
     return flat
 
 
-def _sweep(axes: int, width: int) -> int:
-    """How many chunks of coordinates and columns stay in the first-level cache: 1, 2, 4 or 8, a whole tile."""
-    chunks = max(1, min(TILE, _FITS // (axes + width)) // LANES)
-    return 1 << (chunks.bit_length() - 1)
-
-
 @dataclass(frozen=True, eq=False)
 class _Side:
     """What the compiled part wants: points x row by row, points y and weight columns in chunks."""
@@ -201,8 +204,7 @@ class _Side:
         out = np.zeros((-(-(high - low) // TILE), rows[1] - rows[0], self.width))
         compiled = _near_sums if recipe.kinds.size == 1 and recipe.kinds[0] == NEAR else _product_sums
         parts, place = (recipe.kinds, recipe.ends, recipe.scales), (low // LANES, -(-high // LANES))
-        sweep, scratch = _sweep(recipe.scales.size, self.width), _aligned(self.width * NARROW)
-        compiled(self.x, self.y, self.columns, parts, *rows, *place, sweep, scratch, out)
+        compiled(self.x, self.y, self.columns, parts, *rows, *place, _aligned(_GROUP * self.width * NARROW), out)
         return out
 
 

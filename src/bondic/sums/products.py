@@ -29,7 +29,7 @@ from bondic.sums.pairs import Progress, Recipe
 Factor = tuple[Leaf, tuple[int, ...]]
 
 _MATERN = {0.5: pairs.MATERN_1, 1.5: pairs.MATERN_3, 2.5: pairs.MATERN_5}
-_SENSITIVITY = {0.5: 0.37, 1.5: 1.22, 2.5: 1.92}
+_SENSITIVITY = {0.5: 0.37, 1.5: 1.21, 2.5: 1.85}
 """sup |rho f| + sup |rho P' e^-rho| for f = P(rho) e^-rho: how relative errors of exponent and rho move the value."""
 _MOST_FACTORS = 16  # polynomials up to (2e5)^16 times 2^-960 are still as good as zero
 _MOST_FEATURES = 128  # beyond, products of matrices are faster
