@@ -28,7 +28,7 @@ Progress = Callable[[float], None]
 
 TILE = 256
 _BATCH = 64  # tiles per call of the compiled part
-_GROUP = 8  # rows that meet a chunk while it is in the first-level cache
+_GROUP = 8  # rows that meet a chunk while it is in the first-level cache; even
 
 GAUSSIAN, LAPLACE, MATERN_1, MATERN_3, MATERN_5, FEATURES, LABEL, NEAR = range(8)
 
@@ -70,13 +70,16 @@ class Recipe:
 
 
 @numba.njit(nogil=True, forceinline=True)
-def _near(x, row, y, start, axes):  # type: ignore[no-untyped-def]
-    """2^-|x - y|^2, squares at most LARGEST."""
-    exponent = splat(0.0)
+def _near_two(x, row, next_row, y, start, axes):  # type: ignore[no-untyped-def]
+    """2^-|x - y|^2 for two points x, which share every load of y; squares at most LARGEST."""
+    one, two = splat(0.0), splat(0.0)
     for axis in range(axes):
-        difference = splat(x[row + axis]) - load(y, start + axis * LANES)
-        exponent = exponent - difference * difference
-    return power_of_two(exponent)
+        other = load(y, start + axis * LANES)
+        difference = splat(x[row + axis]) - other
+        one = one - difference * difference
+        difference = splat(x[next_row + axis]) - other
+        two = two - difference * difference
+    return power_of_two(one), power_of_two(two)
 
 
 @numba.njit(nogil=True, forceinline=True)
@@ -125,11 +128,14 @@ def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # t
             end = min(begin + _GROUP, bottom)
             sums[:] = 0.0
             for chunk in range(first, min(first + TILE // LANES, right)):
-                for i in range(begin, end):
-                    values = _near(x, i * axes, y, chunk * axes * LANES, axes)
+                for i in range(begin, end, 2):
+                    # the last of an odd number of rows is its own partner; nobody reads that sum
+                    rows = i * axes, min(i + 1, end - 1) * axes
+                    one, two = _near_two(x, rows[0], rows[1], y, chunk * axes * LANES, axes)
                     for p in range(width):
-                        place = ((i - begin) * width + p) * NARROW
-                        accumulate(sums, place, values * load(columns, (chunk * width + p) * LANES))
+                        place, column = ((i - begin) * width + p) * NARROW, load(columns, (chunk * width + p) * LANES)
+                        accumulate(sums, place, one * column)
+                        accumulate(sums, place + width * NARROW, two * column)
             for i in range(begin, end):
                 for p in range(width):
                     out[tile, i - top, p] = total(sums, ((i - begin) * width + p) * NARROW)
