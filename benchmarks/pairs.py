@@ -110,10 +110,9 @@ def with_yardstick(folder: Path) -> tuple[Sums, float, float] | str:
         (count, d), p = z.shape, u.shape[1]
         assert count % 16 == 0
         rows = np.ascontiguousarray((z - z.mean(axis=0)) * pairs.HALF_LOG2E)
-        axes, columns, scratch = pairs._aligned(rows.size), pairs._aligned(u.size), pairs._aligned(4 * p)
-        axes.reshape(d, count)[...], columns.reshape(p, count)[...] = rows.T, u.T
+        axes, columns, room = rows.T.copy(), u.T.copy(), pairs._aligned((d + p) * pairs.TILE + 4 * p)
         out = np.zeros(p)
-        library.symmetric(rows, axes, columns, count, d, p, scratch, out)
+        library.symmetric(rows, axes, columns, count, d, p, room, out)
         return out
 
     rates = [max(measure() for _ in range(5)) for measure in (library.rate_of_4, library.rate_of_8)]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SCRIPTS = (["solvers.py"], ["estimate.py", "--rows", "100000"])
+SCRIPTS = (["pairs.py", "--quick"], ["solvers.py"], ["estimate.py", "--rows", "100000"])
 
 
 def main() -> None:

@@ -41,23 +41,32 @@ static inline void power_of_two(__m256d t[4]) {
     }
 }
 
-/* rows (n, d); axes (d, n) and columns (p, n) on 32-byte borders, n a multiple of WIDTH; coordinates times
- * sqrt(log2(e) / 2); sums: room for 4 p doubles; out (p). */
-void symmetric(const double *rows, const double *axes, const double *columns, long n, long d, long p, double *sums,
+/* Copy columns left..right-1 of (count, n) into rows of TILE: a tile stays in the cache, whatever n is. */
+static void gather(const double *from, long count, long n, long left, long right, double *to) {
+    for (long l = 0; l < count; l++)
+        for (long j = left; j < right; j++) to[l * TILE + j - left] = from[l * n + j];
+}
+
+/* rows (n, d), axes (d, n), columns (p, n), n a multiple of WIDTH; coordinates times sqrt(log2(e) / 2);
+ * room: (d + p) TILE + 4 p doubles on a 32-byte border; out (p). */
+void symmetric(const double *rows, const double *axes, const double *columns, long n, long d, long p, double *room,
                double *out) {
+    double *points = room, *weights = room + d * TILE, *sums = room + (d + p) * TILE;
     for (long c = 0; c < p; c++) out[c] = 0.0;
     for (long top = 0; top < n; top += TILE)
         for (long left = top; left < n; left += TILE) {
             const long bottom = top + TILE < n ? top + TILE : n, right = left + TILE < n ? left + TILE : n;
             const double twice = left > top ? 2.0 : 1.0;
+            gather(axes, d, n, left, right, points);
+            gather(columns, p, n, left, right, weights);
             for (long i = top; i < bottom; i++) {
                 for (long c = 0; c < 4 * p; c++) sums[c] = 0.0;
-                for (long j = left; j < right; j += WIDTH) {
+                for (long j = 0; j < right - left; j += WIDTH) {
                     __m256d t[4] = {_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()};
                     for (long l = 0; l < d; l++) {
                         const __m256d a = _mm256_broadcast_sd(rows + i * d + l);
                         for (int q = 0; q < 4; q++) {
-                            const __m256d e = _mm256_sub_pd(a, _mm256_load_pd(axes + l * n + j + 4 * q));
+                            const __m256d e = _mm256_sub_pd(a, _mm256_load_pd(points + l * TILE + j + 4 * q));
                             t[q] = _mm256_fnmadd_pd(e, e, t[q]);
                         }
                     }
@@ -65,7 +74,7 @@ void symmetric(const double *rows, const double *axes, const double *columns, lo
                     for (long c = 0; c < p; c++) {
                         __m256d sum = _mm256_load_pd(sums + 4 * c);
                         for (int q = 0; q < 4; q++)
-                            sum = _mm256_fmadd_pd(t[q], _mm256_load_pd(columns + c * n + j + 4 * q), sum);
+                            sum = _mm256_fmadd_pd(t[q], _mm256_load_pd(weights + c * TILE + j + 4 * q), sum);
                         _mm256_store_pd(sums + 4 * c, sum);
                     }
                 }

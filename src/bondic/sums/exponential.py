@@ -6,6 +6,8 @@
               at most 2.81 U with the coefficients as rounded (checked in 60 digits)                    -> 2.9
   Horner      two roundings per step, each damped by the later factors r; the last steps dominate       -> 2.3
 The power of two is exact, and so is 2^0 = 1. EXP_ULP = 6 is charged.
+
+Compiled callers are cached by the date of their own file: whoever changes this one or `lanes` touches `pairs` as well.
 """
 
 from __future__ import annotations

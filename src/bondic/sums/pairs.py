@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass
 
 import numba
@@ -119,9 +120,9 @@ def _product(x, row, y, start, kinds, ends, scales):  # type: ignore[no-untyped-
 
 @numba.njit(nogil=True, cache=True)
 def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
-    """out[t, i - top, p] = sum_j k(x_i, y_j) u_pj over the t-th tile of the chunks left..right-1; a recipe [NEAR]."""
+    """out[t, p, i - top] = sum_j k(x_i, y_j) u_pj over the t-th tile of the chunks left..right-1; a recipe [NEAR]."""
     scales = recipe[2]
-    axes, width = scales.size, out.shape[2]
+    axes, width = scales.size, out.shape[1]
     for first in range(left, right, TILE // LANES):
         tile = (first - left) * LANES // TILE
         for begin in range(top, bottom, _GROUP):
@@ -138,14 +139,14 @@ def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # t
                         accumulate(sums, place + width * NARROW, two * column)
             for i in range(begin, end):
                 for p in range(width):
-                    out[tile, i - top, p] = total(sums, ((i - begin) * width + p) * NARROW)
+                    out[tile, p, i - top] = total(sums, ((i - begin) * width + p) * NARROW)
 
 
 @numba.njit(nogil=True, cache=True)
 def _product_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
     """The same for any recipe."""
     kinds, ends, scales = recipe
-    axes, width = scales.size, out.shape[2]
+    axes, width = scales.size, out.shape[1]
     for first in range(left, right, TILE // LANES):
         tile = (first - left) * LANES // TILE
         for begin in range(top, bottom, _GROUP):
@@ -159,7 +160,7 @@ def _product_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  
                         accumulate(sums, place, values * load(columns, (chunk * width + p) * LANES))
             for i in range(begin, end):
                 for p in range(width):
-                    out[tile, i - top, p] = total(sums, ((i - begin) * width + p) * NARROW)
+                    out[tile, p, i - top] = total(sums, ((i - begin) * width + p) * NARROW)
 
 
 # -------------------------------------------------------------------------------------------------- around it
@@ -205,13 +206,30 @@ class _Side:
         return _Side(x, y, _chunked(columns, pad=False), recipe, columns.shape[1])
 
     def sums(self, rows: tuple[int, int], low: int, high: int) -> FloatArray:
-        """sum_j k(x_i, y_j) u_jp over every tile of low <= j < high, low on the edge of a tile: (tiles, rows, p)."""
+        """sum_j k(x_i, y_j) u_jp over every tile of low <= j < high, low on the edge of a tile: (tiles, p, rows)."""
         recipe = self.recipe
-        out = np.zeros((-(-(high - low) // TILE), rows[1] - rows[0], self.width))
+        out = np.empty((-(-(high - low) // TILE), self.width, rows[1] - rows[0]))
         compiled = _near_sums if recipe.kinds.size == 1 and recipe.kinds[0] == NEAR else _product_sums
         parts, place = (recipe.kinds, recipe.ends, recipe.scales), (low // LANES, -(-high // LANES))
         compiled(self.x, self.y, self.columns, parts, *rows, *place, _aligned(_GROUP * self.width * NARROW), out)
         return out
+
+
+def _each(strip: Callable[[int], FloatArray], count: int) -> Generator[tuple[int, FloatArray], None, None]:
+    """(top, strip(top)) for the strips of TILE rows as they are finished; threads where there is work for two."""
+    tops = range(0, count, TILE)
+    if threads() == 1 or len(tops) < 2:
+        for top in tops:
+            yield top, strip(top)
+        return
+    with ThreadPoolExecutor(threads()) as pool:
+        futures = {pool.submit(strip, top): top for top in tops}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:  # also when the consumer stops
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def symmetric(
@@ -225,34 +243,29 @@ def symmetric(
 
     Point i has no partner from stops[i] on (increasing); without `stops` every pair counts.
     """
-    count, side = rows.shape[0], _Side.of(rows, rows, recipe, columns)
+    count, side, by_column = rows.shape[0], _Side.of(rows, rows, recipe, columns), np.ascontiguousarray(columns.T)
 
-    def strip(top: int, end: int) -> FloatArray:
+    def end(top: int) -> int:
+        return count if stops is None else int(stops[min(top + TILE, count) - 1])
+
+    def strip(top: int) -> FloatArray:
         """One row of tiles from the diagonal on."""
         bottom, parts = min(top + TILE, count), []
-        for low in range(top, end, _BATCH * TILE):
-            sums = side.sums((top, bottom), low, min(low + _BATCH * TILE, end))
-            parts.append(np.sum(sums * columns[top:bottom], axis=1))
+        for low in range(top, end(top), _BATCH * TILE):
+            sums = side.sums((top, bottom), low, min(low + _BATCH * TILE, end(top)))
+            parts.append(np.sum(sums * by_column[:, top:bottom], axis=2))
         totals = np.concatenate(parts)
         totals[1:] *= 2.0
         return totals
 
-    tops = list(range(0, count, TILE))
-    ends = [count if stops is None else int(stops[min(top + TILE, count) - 1]) for top in tops]
-    done, work, results = 0, sum(end - top for top, end in zip(tops, ends, strict=True)), {}
-    with ThreadPoolExecutor(threads()) as pool:
-        futures = {pool.submit(strip, top, end): (top, end) for top, end in zip(tops, ends, strict=True)}
-        try:
-            for future in as_completed(futures):
-                top, end = futures[future]
-                results[top] = future.result()
-                done += end - top
-                if progress is not None:
-                    progress(done / work)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return np.concatenate([results[top] for top in tops]) if tops else np.zeros((1, columns.shape[1]))
+    results, done, work = {0: np.zeros((1, columns.shape[1]))}, 0, sum(end(top) - top for top in range(0, count, TILE))
+    with closing(_each(strip, count)) as finished:
+        for top, totals in finished:
+            results[top] = totals
+            done += end(top) - top
+            if progress is not None:
+                progress(done / work)
+    return np.concatenate([results[top] for top in sorted(results)])
 
 
 def crossed(
@@ -266,16 +279,17 @@ def crossed(
     count, side = rows_x.shape[0], _Side.of(rows_x, rows_y, recipe, columns)
     out = np.zeros((count, columns.shape[1]))
 
-    def strip(top: int) -> None:
+    def strip(top: int) -> FloatArray:
         bottom = min(top + TILE, count)
         low, high = (0, rows_y.shape[0]) if limits is None else (limits[0][top], limits[1][bottom - 1])
+        sums = np.zeros((columns.shape[1], bottom - top))
         for left in range(int(low) // TILE * TILE, int(high), _BATCH * TILE):
             for tile in side.sums((top, bottom), left, min(left + _BATCH * TILE, int(high))):
-                out[top:bottom] += tile
+                sums += tile
+        return sums.T
 
-    with ThreadPoolExecutor(threads()) as pool:
-        for _ in pool.map(strip, range(0, count, TILE)):
-            pass
+    for top, sums in _each(strip, count):
+        out[top : top + TILE] = sums
     return out
 
 
