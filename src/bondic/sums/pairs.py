@@ -301,8 +301,8 @@ def _gaussian(
 ) -> tuple[Recipe, tuple[FloatArray, ...]]:
     """Centered and scaled coordinates where `spare` roundings pay for them, else the points as they are."""
     axes = scales.size
-    factors, ends = HALF_LOG2E / scales, np.array([axes])
-    far = Recipe(np.array([GAUSSIAN]), ends, factors), points
+    factors, ends = HALF_LOG2E / scales, np.array([axes], dtype=np.int64)
+    far = Recipe(np.array([GAUSSIAN], dtype=np.int64), ends, factors), points
     if min(len(part) for part in points) == 0:
         return far
     with np.errstate(over="ignore", invalid="ignore"):
@@ -311,7 +311,7 @@ def _gaussian(
         scaled = tuple((part - center) * factors for part in points)
         reach = math.sqrt(max(float(np.einsum("ij,ij->i", part, part).max()) for part in scaled)) * 1.001
     if reach <= _NEAR_REACH and _NEAR_COST * reach <= spare:
-        return Recipe(np.array([NEAR]), ends, factors), scaled
+        return Recipe(np.array([NEAR], dtype=np.int64), ends, factors), scaled
     return far
 
 

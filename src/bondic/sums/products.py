@@ -88,8 +88,8 @@ class Plan:
             scales.append(np.ones(1))
         if not parts:
             return Recipe(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)), np.zeros((x.shape[0], 0))
-        ends = np.cumsum([part.shape[1] for part in parts])
-        return Recipe(np.array(kinds), ends, np.concatenate(scales)), np.concatenate(parts, axis=1)
+        ends = np.cumsum([part.shape[1] for part in parts], dtype=np.int64)
+        return Recipe(np.array(kinds, dtype=np.int64), ends, np.concatenate(scales)), np.concatenate(parts, axis=1)
 
     def gaussian(self) -> tuple[list[int], FloatArray] | None:
         """(columns, bandwidths) when Gaussian leaves are all there is besides masks."""
