@@ -262,6 +262,31 @@ def test_single_values_within_the_value_error(kind, rng):
     assert worst > 0.005
 
 
+@pytest.mark.parametrize("dimension", [1, 4, 11])
+@pytest.mark.parametrize("kind", RADIAL)
+def test_value_errors_cover_an_independent_count(kind, dimension):
+    """Roundings of a length or exponent times its largest effect, and the exponential: never less than that."""
+    rng = np.random.default_rng(3)
+    factor = make_factor(kind, tuple(range(dimension)), rng)
+    x = rng.normal(size=(3, dimension))
+    squares = 2 + 2 + 4 + dimension  # difference, product and both parts of the scale, each squared; squares and sums
+    rho, needed = np.linspace(0, 60, 60_001), EXP_ULP
+    if kind == "gaussian":
+        needed += squares / math.e
+    elif kind == "laplace":
+        needed += (1 + 1 + 2 + dimension) / math.e
+    else:
+        nu = float(kind[6:])
+        length = squares / 2 + 1
+        slope = {0.5: 0 * rho, 1.5: 1 + 0 * rho, 2.5: 1 + 2 * rho / 3}[nu]
+        whole = {0.5: 1 + 0 * rho, 1.5: 1 + rho, 2.5: 1 + rho + rho**2 / 3}[nu]
+        needed += length * (rho * slope * np.exp(-rho)).max() + (length + 2) * (rho * whole * np.exp(-rho)).max()
+        needed += {0.5: 0, 1.5: 2, 2.5: 6}[nu]
+    planned = products.plan(Term(2.0, ((factor.leaf, factor.columns),), ONE), x)
+    assert 2.0 * needed * U <= planned.bounds(x, x)[1] <= 2.0 * (3 * needed + 20) * U
+    assert pairs.value_error(dimension) >= (EXP_ULP + squares / math.e) * U
+
+
 # --------------------------------------------------------------------------------------- against the NumPy engine
 
 
