@@ -8,6 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SCRIPTS = (
+    ["pairs.py", "--quick"],
     ["solvers.py"],
     ["environments.py"],
     ["engines.py", "--quick"],

@@ -112,6 +112,9 @@ def test_claimed_distances_are_lower_bounds(drawn, width):
         y = moved[4 * tree.first[b] : 4 * tree.last[b]]
         claim = boxes.square_gap(tree, a, b, 1.0 / scales)
         nearest = min(_square(p, q, scales) for p in x for q in y)
+        if math.isinf(claim):  # a square overflowed: the kernel value is below exp(-708), which is charged
+            assert nearest > 10**300
+            continue
         assert Fraction(claim) <= nearest
         box = _box_square(tree.low[[a, b]], tree.high[[a, b]], scales)
         assert claim >= float(box) * (1 - 1e-13) - 1e-280
@@ -119,7 +122,7 @@ def test_claimed_distances_are_lower_bounds(drawn, width):
         boxes.point_gaps(by_axis, top, min(4, len(x)), tree, b, 1.0 / scales, squares)
         for i in range(min(4, len(x))):
             assert claim * (1 - 1e-13) <= squares[i]
-            assert Fraction(squares[i]) <= min(_square(x[i], q, scales) for q in y)
+            assert min(squares[i], 1e300) <= min(_square(x[i], q, scales) for q in y)
 
 
 def _square(x, y, scales):

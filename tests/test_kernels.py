@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.certificate.spec import LEAVES
+from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels import accuracy
 from bondic.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
@@ -35,6 +36,15 @@ def _waves(x):
 def _dot(x, y):
     """The floats a feature function returns are its features: only their inner product is left to check."""
     return sum((mpf(float(a)) * mpf(float(b)) for a, b in zip(x, y, strict=True)), mpf(0))
+
+
+def _series(x, y, bandwidth, degree, center):
+    """sum_{j < m} (z . w)^j / j! times both exponentials: the series summed by degree instead of by multi-index."""
+    scales, middle = np.broadcast_to(bandwidth, 2), np.broadcast_to(center, 2)
+    z, w = ([(mpf(float(a)) - mpf(c)) / mpf(h) for a, c, h in zip(p, middle, scales, strict=True)] for p in (x, y))
+    dot = sum((a * b for a, b in zip(z, w, strict=True)), mpf(0))
+    norms = sum((a * a for a in (*z, *w)), mpf(0))
+    return mp.exp(-norms / 2) * sum((dot**j / mp.factorial(j) for j in range(degree)), mpf(0))
 
 
 FREQUENCIES = np.random.default_rng(5).normal(size=(6, 2))
@@ -96,6 +106,13 @@ EXAMPLES = {
             lambda x, y: naive.random_feature(x, y, np.random.default_rng(3).standard_normal((40, 2)) / [0.5, 2.0]),
             "near",
         ),
+    ],
+    "gaussian-series": [
+        Example(bondic.GaussianSeries(1.3, 6), lambda x, y: _series(x, y, 1.3, 6, 0.0)),
+        Example(
+            bondic.GaussianSeries([0.5, 2.0], 9, [0.25, -1.0]), lambda x, y: _series(x, y, (0.5, 2.0), 9, (0.25, -1.0))
+        ),
+        Example(bondic.GaussianSeries(40.0, 1), lambda x, y: _series(x, y, 40.0, 1, 0.0)),
     ],
 }
 ALL = [
@@ -511,3 +528,53 @@ def test_single_precision_numbers_are_widened():
     assert narrow.norm() == wide.norm()
     features = bondic.RandomFeatures.gaussian(2, 1, 1.0, seed=0)
     assert bondic.FeatureFunction(features, layout, np.ones(4, dtype=np.float32)).coordinates.dtype == np.float64
+
+
+@pytest.mark.parametrize("degree", [1, 4, 12, 30])
+def test_distance_of_the_series_to_the_gaussian_is_certified(degree):
+    points = np.random.default_rng(2).normal(size=(12, 2)) * 1.5
+    series = bondic.GaussianSeries([1.1, 0.8], degree, [0.2, 0.0])
+    exact = [
+        abs(naive.gaussian(x, y, [1.1, 0.8]) - _series(x, y, (1.1, 0.8), degree, (0.2, 0.0)))
+        for x in points
+        for y in points
+    ]
+    assert max(exact) <= mpf(series.distance(points))
+    assert series.distance(points) <= 50 * max(exact) + 1e-300
+    assert series.distance(points[:3], points[3:]) <= series.distance(points)
+
+
+def test_a_fitted_series_has_the_least_degree_that_serves():
+    points = np.random.default_rng(3).normal(size=(50, 3))
+    series = bondic.GaussianSeries.fit(points, 1.5, tolerance=1e-6)
+    assert series.distance(points) <= 1e-6
+    assert bondic.GaussianSeries(1.5, series.degree - 1, series.center).distance(points) > 1e-6
+    with pytest.raises(InvalidInput, match="Use Gaussian itself"):
+        bondic.GaussianSeries.fit(points * 1e3, 1.5, tolerance=1e-6)
+    for bad in ({"degree": 0}, {"degree": 2.5}, {"degree": 3, "center": [np.nan]}):
+        with pytest.raises(InvalidInput):
+            bondic.GaussianSeries(1.0, **bad)
+
+
+def test_a_ball_of_the_series_gives_an_interval_like_that_of_the_gaussian():
+    """Q with explicit features: everything is linear in the rows, and the interval hardly moves."""
+    log, policy, start, question = small_question()
+    points = np.concatenate([log.observations, log.next_observations, start.observations])
+    kernel, series = bondic.Gaussian(1.5), bondic.GaussianSeries.fit(points, 1.5, tolerance=1e-9)
+    problem = bondic.make_problem(log, policy, start, **question)
+    found = []
+    for leaf in (kernel, series):
+        ball = bondic.Ball(leaf * bondic.Dirac() + bondic.Constant(1.0), 5.0)
+        result = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, choices=bondic.Choices(pairs=16)))
+        bondic.verify(result.certificate, log)
+        found.append(result)
+    assert found[0].low == pytest.approx(found[1].low, abs=1e-4)
+    assert found[0].high == pytest.approx(found[1].high, abs=1e-4)
+
+
+def small_question():
+    mdp = SyntheticMDP.default(0.5, seed=1, dimension=1)
+    data = mdp.rollout(20, 50, np.random.default_rng(1))
+    log = bondic.Transitions(**{name: getattr(data, name) for name in data.__dataclass_fields__})
+    start = bondic.InitialStates.exact(mdp.initial_states, mdp.initial_probs)
+    return log, bondic.CallablePolicy(mdp.target_probs), start, {"gamma": 0.5, "reward_range": mdp.reward_range}

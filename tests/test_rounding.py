@@ -1,12 +1,11 @@
-"""Enclosures contain the exact result; the compiled exponential keeps its promise.
+"""Enclosures contain the exact result.
 
-Exact results come from `fractions.Fraction` (a float is a fraction) and, for logarithm and exponential, from 50 digits.
+Exact results come from `fractions.Fraction` (a float is a fraction) and, for logarithms, from 50 digits.
 """
 
 import math
 from fractions import Fraction
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -15,7 +14,6 @@ from mpmath import mp, mpf
 
 from bondic.errors import NumericalError
 from bondic.rounding import (
-    TINY,
     Enclosure,
     U,
     certified_dot,
@@ -27,8 +25,6 @@ from bondic.rounding import (
     power_enclosure,
     upper_sum,
 )
-from bondic.sums import exponential
-from bondic.sums.exponential import EXP_ULP, exp_nonpositive
 
 mp.dps = 50
 
@@ -239,85 +235,6 @@ def test_upper_sum_survives_absorbed_terms():
     """One big number swallows many small ones in every order of summation that keeps it first."""
     values = np.concatenate([[1.0], np.full(100_000, 0.49 * 2 * U)])
     assert Fraction(upper_sum(values)) >= Fraction(1) + 100_000 * Fraction(values[1])
-
-
-# ------------------------------------------------------------------------------------- compiled exponential
-
-
-@numba.njit
-def _exponentials(x):  # type: ignore[no-untyped-def]
-    out = np.empty(x.size)
-    for i in range(x.size):
-        out[i] = exp_nonpositive(x[i])
-    return out
-
-
-def _edges() -> np.ndarray:
-    """Where the reduction changes its mind: x = (k + 1/2) log 2, and the ends of the range."""
-    half = np.array([float((mpf(k) + mpf(1) / 2) * mp.log(2)) for k in range(-1022, 0)])
-    half = half[half > -708]
-    around = np.concatenate([half, np.nextafter(half, 0), np.nextafter(half, -1000)])
-    ends = [0.0, -0.0, -5e-324, -TINY, -1e-300, -1e-17, -U, -2 * U, -1e-8, -707.999, -708.0]
-    return np.concatenate([around, ends, [np.nextafter(-708.0, 0)]])
-
-
-def test_exponential_against_fifty_digits(rng):
-    x = np.concatenate(
-        [
-            _edges(),
-            -rng.uniform(0, 1, 2500),
-            -rng.uniform(0, 708, 2500),
-            -np.exp(rng.uniform(-40, math.log(708), 1000)),
-        ]
-    )
-    ours = _exponentials(x)
-    worst = 0.0
-    for argument, value in zip(x.tolist(), ours.tolist(), strict=True):
-        exact = mp.exp(mpf(argument))
-        worst = max(worst, float(abs(mpf(value) - exact) / exact) / U)
-    assert worst <= EXP_ULP
-    assert worst > 0.4  # the comparison measures something
-
-
-def test_exponential_below_its_range_is_as_good_as_zero():
-    values = _exponentials(np.array([-708.0, -708.0001, -1e3, -1e300, -math.inf]))
-    assert np.all(values[1:] == values[0])
-    assert 0 < values[0] < 1e-307
-
-
-def test_error_of_the_exponential_derived_anew():
-    """Reduction, polynomial and Horner steps, each bounded here without looking at the module's own count.
-
-    Units of U relative to exp(x). Horner: a running error bound over the actual steps, worst over a grid of r.
-    """
-    low, high = mpf(exponential.LN2_HI), mpf(exponential.LN2_LO)
-    # k * LN2_HI is exact: its trailing zero bits make room for |k| <= 1022
-    mantissa = int(math.frexp(exponential.LN2_HI)[0] * 2**53)
-    zeros = (mantissa & -mantissa).bit_length() - 1
-    assert zeros >= 10
-    # r is one rounding of a number below 1/2 (half an ulp is U / 4), k LN2_LO and the tail of log 2 are far smaller
-    tail = 1022 * abs(low + high - mp.log(2)) + 1022 * abs(high) * U
-    reduction = mpf(1) / 4 + tail / U
-    assert reduction < 0.3
-
-    coefficients = [mpf(1), mpf(1)] + [mpf(getattr(exponential, f"C{k}")) for k in range(2, 12)]
-    reach = mp.log(2) / 2 * (1 + mpf(10) ** -12)
-    polynomial = horner = mpf(0)
-    for step in range(-600, 601):
-        r = reach * step / 600
-        exact = mp.exp(r)
-        value, running = coefficients[11], mpf(0)
-        for c in reversed(coefficients[:11]):
-            product = r * value
-            value = c + product
-            running = abs(r) * running + abs(product) + abs(value)  # the product's rounding and the sum's
-        polynomial = max(polynomial, abs(value - exact) / exact / U)
-        horner = max(horner, running / exact)
-    # between grid points: Markov's inequality bounds the slope by 12^2 / 0.34 times 0.2 U, below 1e-14
-    polynomial += mpf(10) ** -14 * reach / 600 / U
-    assert polynomial < 0.3
-    assert horner < 3.2
-    assert reduction + polynomial + horner < EXP_ULP - 1
 
 
 def test_single_precision_numbers_do_not_drag_the_arithmetic_down():

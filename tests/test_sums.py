@@ -14,6 +14,7 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.errors import InvalidInput, NumericalError
+from bondic.kernels import series
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import U
 from bondic.sums import pairs, reference, separable
@@ -282,7 +283,7 @@ def test_separable_engine_on_a_grid(share, alternating):
     h = share * count
     exact = exact_grid_form([naive.gaussian([lag], [0], h) for lag in range(count)], spectrum)
     scaled = (points - points.mean(axis=0)) / h
-    norms, size = separable.squared_norms(scaled), float(np.abs(weights).sum()) ** 2
+    norms, size = series.squared_norms(scaled), float(np.abs(weights).sum()) ** 2
     for tolerance in (1e-2, 1e-10, 1e-14):
         plan = separable.make_plan(norms, np.abs(weights), 1, np.array([tolerance * size]))
         (found,) = separable.quadratic(scaled, weights, norms, plan)

@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 from bondic.sums import boxes, pairs
-from bondic.sums.exponential import exp_nonpositive
+from bondic.sums.lanes import LANES, NARROW
 from bondic.sums.reference import Progress
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 LEAF = 128
 """Points per leaf: smaller ones are cut more sharply, larger ones fill the vector units (benchmarks/engines.py)."""
@@ -43,6 +44,10 @@ class Forest(NamedTuple):
     points: FloatArray  # (d, N)
     inverse: FloatArray  # (d,)
     columns: FloatArray  # (p, N)
+    rows: FloatArray  # points row by row, flat
+    chunks: FloatArray  # points and columns in the chunks of the pair engine, flat
+    chunk_columns: FloatArray
+    recipe: tuple[IntArray, IntArray, FloatArray]
     masses: FloatArray  # (nodes, p), sums of |u|
     density: FloatArray  # (nodes,), largest share of a column per point among the leaves of a node
     sizes: FloatArray  # (p,), (sum |u|)^2 rounded up
@@ -76,8 +81,12 @@ def prepare(points: FloatArray, scales: FloatArray, columns: FloatArray) -> Fore
     masses, density = np.empty((tree.first.size, columns.shape[1])), np.empty(tree.first.size)
     masses[tree.leaves], density[tree.leaves] = leaf_masses, shares
     _lift(tree, masses, density)
-    by_axis, by_column = np.ascontiguousarray(points[tree.order].T), np.ascontiguousarray(columns.T)
-    return Forest(tree, by_axis, 1.0 / scales, by_column, masses, density, totals * totals)
+    moved = points[tree.order]
+    by_axis, by_column = np.ascontiguousarray(moved.T), np.ascontiguousarray(columns.T)
+    side = pairs.gaussian_side(moved, scales, columns, tree.size)
+    parts = (side.recipe.kinds, side.recipe.ends, side.recipe.scales)
+    weighed = (masses, density, totals * totals)
+    return Forest(tree, by_axis, 1.0 / scales, by_column, side.x, side.y, side.columns, parts, *weighed)
 
 
 def survey(forest: Forest) -> Survey:
@@ -168,6 +177,12 @@ def _run(forest: Forest, found: Survey, tolerance: float, progress: Progress | N
     return totals, prices
 
 
+@numba.njit(nogil=True, inline="always")
+def _bound(exponent):  # type: ignore[no-untyped-def]
+    """exp, never below exp(-708): the C library's, good to an ulp."""
+    return math.exp(max(exponent, -708.0))
+
+
 @numba.njit(nogil=True, cache=True)
 def _lift(tree, masses, density):  # type: ignore[no-untyped-def]
     """Masses and densities of inner nodes from their children, which come after them."""
@@ -186,7 +201,7 @@ def _look(forest, rows, shares, floor, found, prices):  # type: ignore[no-untype
         mine, node = forest.density[tree.leaves[i // tree.size]], 0
         while node < tree.skip.size:
             boxes.point_gaps(forest.points, i, 1, tree, node, forest.inverse, square)
-            bound = exp_nonpositive(-0.5 * square[0])
+            bound = _bound(-0.5 * square[0])
             price = bound * (mine * forest.density[node])
             if price >= floor and tree.last[node] - tree.first[node] > 1:
                 node += 1
@@ -203,14 +218,16 @@ def _look(forest, rows, shares, floor, found, prices):  # type: ignore[no-untype
 def _rows(forest, top, bottom, floor, keep, totals, prices):  # type: ignore[no-untyped-def]
     """Leaves top..bottom-1 against all leaves from themselves on; whole nodes below `floor` are dropped at once."""
     tree, density, masses = forest.tree, forest.density, forest.masses
-    work, out = np.empty((2, tree.size)), np.empty(forest.columns.shape[0])
+    width = forest.columns.shape[0]
+    work, out = np.empty(tree.size), np.empty((1, width, tree.size))
+    sums = np.zeros(pairs.GROUP * width * NARROW)
     for a in range(top, bottom):
         me, node = tree.leaves[a], 0
         while node < tree.skip.size:
             if tree.last[node] <= a:  # counted from the other side
                 node = tree.skip[node]
                 continue
-            bound = exp_nonpositive(-0.5 * boxes.square_gap(tree, me, node, forest.inverse))
+            bound = _bound(-0.5 * boxes.square_gap(tree, me, node, forest.inverse))
             share = density[me] * density[node]
             far = bound * share < floor and tree.first[node] > a
             if not far and tree.last[node] - tree.first[node] > 1:
@@ -218,35 +235,40 @@ def _rows(forest, top, bottom, floor, keep, totals, prices):  # type: ignore[no-
                 continue
             times = 2.0 if tree.first[node] > a else 1.0
             if far:
-                for p in range(out.size):
+                for p in range(width):
                     prices[a, p] += times * bound * (masses[me, p] * masses[node, p])
             else:
-                _meet(forest, a, node, times, keep / max(share, 1e-300), work, out, totals[a], prices[a])
+                _meet(forest, a, node, times, keep / max(share, 1e-300), work, sums, out, totals[a], prices[a])
             node = tree.skip[node]
 
 
 @numba.njit(nogil=True, cache=True)
-def _meet(forest, a, node, times, limit, work, out, totals, prices):  # type: ignore[no-untyped-def]
+def _meet(forest, a, node, times, limit, bounds, sums, out, totals, prices):  # type: ignore[no-untyped-def]
     """Points of leaf a against the leaf at `node`: runs of points with kernel bounds from `limit` on are summed."""
     tree, points, columns = forest.tree, forest.points, forest.columns
     count, top, left = points.shape[1], a * tree.size, tree.first[node] * tree.size
     height, width = min(tree.size, count - top), min(tree.size, count - left)
-    bounds = work[0]
+    first = tree.first[node] * ((tree.size + LANES - 1) // LANES)
+    last = first + (width + LANES - 1) // LANES
     boxes.point_gaps(points, top, height, tree, node, forest.inverse, bounds)
     for i in range(height):
-        bounds[i] = exp_nonpositive(-0.5 * bounds[i])
+        bounds[i] = _bound(-0.5 * bounds[i])
     i = 0
     while i < height:
         run = i
         while run < height and bounds[run] >= limit:
             run += 1
         if run > i:
-            pairs._tile(points, forest.inverse, columns, top + i, run - i, left, width, work[1], out)
-            for p in range(out.size):
-                _add(totals, p, times * out[p])
+            data = forest.rows, forest.chunks, forest.chunk_columns, forest.recipe
+            pairs.product_sums(*data, top + i, top + run, first, last, sums, out)
+            for p in range(columns.shape[0]):
+                total = 0.0
+                for k in range(run - i):
+                    total += columns[p, top + i + k] * out[0, p, k]
+                _add(totals, p, times * total)
         else:
             run += 1
-            for p in range(out.size):
+            for p in range(columns.shape[0]):
                 prices[p] += times * bounds[i] * (abs(columns[p, top + i]) * forest.masses[node, p])
         i = run
 

@@ -17,11 +17,11 @@ import numpy.typing as npt
 
 from bondic.errors import InvalidInput
 from bondic.kernels.accuracy import check_elementary_functions
-from bondic.kernels.base import FeatureLeaf, per_dimension
+from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums import choose, pairs, reference
+from bondic.sums import choose, pairs, products, reference
 from bondic.sums.choose import Engine as Engine
 from bondic.sums.merge import merge_points
 from bondic.sums.reference import Progress
@@ -97,10 +97,15 @@ def _term_values(
     if len(term.factors) == 1 and isinstance(term.factors[0][0], FeatureLeaf):
         totals, summation = _feature_sums(term, points, flat)
         return _gather(totals, groups, [s * (error + size * summation) for s in squares])
-    gaussian = as_gaussian(term) if engine != "numpy" else None
-    if gaussian is None:
+    planned = products.plan(term, points) if engine != "numpy" else None
+    if planned is None:
         totals = reference.block_sums(term, points, flat, progress)
         return _gather(totals, groups, [s * (error + size * reference.sum_error(count)) for s in squares])
+    gaussian = as_gaussian(term)
+    if gaussian is None:
+        totals = term.coefficient * products.block_sums(planned, points, flat, progress)
+        relative = planned.bounds(points, points)[1] + size * (pairs.sum_error(count) + 2 * U)
+        return _gather(totals, groups, [s * relative for s in squares])
     axes, scales = gaussian
     quick = choose.gaussian_forms(points[:, axes], scales, flat, groups, engine, progress)
     if quick is not None:
@@ -121,18 +126,16 @@ def _gather(totals: FloatArray, groups: int, spreads: list[float]) -> list[Enclo
 
 def term_columns(term: Term, points: FloatArray, columns: FloatArray, engine: Engine = "auto") -> list[Enclosure]:
     """u_c^T K u_c of one term for every embedded column (N, C), by direct sums; columns are taken as exact."""
-    gaussian = as_gaussian(term) if engine != "numpy" else None
-    size, error = term.bounds(points, points)
-    if gaussian is None:
+    planned = products.plan(term, points) if engine != "numpy" else None
+    count, (size, error) = points.shape[0], term.bounds(points, points)
+    if planned is None:
         totals = reference.block_sums(term, points, columns)
-        relative = error + size * reference.sum_error(points.shape[0])
+        relative = error + size * reference.sum_error(count)
     else:
-        axes, scales = gaussian
-        totals = term.coefficient * pairs.block_sums(points[:, axes], scales, columns)
-        relative = term.coefficient * pairs.value_error(len(axes))
-        relative += size * (pairs.sum_error(points.shape[0]) + 2 * U)
+        totals = term.coefficient * products.block_sums(planned, points, columns)
+        relative = planned.bounds(points, points)[1] + size * (pairs.sum_error(count) + 2 * U)
     masses = [upper_sum(np.abs(columns[:, c])) for c in range(columns.shape[1])]
-    underflow = points.shape[0] * max(1.0, size) * TINY
+    underflow = count * max(1.0, size) * TINY
     return _gather(totals, columns.shape[1], [mass * mass * relative + underflow for mass in masses])
 
 
@@ -140,14 +143,13 @@ def cross_columns(
     term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, engine: Engine = "auto"
 ) -> tuple[FloatArray, float]:
     """K(x, y) C of one term, and the error of an entry relative to the sum of absolute weights of its column."""
-    merged = as_gaussian(term) if engine != "numpy" else None
+    planned = products.plan(term, y) if engine != "numpy" else None
     size, error = term.bounds(x, y)
-    if merged is None:
+    if planned is None:
         blocks = reference.COLUMNS + y.shape[0] // reference.COLUMNS
         return reference.cross_sums(term, x, y, columns), error + size * (blocks + 16) * U
-    axes, scales = merged
-    values = term.coefficient * pairs.cross_sums(x[:, axes], y[:, axes], scales, columns)
-    error = max(error, term.coefficient * pairs.value_error(len(axes)))
+    values = term.coefficient * products.cross_sums(planned, x, y, columns)
+    error = max(error, planned.bounds(x, y)[1])
     return values, error + size * (pairs.TILE + y.shape[0] // pairs.TILE + 16) * U
 
 
@@ -168,14 +170,7 @@ def _feature_sums(term: Term, points: FloatArray, columns: FloatArray) -> tuple[
 
 def as_gaussian(term: Term) -> tuple[list[int], FloatArray] | None:
     """A product of Gaussians is one Gaussian on the joined columns."""
-    axes: list[int] = []
-    scales: list[FloatArray] = []
-    for leaf, columns in term.factors:
-        if not isinstance(leaf, Gaussian):
-            return None
-        axes.extend(columns)
-        scales.append(per_dimension(leaf.bandwidth, len(columns), "The Gaussian kernel"))
-    return axes, np.concatenate(scales)
+    return products.joined(term.factors) if all(isinstance(leaf, Gaussian) for leaf, _ in term.factors) else None
 
 
 def evaluate(
@@ -194,18 +189,17 @@ def evaluate(
     for term in terms:
         columns = np.ascontiguousarray(term.columns(weights))
         size, value_error = term.bounds(x, y)
-        merged = as_gaussian(term) if term.factors and engine != "numpy" else None
+        planned = products.plan(term, y) if term.factors and engine != "numpy" else None
         if not term.factors:
             sums = np.array([certified_sum(columns[:, p]).mid for p in range(columns.shape[1])])
             part = np.broadcast_to(term.coefficient * sums, (x.shape[0], columns.shape[1]))
             blocks = 1
-        elif merged is None:
+        elif planned is None:
             part = reference.cross_sums(term, x, y, columns)
             blocks = reference.COLUMNS + y.shape[0] // reference.COLUMNS
         else:
-            axes, scales = merged
-            part = term.coefficient * pairs.cross_sums(x[:, axes], y[:, axes], scales, columns)
-            value_error = max(value_error, term.coefficient * pairs.value_error(len(axes)))
+            part = term.coefficient * products.cross_sums(planned, x, y, columns)
+            value_error = max(value_error, planned.bounds(x, y)[1])
             blocks = pairs.TILE + y.shape[0] // pairs.TILE
         values = values + part @ term.embedding.T
         column_mass = float((mass @ np.abs(term.embedding)).sum()) * float(np.abs(term.embedding).max())

@@ -1,0 +1,427 @@
+"""The compiled pair engine: every product of leaves, every set of points, within its certified error.
+
+Twins: 50-digit sums of every pair where the sets are small, the plain NumPy engine where they are not.
+"""
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+
+import bondic
+import naive
+from bondic.kernels.dirac import Dirac
+from bondic.kernels.linear import ExplicitFeatures, Linear
+from bondic.kernels.normal_form import Term
+from bondic.rounding import U
+from bondic.sums import exponential, pairs, products
+from bondic.sums.exponential import EXP_ULP, LARGEST, power_of_two
+from bondic.sums.lanes import LANES, NARROW, accumulate, load, splat
+from bondic.sums.quadratic import evaluate, quadratic_form, quadratic_forms
+
+ONE = np.ones((1, 1))
+
+# ------------------------------------------------------------------------------------------- the exponential
+
+
+@numba.njit
+def _powers(t):  # type: ignore[no-untyped-def]
+    """2^t one by one: the other lanes are multiplied by zero, NARROW - 1 of the NARROW sums stay empty."""
+    out, one, sums = np.empty(t.size), np.zeros(LANES), np.zeros(NARROW)
+    one[0] = 1.0
+    for i in range(t.size):
+        sums[:] = 0.0
+        accumulate(sums, 0, power_of_two(splat(t[i])) * load(one, 0))
+        out[i] = sums[0]
+    return out
+
+
+def test_power_of_two_against_fifty_digits(rng):
+    half = np.arange(-960, 961) - 0.5
+    around = np.concatenate([half, np.nextafter(half, 0), np.nextafter(half, -2000)])
+    small = [0.0, -0.0, 5e-324, -5e-324, 1e-300, -1e-17, -U, U, 0.5, -0.5, LARGEST, -LARGEST]
+    t = np.concatenate([around, small, -rng.uniform(0, 1, 2000), rng.uniform(-960, 960, 2000)])
+    t = t[np.abs(t) <= LARGEST]
+    worst = max(
+        float(abs(mpf(value) / mpf(2) ** mpf(argument) - 1)) / U
+        for argument, value in zip(t.tolist(), _powers(t).tolist(), strict=True)
+    )
+    assert 2.0 < worst <= EXP_ULP
+    assert np.array_equal(_powers(np.arange(-960.0, 961.0)), np.ldexp(1.0, np.arange(-960, 961)))
+
+
+def test_error_of_the_exponential_derived_anew():
+    """Polynomial and Horner steps bounded without looking at the module's count, in units of U relative to 2^r."""
+    coefficients = [mpf(1)] + [mpf(getattr(exponential, f"C{k}")) for k in range(1, 11)]
+    polynomial = horner = mpf(0)
+    for step in range(-600, 601):
+        r = mpf(step) / 1200
+        exact = mpf(2) ** r
+        value, running = coefficients[10], mpf(0)
+        for c in reversed(coefficients[:10]):
+            product = r * value
+            value = c + product
+            running = abs(r) * running + abs(product) + abs(value)  # without a fused operation
+        polynomial = max(polynomial, abs(value - exact) / exact / U)
+        horner = max(horner, running / exact)
+    # between grid points: Markov's inequality bounds the slope by 11^2 / 0.5 times 3 U
+    polynomial += mpf(242) * 3 / 2400
+    assert polynomial < 3.2
+    assert horner < 2.7
+    assert polynomial + horner < EXP_ULP
+
+
+def test_constants():
+    assert abs(mpf(pairs.HALF_LOG2E) / mp.sqrt(1 / mp.log(2) / 2) - 1) <= U
+    assert abs(mpf(pairs.LOG2E) * mp.log(2) - 1) <= U
+    assert (2 * pairs._NEAR_REACH) ** 2 < LARGEST
+    # sup of rho P e^-rho and of rho P' e^-rho, and the slope of 2^-t^2 that prices near points
+    rho = np.linspace(0, 60, 600_001)
+    for nu, p, slope in (
+        (0.5, 1 + 0 * rho, 0 * rho),
+        (1.5, 1 + rho, 1 + 0 * rho),
+        (2.5, 1 + rho + rho**2 / 3, 1 + 2 * rho / 3),
+    ):
+        needed = (rho * p * np.exp(-rho)).max() + (rho * slope * np.exp(-rho)).max()
+        assert needed <= products._SENSITIVITY[nu] <= 1.01 * needed + 0.01
+    t = np.linspace(0, 5, 100_001)
+    assert 8 * (2 * math.log(2) * t * 2 ** -(t**2)).max() <= pairs._NEAR_COST
+
+
+# ----------------------------------------------------------------------------------------- leaves and their twins
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    leaf: object
+    columns: tuple
+    twin: object  # of two vectors
+
+    def __call__(self, x, y):
+        picked = list(self.columns)
+        return self.twin(x[picked], y[picked])
+
+
+FREQUENCIES = np.random.default_rng(1).normal(size=(3, 2))
+
+
+def _linear(x, y):
+    return sum(((mpf(a) - mpf(0.5)) * (mpf(b) - mpf(0.5)) / 4 for a, b in zip(x, y, strict=True)), mpf(0))
+
+
+def make_factor(kind, columns, rng):
+    width = len(columns)
+    h = rng.uniform(0.4, 3.0, width if rng.integers(2) else 1)
+    if kind == "gaussian":
+        return Factor(bondic.Gaussian(h), columns, lambda x, y: naive.gaussian(x, y, h))
+    if kind == "laplace":
+        return Factor(bondic.Laplace(h), columns, lambda x, y: naive.laplace(x, y, h))
+    if kind.startswith("matern"):
+        nu = float(kind[6:])
+        return Factor(bondic.Matern(h, nu=nu), columns, lambda x, y: naive.matern(x, y, h, nu))
+    if kind == "dirac":
+        return Factor(Dirac("observation"), columns, lambda x, y: mpf(int(np.all(x == y))))
+    if kind == "mask":
+        return Factor(bondic.TimeMask(2), columns[:1], lambda x, y: mpf(int(x[0] < 2 and y[0] < 2)))
+    if kind == "linear":
+        return Factor(Linear(supremum=1e40, bandwidth=2.0, center=0.5), columns, _linear)
+    columns = (columns * 2)[:2]
+    return Factor(bondic.RandomFeatures(FREQUENCIES), columns, lambda x, y: naive.random_feature(x, y, FREQUENCIES))
+
+
+KINDS = ("gaussian", "laplace", "matern0.5", "matern1.5", "matern2.5", "dirac", "mask", "linear", "waves")
+RADIAL = KINDS[:5]
+
+
+def make_term(kinds, dimension, rng, coefficient=1.7, embedding=ONE):
+    factors = []
+    for kind in kinds:
+        width = int(rng.integers(1, dimension + 1)) if kind not in ("dirac", "mask") else 1
+        columns = tuple(int(c) for c in rng.choice(dimension, width, replace=False))
+        factors.append(make_factor(kind, columns, rng))
+    term = Term(coefficient, tuple((factor.leaf, factor.columns) for factor in factors), embedding)
+
+    def twin(x, y):
+        value = mpf(coefficient)
+        for factor in factors:
+            value *= factor(x, y)
+        return value
+
+    return term, twin
+
+
+def exact_form(twin, z, w):
+    total = mpf(0)
+    for i in range(len(z)):
+        total += mpf(w[i, 0]) ** 2 * twin(z[i], z[i])
+        for j in range(i):
+            total += 2 * mpf(w[i, 0]) * mpf(w[j, 0]) * twin(z[i], z[j])
+    return total
+
+
+def _clouds():
+    rng = np.random.default_rng(5)
+    z = rng.integers(0, 4, size=(7, 3)) + np.array([0.0, 0.25, 0.1]) * rng.integers(0, 2, size=(7, 3))
+    w = rng.normal(size=(7, 1))
+    far = z.copy()
+    far[[2, 5]] = [[1e9, -1e9, 3.0], [3e4, 1e150, -2.0]]
+    line = np.linspace(-1, 1, 7)[:, None] * np.array([1.0, 2.0, -0.5])
+    return {
+        "plain": (z, w),
+        "one point": (z[:1], w[:1]),
+        "all equal": (np.repeat(z[:1], 7, axis=0), w),
+        "offset 1e8": (1e8 + z, w),
+        "far outliers": (far, w),
+        "collinear": (line, w),
+        "duplicates": (np.vstack([z[:4], z[:3]]), w),
+        "subnormal differences": (5e-324 * np.arange(21.0).reshape(7, 3), w),
+        "tiny differences": (z + 1e-170 * np.arange(7.0)[:, None] * (z == 0), w),
+        "signed zeros": (np.where(z > 1, 0.0, -0.0), w),
+    }
+
+
+CLOUDS = _clouds()
+PRODUCTS = (
+    ("laplace",),
+    ("matern0.5",),
+    ("matern1.5",),
+    ("matern2.5",),
+    ("gaussian", "mask"),
+    ("gaussian", "dirac"),
+    ("dirac",),
+    ("mask", "dirac"),
+    ("gaussian", "linear"),
+    ("laplace", "matern2.5", "gaussian", "matern1.5"),
+    ("matern2.5", "linear", "waves", "dirac"),
+)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("kinds", PRODUCTS, ids="*".join)
+def test_products_on_hard_sets(kinds, cloud):
+    z, w = CLOUDS[cloud]
+    if "waves" in kinds:
+        z = np.clip(z, -1e9, 1e9)  # angles beyond have no digit left
+    if "linear" in kinds:
+        z = np.clip(z, -1e15, 1e15)  # and its stated supremum would not hold
+    term, twin = make_term(kinds, 3, np.random.default_rng(len(kinds)))
+    assert products.plan(term, z) is not None
+    exact = exact_form(twin, z, w)
+    found = [quadratic_form((term,), z, w, engine=engine) for engine in ("pairs", "auto", "numpy")]
+    for enclosure in found:
+        assert abs(mpf(enclosure.mid) - exact) <= mpf(enclosure.rad)
+    if not {"linear", "waves"} & set(kinds):
+        assert found[0].rad <= 1e-12 * float(np.abs(w).sum()) ** 2
+    values, error = evaluate((term,), z[:3], z, w, engine="pairs")
+    for i in range(min(3, len(z))):
+        exact = sum((mpf(w[j, 0]) * twin(z[i], z[j]) for j in range(len(z))), mpf(0))
+        assert abs(mpf(float(values[i, 0])) - exact) <= mpf(error)
+
+
+@pytest.mark.parametrize("h", [1e-150, 1e-3, 1e8, 1e150])
+@pytest.mark.parametrize("kind", RADIAL)
+def test_extreme_bandwidths(kind, h):
+    z, w = CLOUDS["plain"]
+    leaf, twin = {
+        "gaussian": (bondic.Gaussian(h), lambda x, y: naive.gaussian(x, y, h)),
+        "laplace": (bondic.Laplace(h), lambda x, y: naive.laplace(x, y, h)),
+    }.get(kind, (None, None))
+    if leaf is None:
+        nu = float(kind[6:])
+        leaf, twin = bondic.Matern(h, nu=nu), lambda x, y: naive.matern(x, y, h, nu)
+    term = Term(1.0, ((leaf, (0, 1, 2)),), ONE)
+    exact = exact_form(twin, z, w)
+    enclosure = quadratic_form((term,), z, w, engine="pairs")
+    assert abs(mpf(enclosure.mid) - exact) <= mpf(enclosure.rad)
+
+
+@pytest.mark.parametrize("kind", RADIAL)
+def test_single_values_within_the_value_error(kind, rng):
+    """One pair at a time, so that the error of summation cannot hide that of the value."""
+    worst = 0.0
+    for _ in range(12):
+        dimension = int(rng.integers(1, 7))
+        term, twin = make_term((kind,), dimension, rng, coefficient=1.0)
+        x, y = rng.normal(size=(6, dimension)), rng.normal(size=(6, dimension)) * rng.choice([1e-3, 1.0, 3.0])
+        planned = products.plan(term, x)
+        values = products.cross_sums(planned, x, y, np.eye(6))
+        allowed = planned.bounds(x, y)[1] + (pairs._NEAR_COST * pairs._NEAR_REACH * U if kind == "gaussian" else 0)
+        for i in range(6):
+            for j in range(6):
+                gap = float(abs(mpf(values[i, j]) - twin(x[i], y[j])))
+                assert gap <= allowed
+                worst = max(worst, gap / allowed)
+    assert worst > 0.005
+
+
+@pytest.mark.parametrize("dimension", [1, 4, 11])
+@pytest.mark.parametrize("kind", RADIAL)
+def test_value_errors_cover_an_independent_count(kind, dimension):
+    """Roundings of a length or exponent times its largest effect, and the exponential: never less than that."""
+    rng = np.random.default_rng(3)
+    factor = make_factor(kind, tuple(range(dimension)), rng)
+    x = rng.normal(size=(3, dimension))
+    squares = 2 + 2 + 4 + dimension  # difference, product and both parts of the scale, each squared; squares and sums
+    rho, needed = np.linspace(0, 60, 60_001), EXP_ULP
+    if kind == "gaussian":
+        needed += squares / math.e
+    elif kind == "laplace":
+        needed += (1 + 1 + 2 + dimension) / math.e
+    else:
+        nu = float(kind[6:])
+        length = squares / 2 + 1
+        slope = {0.5: 0 * rho, 1.5: 1 + 0 * rho, 2.5: 1 + 2 * rho / 3}[nu]
+        whole = {0.5: 1 + 0 * rho, 1.5: 1 + rho, 2.5: 1 + rho + rho**2 / 3}[nu]
+        needed += length * (rho * slope * np.exp(-rho)).max() + (length + 2) * (rho * whole * np.exp(-rho)).max()
+        needed += {0.5: 0, 1.5: 2, 2.5: 6}[nu]
+    planned = products.plan(Term(2.0, ((factor.leaf, factor.columns),), ONE), x)
+    assert 2.0 * needed * U <= planned.bounds(x, x)[1] <= 2.0 * (3 * needed + 20) * U
+    assert pairs.value_error(dimension) >= (EXP_ULP + squares / math.e) * U
+
+
+# --------------------------------------------------------------------------------------- against the NumPy engine
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=4),
+    dimension=st.integers(1, 6),
+    count=st.sampled_from([1, 2, 31, 33, 97, 257, 290, 530]),
+    groups=st.integers(1, 3),
+    seed=st.integers(0, 10_000),
+    offset=st.sampled_from([0.0, 1e3, 1e8]),
+    spread=st.sampled_from([0.1, 1.0, 30.0]),
+)
+def test_any_product_agrees_with_numpy(kinds, dimension, count, groups, seed, offset, spread):
+    rng = np.random.default_rng(seed)
+    embedding = rng.normal(size=(2, 3))
+    term, _ = make_term(kinds, dimension, rng, coefficient=float(rng.uniform(0.1, 9)), embedding=embedding)
+    z = offset + np.round(spread * rng.normal(size=(count, dimension)), int(rng.integers(0, 3)))
+    weights = rng.normal(size=(groups, count, 2)) * 10.0 ** rng.integers(-6, 3, size=(groups, count, 1))
+    fast = quadratic_forms((term,), z, weights, engine="pairs")
+    slow = quadratic_forms((term,), z, weights, engine="numpy")
+    for a, b in zip(fast, slow, strict=True):
+        assert abs(a.mid - b.mid) <= a.rad + b.rad
+        assert a.rad <= 3 * b.rad + 1e-300
+    x = np.vstack([z[: count // 2], z[:1] + 0.5])
+    ours, error = evaluate((term,), x, z, weights[0], engine="pairs")
+    theirs, other = evaluate((term,), x, z, weights[0], engine="numpy")
+    assert np.abs(ours - theirs).max() <= error + other
+    assert error <= 3 * other + 1e-300
+
+
+@pytest.mark.parametrize("labels", [1, 2, 40, 600])
+def test_sorting_by_labels_across_tiles(labels, rng):
+    """Groups smaller and larger than a tile, in any order of the points."""
+    z = np.column_stack([rng.normal(size=(1300, 2)), rng.integers(0, labels, 1300)])
+    w = rng.normal(size=(1300, 1))
+    term = Term(1.0, ((bondic.Gaussian(0.8), (0, 1)), (Dirac("time"), (2,))), ONE)
+    expected = (term.block(z, z) @ w)[:, 0]
+    values, error = evaluate((term,), z[:700], z, w, engine="pairs")
+    assert np.abs(values[:, 0] - expected[:700]).max() <= 2 * error
+    square = quadratic_form((term,), z, w, engine="pairs")
+    assert abs(square.mid - float(w[:, 0] @ expected)) <= 2 * square.rad
+    strange = z[:5].copy()
+    strange[:, 2] = -1.0  # a label that no point has
+    assert np.all(evaluate((term,), strange, z, w, engine="pairs")[0] == 0.0)
+
+
+def test_a_mask_that_removes_every_point(rng):
+    z, w = np.full((5, 2), 9.0), rng.normal(size=(5, 1))
+    z[:, 0] = rng.normal(size=5)
+    for factors in (((bondic.Laplace(1.0), (0,)),), ((bondic.Gaussian(1.0), (0,)),), ((Dirac("time"), (0,)),), ()):
+        term = Term(1.0, (*factors, (bondic.TimeMask(3), (1,))), ONE)
+        assert quadratic_form((term,), z, w, engine="pairs").mid == 0.0
+        assert np.all(evaluate((term,), z, z, w, engine="pairs")[0] == 0.0)
+
+
+def test_what_the_engine_leaves_to_numpy(rng):
+    z = rng.normal(size=(4, 2))
+
+    class Foreign(bondic.Gaussian):
+        """A leaf with a formula of its own."""
+
+    def plan(*leaves):
+        return products.plan(Term(1.0, tuple((leaf, (0, 1)) for leaf in leaves), ONE), z)
+
+    many = ExplicitFeatures(lambda x: np.ones((len(x), 200)), supremum=300.0, label="many")
+    assert plan(Foreign(1.0)) is None
+    assert plan(Linear(supremum=1e9)) is None  # linear in the number of points elsewhere
+    assert plan(bondic.Gaussian(1.0), many) is None
+    assert plan(*[bondic.Matern(1.0)] * 17) is None
+    assert plan(bondic.Gaussian(1.0), Linear(supremum=1e9)) is not None
+
+
+# ------------------------------------------------------------------------------------------------- near points
+
+
+def _route(points, scales, spare):
+    return pairs._gaussian((points,), scales, spare)[0].kinds.tolist()
+
+
+def test_near_and_far_routes_agree(rng, monkeypatch):
+    """The short route for points near their center, the long one for the rest: one sum, one certified error."""
+    z, w = 1e7 + rng.normal(size=(700, 4)), rng.normal(size=(700, 2))
+    scales = np.array([0.7, 1.0, 2.0, 0.5])
+    assert _route(z, scales, 400) == [pairs.NEAR]
+    near = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
+    monkeypatch.setattr(pairs, "_NEAR_REACH", 0.0)
+    assert _route(z, scales, 400) == [pairs.GAUSSIAN]
+    far = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
+    mass = np.abs(w).sum(axis=0)
+    allowed = pairs.value_error(4) + pairs.sum_error(700)
+    assert np.all(np.abs(near[0] - far[0]) <= allowed * mass**2)
+    assert np.all(np.abs(near[1] - far[1]) <= allowed * mass)
+    assert not np.array_equal(near[0], far[0])
+
+
+def test_near_points_are_paid_for(rng):
+    """At the edge of the short route single values stay inside 5.8 R U; the charge is not idle."""
+    h = 1 / 3
+    direction = rng.normal(size=(40, 3))
+    z = direction / np.linalg.norm(direction, axis=1)[:, None] * 15 / pairs.HALF_LOG2E * h
+    z = np.vstack([z, z + rng.normal(size=z.shape) * 0.4 * h])
+    z *= 15.3 / (np.linalg.norm(z - (z.min(axis=0) + z.max(axis=0)) / 2, axis=1).max() / h * pairs.HALF_LOG2E)
+    assert _route(z, np.full(3, h), 200) == [pairs.NEAR]
+    values = pairs.cross_sums(z, z, np.full(3, h), np.eye(80))
+    gaps = [float(abs(mpf(values[i, 40 + i]) - naive.gaussian(z[i], z[40 + i], h))) / U for i in range(40)]
+    assert 3.0 < max(gaps) <= pairs._NEAR_COST * 15.4 + 0.37 * 11 + EXP_ULP
+    assert max(gaps) > pairs.value_error(3) / U / 4
+
+
+def test_far_points_and_small_sums_take_the_long_route(rng):
+    z, ones = rng.normal(size=(500, 2)), np.ones(2)
+    assert _route(z, ones, 400) == [pairs.NEAR]
+    assert _route(z, ones, 1) == [pairs.GAUSSIAN]
+    z[7] = 1e200
+    assert _route(z, ones, 400) == [pairs.GAUSSIAN]
+
+
+# --------------------------------------------------------------------------------------------------- the cache
+
+_TWICE = """
+import numpy as np
+from bondic.sums import pairs
+pairs.block_sums(np.arange(400.0)[:, None], np.array([500.0]), np.ones((400, 2)))
+pairs.block_sums(np.arange(400.0)[:, None], np.array([1.0]), np.ones((400, 2)))
+for compiled in (pairs._near_sums, pairs.product_sums):
+    print(sum(compiled.stats.cache_hits.values()), sum(compiled.stats.cache_misses.values()))
+"""
+
+
+def test_a_second_process_compiles_nothing(tmp_path):
+    paths = os.pathsep.join(p for p in sys.path if p)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": paths}
+    runs = [
+        subprocess.run([sys.executable, "-c", _TWICE], env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert [run.stdout.split() for run in runs] == [["0", "1"] * 2, ["1", "0"] * 2]
