@@ -338,7 +338,7 @@ def test_the_cheapest_engine_is_chosen(monkeypatch, count, dimension, bandwidth,
 def test_auto_uses_the_cut_off_and_agrees_with_pairs(monkeypatch):
     monkeypatch.setattr(cutoff, "LEAF", 128)
     rng = np.random.default_rng(11)
-    points, weights = rng.normal(size=(6000, 2)), rng.normal(size=(6000, 1))
+    points, weights = rng.normal(size=(16000, 2)), rng.normal(size=(16000, 1))
     terms = normal_form(bondic.Gaussian(0.02), Layout(2, False, 0, 1))
     found = {engine: quadratic_form(terms, points, weights, engine=engine) for engine in ("auto", "cutoff", "pairs")}
     assert found["auto"] == found["cutoff"]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums import boxes, pairs
+from bondic.sums import boxes, hybrid, pairs
 from bondic.sums.lanes import LANES, NARROW
 from bondic.sums.reference import Progress
 
@@ -32,7 +32,7 @@ _FIRST, _LAST = 1e-10, 1e-13
 """First and smallest tolerance, relative to (sum |u|)^2 of a column."""
 SMALLEST = 4000
 """Below, all pairs take milliseconds and have the smaller radius."""
-_SORTING, _SHORT_TILES = 4000.0, 1.25  # relative costs, measured by benchmarks/engines.py
+_SORTING, _SHORT_TILES = 20_000.0, 2.4  # relative costs, measured by benchmarks/engines.py
 _SURVEYED = 512  # points that stand for all when the threshold is set
 _BINS, _STEP = 512, 0.125  # of the logarithm of the price
 
@@ -107,7 +107,7 @@ def plan(points: FloatArray, scales: FloatArray, columns: FloatArray, limit: flo
     """What `evaluate` needs, or None where its estimated cost (unit: hybrid.pair_cost) is not below `limit`."""
     count, width = columns.shape
     # a pair in a short tile costs a little more than in a long one; sorting costs as much as thousands of pairs a point
-    fixed, each = _SORTING * count, _SHORT_TILES * (6.0 + width)
+    fixed, each = _SORTING * count, _SHORT_TILES * (hybrid.PAIR + width)
     if count < SMALLEST or fixed + 0.5 * LEAF * count * each >= limit:
         return None
     forest = prepare(points, scales, columns)

@@ -26,6 +26,8 @@ _TOLERANCE = 1e-10
 """First aim, relative to (sum |u|)^2 of a column; refined when the result turns out to be small."""
 _FAR_SHARES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05)
 _BINS = 512
+PAIR = 9.0
+"""A pair costs this and 1 more per weight column; the unit is about 0.09 ns of a 2.8 GHz core (benchmarks/engines.py)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +80,7 @@ def first_split(points: FloatArray, scales: FloatArray, columns: FloatArray) -> 
 
 def pair_cost(count: int, columns: int) -> float:
     """All pairs, in the unit of `Split.cost`; measured by benchmarks/estimate.py and benchmarks/engines.py."""
-    return 0.5 * count * count * (6.0 + columns)
+    return 0.5 * count * count * (PAIR + columns)
 
 
 def choose_split(
@@ -99,16 +101,16 @@ def choose_split(
         if plan is None:
             continue
         far = count - int(cuts[keep][-1])
-        cost = count * _point_cost(plan.degree, dimension, total) + far * count * (6.0 + total)
+        cost = count * _point_cost(plan.degree, dimension, total) + far * count * (PAIR + total)
         if cost < limit:
             best, limit = Split(float(edges[keep][-1]), plan.degree, cost), cost
     return best
 
 
 def _point_cost(degree: int, dimension: int, columns: int) -> float:
-    """A point of the series in units of which a pair costs 6 + columns."""
+    """A point of the series, in the same unit."""
     split = separable.make_split(degree, dimension)
-    return 0.4 * split.products * columns + 3.0 * (split.first.parents.size + split.second.parents.size)
+    return 1200.0 + 1.3 * split.products * columns + 3.0 * (split.first.parents.size + split.second.parents.size)
 
 
 def _evaluate(
