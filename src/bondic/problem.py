@@ -63,6 +63,14 @@ class Terms:
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """The log and the policy as they were given, for methods that need more of them than the bounds do."""
+
+    log: Transitions
+    policy: Any
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """A policy-evaluation question in the form the bounds need."""
 
@@ -81,6 +89,7 @@ class Problem:
     rows: RowRange  # the stretch of the log this problem covers, rows beyond the horizon included
     log_hash: str
     seed: int
+    source: Source | None = None  # None in a problem that was put together from a certificate
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
@@ -176,7 +185,7 @@ def make_problem(
     )
     rng = np.random.default_rng([_SEED_SALT, seed])
     answers = ask_policy(policy, questions, draws=draws, initial_draws=initial_draws, rng=rng)
-    return assemble(log, initial, answers, terms, seed=seed)
+    return replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))
 
 
 def assemble(log: Transitions, initial: InitialStates, answers: PolicyAnswers, terms: Terms, *, seed: int) -> Problem:
