@@ -344,6 +344,18 @@ def test_what_is_missing_is_named():
         ImportanceSampling("sntis", "hoeffding")
 
 
+def test_episodes_that_start_elsewhere_are_refused():
+    mdp = world()
+    log = sample(mdp)
+    elsewhere = bondic.InitialStates.exact([[0.0], [1.0]])
+    options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
+    problem = bondic.make_problem(log, bondic.TablePolicy(mdp.target), elsewhere, **options)
+    refused(problem, "not in the exact list")
+    seen = bondic.make_problem(log, bondic.TablePolicy(mdp.target), bondic.InitialStates.from_log(log), **options)
+    first, second = (bondic.estimate_interval(p, method=ImportanceSampling()) for p in (seen, question(mdp, log)))
+    assert (first.low, first.high) == (second.low, second.high)
+
+
 def test_a_gap_in_an_episode_is_refused():
     mdp = world(termination=0.0)
     log = sample(mdp, 5, 5)
@@ -400,7 +412,7 @@ def test_continuous_actions_use_densities():
         states, actions, np.tanh(actions[:, 0]), states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
         behavior_action_probs=density,
     )  # fmt: skip
-    initial = bondic.InitialStates.exact([[0.0]])
+    initial = bondic.InitialStates.from_log(log)
     target = bondic.GaussianPolicy(lambda s: 0 * s + 0.5, 1.0)
     problem = bondic.make_problem(log, target, initial, gamma=0.5, reward_range=(-1, 1))
     result = bondic.estimate_interval(problem, method=ImportanceSampling("tis"))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.trajectories import episode_numbers
+from bondic.baselines.trajectories import episode_numbers, starts_are_episodes
 from bondic.certificate.assumptions import Assumption
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
@@ -124,11 +124,19 @@ def grouped_error(parts: FloatArray, units: IntArray) -> float:
     return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
 
 
-def start_error(problem: Problem, values: FloatArray) -> float:
-    """Standard error of the mean start value when the initial states are a sample; 0 for an exact list.
+def total_error(problem: Problem, parts: FloatArray, units: IntArray, starts: FloatArray) -> float:
+    """Standard error of E_0[v] + sum_i parts_i; `starts` (n_0,) are the start values v(s_0j).
 
-    It adds in squares to the error of the rows: given its start, an episode's temporal differences of q* have mean 0.
+    Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
     """
+    if int(units.max()) + 1 == starts.size and starts_are_episodes(problem):
+        sums = np.bincount(units, weights=parts) + starts / starts.size
+        return grouped_error(sums, np.arange(starts.size))
+    return float(np.hypot(grouped_error(parts, units), start_error(problem, starts)))
+
+
+def start_error(problem: Problem, values: FloatArray) -> float:
+    """Standard error of the mean start value when the initial states are a sample; 0 for an exact list."""
     if problem.initial_states.kind == "exact" or values.size < 2:
         return 0.0
     return float(values.std(ddof=1) / np.sqrt(values.size))

@@ -8,6 +8,7 @@ with c_i the number of times row i's episode is in the (bootstrap) sample; the v
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, Unit, make_design, units_of
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
+from bondic.baselines.trajectories import starts_are_episodes
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.base import Kernel
@@ -89,10 +91,11 @@ class FittedQ:
         estimate = float(design.start @ fit_q(design, ridge=self.ridge, iterations=self.iterations))
         rng = np.random.default_rng(self.seed)
         again = np.empty(self.replicates)
+        start = resampled_starts(problem, design, count)
         for index in range(self.replicates):
             counts = resample_counts(rng, count, 1)[0]
             theta = fit_q(design, counts[units], ridge=self.ridge, iterations=self.iterations)
-            again[index] = resampled_start(problem, design, rng) @ theta
+            again[index] = start(counts, rng) @ theta
             watch((index + 1) / self.replicates)
         low, high = percentile_ends(again, budget)
         closed = out.states("values", "The span of the features is closed under the Bellman operator of the policy.")
@@ -109,9 +112,17 @@ class FittedQ:
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
 
 
-def resampled_start(problem: Problem, design: Design, rng: np.random.Generator) -> FloatArray:
-    """phi_0 of resampled initial states when they are a sample; phi_0 itself for an exact list."""
-    if problem.initial_states.kind == "exact":
-        return design.start
+def resampled_starts(
+    problem: Problem, design: Design, units: int
+) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
+    """phi_0 of a bootstrap sample, given how often each unit was drawn.
+
+    The starts of the drawn episodes where each episode brings its own; starts drawn apart for another sample; phi_0
+    itself for an exact list.
+    """
     count = design.starts.shape[0]
-    return np.asarray(resample_counts(rng, count, 1)[0] @ design.starts / count)
+    if problem.initial_states.kind == "exact":
+        return lambda _counts, _rng: design.start
+    if units == count and starts_are_episodes(problem):
+        return lambda counts, _rng: np.asarray(counts @ design.starts / count)
+    return lambda _counts, rng: np.asarray(resample_counts(rng, count, 1)[0] @ design.starts / count)

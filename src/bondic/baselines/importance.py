@@ -187,7 +187,6 @@ class ImportanceSampling:
 
 def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
-    cut = out.states(
-        "recording", f"Recording stops after {paths.steps} steps whatever happens, or when an episode ends by itself."
-    )
-    return (out.EPISODES, behaviour, cut)
+    whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
+    cut = f"Whether an episode is recorded up to step {paths.steps} does not depend on what happens in it."
+    return (out.EPISODES, behaviour, out.states("recording", whole if paths.complete else cut))

@@ -96,7 +96,8 @@ def conclude_baseline(
         raise NumericalError(f"{name} produced a number that is not defined; its weights or its fit overflow.")
     low = max(limits.low, outcome.low) if side != "upper" else limits.low
     high = min(limits.high, outcome.high) if side != "lower" else limits.high
-    moved = low > limits.low or high < limits.high
+    slack = 1e-9 * limits.width  # ends that are the value range up to rounding add nothing
+    moved = low > limits.low + slack or high < limits.high - slack
     status = Status.INTERVAL if moved else Status.TRIVIAL
     if low > high:
         low, high, status = limits.low, limits.high, Status.REJECTED

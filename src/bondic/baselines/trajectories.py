@@ -67,6 +67,7 @@ class Trajectories:
     step_rewards: tuple[float, float]  # range of one step's reward, 0 after the end included
     reach: float  # 1 + gamma + ... + gamma^(T-1)
     tail: ValueRange  # of the value of steps T, T + 1, ...
+    complete: bool  # no episode was cut: nothing is missing
     estimated_behavior: bool
 
     @property
@@ -107,6 +108,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     lengths = np.bincount(episodes)
     position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     _check_steps(problem, order, position)
+    _check_starts(problem, order[position == 0])
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]
     complete = ~problem.continues[last]
@@ -134,6 +136,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         step_rewards=(low, high),
         reach=discounted_steps(terms.gamma, limit).upper,
         tail=ValueRange(0.0, 0.0) if recorded_all else _tail(problem, limit),
+        complete=recorded_all,
         estimated_behavior=estimated,
     )
 
@@ -182,6 +185,33 @@ def _check_steps(problem: Problem, order: IntArray, position: IntArray) -> None:
             f"Row {row} is row {int(position[wrong[0]])} of its episode but carries timestep {int(times[row])}: rows are "
             "missing. A trajectory's weight is the product over all its steps from 0 on."
         )
+
+
+def _check_starts(problem: Problem, first: IntArray) -> None:
+    """Weighted returns are values of the episodes' own starts, so these must be draws of the stated d_0."""
+    if problem.initial_states.kind == "sample":
+        return
+    listed = {row.tobytes() for row in problem.initial_states.observations + 0.0}
+    observed = source_of(problem).log.observations[problem.log_rows[first]] + 0.0
+    strange = [k for k, row in enumerate(observed) if row.tobytes() not in listed]
+    if strange:
+        row = int(problem.log_rows[first[strange[0]]])
+        raise InvalidInput(
+            f"The episode of row {row} starts at {observed[strange[0]]}, which is not in the exact list of initial states. "
+            "Trajectory methods estimate the value from the episodes' own starts: pass InitialStates.from_log(log), or use "
+            "a method that starts elsewhere, such as Dual()."
+        )
+
+
+def starts_are_episodes(problem: Problem) -> bool:
+    """Whether initial state j is the first state of episode j, as InitialStates.from_log makes them."""
+    states = problem.initial_states
+    if problem.source is None or problem.source.log.episode_ids is None or states.kind == "exact":
+        return False
+    numbers = episode_numbers(problem)
+    _, first = np.unique(numbers, return_index=True)
+    own = source_of(problem).log.observations[problem.log_rows[first]]
+    return bool(own.shape == states.observations.shape and np.array_equal(own, states.observations))
 
 
 def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:
