@@ -91,7 +91,7 @@ class CoinDice:
 
     kernel: Kernel | None = None
     rank: int = 100
-    ridge: float = 0.1
+    ridge: float | None = None  # in rows
     unit: Unit = "rows"
     side: out.Side = "both"
     name: ClassVar[str] = "coindice"
@@ -101,14 +101,15 @@ class CoinDice:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         design = make_design(problem, self.kernel, rank=self.rank)
+        ridge = design.ridge(self.ridge)
         budget = out.split_ends(alpha, self.side)
-        fit = fit_lstd(design, ridge=self.ridge)
+        fit = fit_lstd(design, ridge=ridge)
         extra = start_error(problem, design.starts @ fit.theta)
         ends = {"lower": -math.inf, "upper": math.inf}
         for end, probability in budget.parts.items():
             sign = 1.0 if end == "upper" else -1.0
             z = float(-ndtri(probability))
-            reached = extreme_value(design, units, ridge=self.ridge, radius=z * z, sign=sign)
+            reached = extreme_value(design, units, ridge=ridge, radius=z * z, sign=sign)
             ends[end] = fit.value + sign * math.hypot(reached - fit.value, z * extra)
             watch(0.5)
         result = out.Outcome(
@@ -118,6 +119,6 @@ class CoinDice:
             guarantee=self.guarantee,
             budget=budget,
             assumptions=(independent, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
-            choices={"features": design.words, "divergence": "KL", "ridge": f"{self.ridge:g} rows"},
+            choices={"features": design.words, "divergence": "KL", "ridge": f"{ridge:g} rows"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -32,7 +32,7 @@ class DoubleRL:
 
     kernel: Kernel | None = None
     rank: int = 100
-    ridge: float = 0.1
+    ridge: float | None = None  # in rows
     folds: int = 5
     unit: Unit = "auto"
     side: out.Side = "both"
@@ -44,13 +44,14 @@ class DoubleRL:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         design = make_design(problem, self.kernel, rank=self.rank)
+        ridge = design.ridge(self.ridge)
         fold = fold_numbers(units, self.folds, self.seed)
         n = len(problem)
         parts, start = np.zeros(n), np.zeros(design.starts.shape[0])
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)
-            fit = fit_lstd(others, ridge=self.ridge)
+            fit = fit_lstd(others, ridge=ridge)
             here = restrict(design, mine)
             # phi . u is w / (number of rows it was fitted on)
             parts[mine] = fit.parts(here) * len(others) / n

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.trajectories import episode_numbers, starts_are_episodes
 from bondic.certificate.assumptions import Assumption
+from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import normal_form
@@ -45,6 +46,18 @@ class Design:
     @property
     def dimension(self) -> int:
         return int(self.logged.shape[1])
+
+    def ridge(self, wanted: float | None) -> float:
+        """A penalty in rows: as asked, else next to none for a table and a tenth of a row for other features.
+
+        A table needs none but for pairs without a row; landmarks are nearly dependent, and a prior of unit size against
+        noise of the size of the rewards is worth about that much.
+        """
+        if wanted is None:
+            return 1e-6 if self.table else 0.1
+        if not wanted > 0:
+            raise InvalidInput(f"ridge={wanted}; a positive number (in rows) is needed.")
+        return float(wanted)
 
     @property
     def start(self) -> FloatArray:

@@ -20,7 +20,7 @@ from bondic.baselines.features import Design, Unit, make_design, units_of
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
 from bondic.baselines.trajectories import starts_are_episodes
 from bondic.concentration.gauge import Guarantee
-from bondic.errors import InvalidInput, NumericalError
+from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
 from bondic.problem import Problem
 from bondic.result import Result
@@ -70,7 +70,7 @@ class FittedQ:
 
     kernel: Kernel | None = None
     rank: int = 100
-    ridge: float = 0.1
+    ridge: float | None = None  # in rows
     iterations: int | None = None
     replicates: int = 200
     unit: Unit = "episodes"
@@ -81,20 +81,19 @@ class FittedQ:
 
     def run(self, problem: Problem, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
-        if not self.ridge > 0:
-            raise InvalidInput(f"ridge={self.ridge}; a positive number is needed.")
         units, independent = units_of(problem, self.unit)
         count = int(units.max()) + 1
         need_units(count, 2, "A bootstrap over episodes")
         design = make_design(problem, self.kernel, rank=self.rank)
+        ridge = design.ridge(self.ridge)
         budget = out.split_ends(alpha, self.side)
-        estimate = float(design.start @ fit_q(design, ridge=self.ridge, iterations=self.iterations))
+        estimate = float(design.start @ fit_q(design, ridge=ridge, iterations=self.iterations))
         rng = np.random.default_rng(self.seed)
         again = np.empty(self.replicates)
         start = resampled_starts(problem, design, count)
         for index in range(self.replicates):
             counts = resample_counts(rng, count, 1)[0]
-            theta = fit_q(design, counts[units], ridge=self.ridge, iterations=self.iterations)
+            theta = fit_q(design, counts[units], ridge=ridge, iterations=self.iterations)
             again[index] = start(counts, rng) @ theta
             watch((index + 1) / self.replicates)
         low, high = percentile_ends(again, budget)
@@ -106,7 +105,7 @@ class FittedQ:
             guarantee=self.guarantee,
             budget=budget,
             assumptions=(independent, closed, out.COVERED, out.ASYMPTOTIC),
-            choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "interval": "percentile"},
+            choices={"features": design.words, "ridge": f"{ridge:g} rows", "interval": "percentile"},
             seeds={"bootstrap": self.seed},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

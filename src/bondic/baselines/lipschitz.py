@@ -21,7 +21,7 @@ from bondic.bounds.dual import problem_range
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
-from bondic.problem import Problem
+from bondic.problem import Cloud, Problem
 from bondic.result import Result
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,30 +104,35 @@ def upper_end(problem: Problem, slope: float, iterations: int, *, sign: float) -
     """The upper end for sign 1; for sign -1 the lower end, as minus the upper end of the problem with rewards -r."""
     limits = problem_range(problem)
     top = limits.high if sign > 0 else -limits.low
-    rewards = sign * problem.rewards
     slots = problem.layout.slots
-    members = [np.flatnonzero(problem.slots == a) for a in range(slots)]
+    # equal pairs have equal outcomes: one row of each is enough
+    _, kept = np.unique(np.column_stack([problem.logged, problem.slots]), axis=0, return_index=True)
+    rewards, logged = sign * problem.rewards[kept], problem.logged[kept]
+    members = [np.flatnonzero(problem.slots[kept] == a) for a in range(slots)]
+    place = np.full(len(problem), -1)
+    place[kept] = np.arange(kept.size)
+    ahead = place[problem.next.rows] >= 0
+    cloud = Cloud(problem.next.points[ahead], problem.next.weights[ahead], place[problem.next.rows[ahead]])
 
     def envelope(points: FloatArray) -> list[FloatArray]:
-        return [slope * cdist(points, problem.logged[rows]) for rows in members]
+        return [slope * cdist(points, logged[rows]) for rows in members]
 
-    def bound(costs: list[FloatArray], u: FloatArray, count: int) -> FloatArray:
+    def bound(costs: list[FloatArray], u: FloatArray) -> FloatArray:
         columns = [
             np.minimum(top, (cost + u[rows]).min(axis=1, initial=np.inf))
             for cost, rows in zip(costs, members, strict=True)
         ]
-        return np.stack(columns, axis=1) if columns else np.full((count, slots), top)
+        return np.stack(columns, axis=1)
 
-    u = np.full(len(problem), top)
-    following = envelope(problem.next.points)
+    u = np.full(kept.size, top)
+    following = envelope(cloud.points)
     for _ in range(iterations):
-        values = bound(following, u, problem.next.points.shape[0])
-        new = np.minimum(u, rewards + problem.gamma * problem.next.per_row(values, len(problem)))
+        new = np.minimum(u, rewards + problem.gamma * cloud.per_row(bound(following, u), kept.size))
         done = bool(np.max(u - new) <= 1e-9 * (1.0 + abs(top)))
         u = new
         if done:
             break
-    starts = bound(envelope(problem.initial.points), u, problem.initial.points.shape[0])
+    starts = bound(envelope(problem.initial.points), u)
     means = problem.initial.per_row(starts, len(problem.initial_states))
     return sign * float(problem.initial_states.weights @ means)
 
@@ -135,7 +140,7 @@ def upper_end(problem: Problem, slope: float, iterations: int, *, sign: float) -
 def steepest(problem: Problem) -> float:
     """Twice the steepest slope of a fitted q between logged points with the same action: an estimate, not a bound."""
     design = make_design(problem)
-    q = design.logged @ fit_lstd(design, ridge=0.1).theta
+    q = design.logged @ fit_lstd(design, ridge=design.ridge(None)).theta
     largest = 0.0
     for a in range(problem.layout.slots):
         rows = np.flatnonzero(problem.slots == a)[:_SLOPE_ROWS]

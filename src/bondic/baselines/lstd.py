@@ -24,7 +24,7 @@ class Lstd:
 
     kernel: Kernel | None = None
     rank: int = 100
-    ridge: float = 0.1
+    ridge: float | None = None  # in rows
     unit: Unit = "auto"
     side: out.Side = "both"
     name: ClassVar[str] = "lstd"
@@ -34,7 +34,8 @@ class Lstd:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         design = make_design(problem, self.kernel, rank=self.rank)
-        fit = fit_lstd(design, ridge=self.ridge)
+        ridge = design.ridge(self.ridge)
+        fit = fit_lstd(design, ridge=ridge)
         error = total_error(problem, fit.parts(design), units, design.starts @ fit.theta)
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(fit.value, error, budget)
@@ -45,6 +46,6 @@ class Lstd:
             guarantee=self.guarantee,
             budget=budget,
             assumptions=(independent, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
-            choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "standard error": f"{error:.6g}"},
+            choices={"features": design.words, "ridge": f"{ridge:g} rows", "standard error": f"{error:.6g}"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

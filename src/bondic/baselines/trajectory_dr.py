@@ -57,7 +57,7 @@ class DoublyRobust:
 
     kernel: Kernel | None = None
     rank: int = 100
-    ridge: float = 0.1
+    ridge: float | None = None  # in rows
     folds: int = 2
     steps: int | None = None
     behavior: Behavior = "logged"
@@ -74,11 +74,12 @@ class DoublyRobust:
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         episodes = episode_numbers(problem)
         design = make_design(problem, self.kernel, rank=self.rank)
+        ridge = design.ridge(self.ridge)
         fold = fold_numbers(np.arange(paths.count), self.folds, self.seed)
         own = starts_are_episodes(problem)  # then start and correction of an episode belong together
         values, start = np.zeros(paths.count), np.zeros(design.starts.shape[0])
         for k in range(self.folds):
-            theta = fit_q(restrict(design, fold[episodes] != k), ridge=self.ridge)
+            theta = fit_q(restrict(design, fold[episodes] != k), ridge=ridge)
             mine = fold == k
             starts = design.starts @ theta
             values[mine] = starts[mine] if own else design.start @ theta
