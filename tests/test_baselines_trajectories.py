@@ -306,6 +306,21 @@ def test_the_lower_end_needs_no_overlap():
     assert result.low <= mdp.value <= result.high
 
 
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_logs_without_any_weight_say_nothing(weighting):
+    """All weights 0 give a spread of 0; that must not become an interval of length 0."""
+    mdp = world()
+    never = np.eye(2)[np.ones(3, dtype=int)]
+    other = TabularMDP(
+        mdp.transitions, mdp.rewards, mdp.initial_probs, np.eye(2)[np.zeros(3, dtype=int)], never, 0.6, (-1.0, 1.0), 0.3
+    )
+    for interval in ("t", "percentile", "bca"):
+        result = bondic.estimate_interval(
+            question(other, sample(other)), method=ImportanceSampling(weighting, interval)
+        )
+        assert result.status.name == "TRIVIAL"
+
+
 def test_one_sided_bounds_spend_all_of_alpha_on_one_end():
     mdp = world()
     problem = question(mdp, sample(mdp, 200))
@@ -339,7 +354,11 @@ def test_what_is_missing_is_named():
     refused(question(mdp, log), "largest_ratio", ImportanceSampling("tis", "hoeffding"))
     refused(question(mdp, log), "above the stated bound", ImportanceSampling("tis", "hoeffding", largest_ratio=1.01))
     refused(question(mdp, log), "were cut earlier", ImportanceSampling(steps=9))
-    refused(question(mdp, log).select(int(np.flatnonzero(log.timesteps == 1)[0])), "begins before")
+    inner = int(np.flatnonzero(log.timesteps == 1)[0])
+    refused(question(mdp, log).select(inner), "partly outside")
+    refused(question(mdp, log).select(0, inner), "partly outside")
+    border = int(np.flatnonzero(log.episode_ids == 20)[0])
+    assert trajectories(question(mdp, log).select(border)).count == 20
     with pytest.raises(InvalidInput, match="ratio of means"):
         ImportanceSampling("sntis", "hoeffding")
 
@@ -438,6 +457,7 @@ def test_results_render_without_a_certificate():
     console.print(bondic.result_table(result))
     console.file.close()
     assert result.terms() == {}
+    assert "in the limit of large logs" in result.summary()
     assert "pdis-t" in repr(result)
 
 

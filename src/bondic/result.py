@@ -89,6 +89,10 @@ class Result:
     def summary(self) -> str:
         """The answer in one sentence."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
+        if self.guarantee != "finite-sample":
+            level += (
+                " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
+            )
         what = {
             "both": f"lies in {self.interval}",
             "lower": f"is at least {self.low:.6g}",

@@ -104,7 +104,7 @@ class CoinDice:
         ridge = design.ridge(self.ridge)
         budget = out.split_ends(alpha, self.side)
         fit = fit_lstd(design, ridge=ridge)
-        extra = start_error(problem, design.starts @ fit.theta)
+        extra = start_error(problem, design, fit.theta)
         ends = {"lower": -math.inf, "upper": math.inf}
         for end, probability in budget.parts.items():
             sign = 1.0 if end == "upper" else -1.0

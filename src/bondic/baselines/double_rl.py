@@ -47,7 +47,7 @@ class DoubleRL:
         ridge = design.ridge(self.ridge)
         fold = fold_numbers(units, self.folds, self.seed)
         n = len(problem)
-        parts, start = np.zeros(n), np.zeros(design.starts.shape[0])
+        parts, mean_theta = np.zeros(n), np.zeros(design.dimension)
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)
@@ -55,10 +55,10 @@ class DoubleRL:
             here = restrict(design, mine)
             # phi . u is w / (number of rows it was fitted on)
             parts[mine] = fit.parts(here) * len(others) / n
-            start += mine.mean() * (design.starts @ fit.theta)
+            mean_theta += mine.mean() * fit.theta
             watch((k + 1) / self.folds)
-        estimate = float(design.start_weights @ start + parts.sum())
-        error = total_error(problem, parts, units, start)
+        estimate = float(design.start @ mean_theta + parts.sum())
+        error = total_error(problem, design, mean_theta, parts, units)
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(estimate, error, budget)
         result = out.Outcome(

@@ -39,6 +39,7 @@ class Design:
     table: bool  # indicators of (state, action): every function on the seen points is a combination
     fixed: bool  # the features do not depend on the log
     words: str
+    start_draws: FloatArray | None = None  # (n_0, m, D) features of every drawn initial action; None: means are exact
 
     def __len__(self) -> int:
         return int(self.rewards.size)
@@ -93,7 +94,15 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
         table=table,
         fixed=table or explicit,
         words=f"{basis.dimension} features of {kernel!r}",
+        start_draws=_draws(basis, problem),
     )
+
+
+def _draws(basis: Basis, problem: Problem) -> FloatArray | None:
+    if problem.answers.exact:
+        return None
+    ones = np.ones((problem.initial.points.shape[0], 1))
+    return coordinates(basis, problem.initial.points, ones).reshape(len(problem.initial_states), -1, basis.dimension)
 
 
 def kernel_is_table(kernel: Kernel) -> bool:
@@ -111,7 +120,7 @@ def coordinates(basis: Basis, points: FloatArray, slot_weights: FloatArray) -> F
     for part in basis.parts:
         local = part.finish(part.raw(points)) if points.shape[0] else np.zeros((0, part.size))
         columns = slot_weights @ part.term.embedding
-        blocks.append((local[:, :, None] * columns[:, None, :]).reshape(points.shape[0], -1))
+        blocks.append((local[:, :, None] * columns[:, None, :]).reshape(points.shape[0], part.size * part.embedded))
     return np.hstack(blocks)
 
 
@@ -137,19 +146,24 @@ def grouped_error(parts: FloatArray, units: IntArray) -> float:
     return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
 
 
-def total_error(problem: Problem, parts: FloatArray, units: IntArray, starts: FloatArray) -> float:
-    """Standard error of E_0[v] + sum_i parts_i; `starts` (n_0,) are the start values v(s_0j).
+def total_error(problem: Problem, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
+    """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
 
     Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
     """
-    if int(units.max()) + 1 == starts.size and starts_are_episodes(problem):
-        sums = np.bincount(units, weights=parts) + starts / starts.size
-        return grouped_error(sums, np.arange(starts.size))
-    return float(np.hypot(grouped_error(parts, units), start_error(problem, starts)))
+    count = design.starts.shape[0]
+    if int(units.max()) + 1 == count and starts_are_episodes(problem):
+        sums = np.bincount(units, weights=parts) + design.starts @ theta / count
+        return grouped_error(sums, np.arange(count))
+    return float(np.hypot(grouped_error(parts, units), start_error(problem, design, theta)))
 
 
-def start_error(problem: Problem, values: FloatArray) -> float:
-    """Standard error of the mean start value when the initial states are a sample; 0 for an exact list."""
-    if problem.initial_states.kind == "exact" or values.size < 2:
+def start_error(problem: Problem, design: Design, theta: FloatArray) -> float:
+    """Standard error of E_0[v]: from a sample of initial states, or from draws of actions at an exact list; else 0."""
+    if problem.initial_states.kind == "sample":
+        values = design.starts @ theta
+        return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+    if design.start_draws is None or design.start_draws.shape[1] < 2:
         return 0.0
-    return float(values.std(ddof=1) / np.sqrt(values.size))
+    spread = (design.start_draws @ theta).var(axis=1, ddof=1) / design.start_draws.shape[1]
+    return float(np.sqrt(np.sum(design.start_weights**2 * spread)))

@@ -116,12 +116,17 @@ def resampled_starts(
 ) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
     """phi_0 of a bootstrap sample, given how often each unit was drawn.
 
-    The starts of the drawn episodes where each episode brings its own; starts drawn apart for another sample; phi_0
-    itself for an exact list.
+    The starts of the drawn episodes where each episode brings its own; starts drawn apart for another sample; for an
+    exact list phi_0 itself, or with resampled draws of its actions.
     """
-    count = design.starts.shape[0]
+    count, draws = design.starts.shape[0], design.start_draws
     if problem.initial_states.kind == "exact":
-        return lambda _counts, _rng: design.start
+        if draws is None:
+            return lambda _counts, _rng: design.start
+        weights, m = design.start_weights, draws.shape[1]
+        return lambda _counts, rng: np.einsum(
+            "j,jm,jmd->d", weights, rng.multinomial(m, np.full(m, 1.0 / m), size=count) / m, draws
+        )
     if units == count and starts_are_episodes(problem):
         return lambda counts, _rng: np.asarray(counts @ design.starts / count)
     return lambda _counts, rng: np.asarray(resample_counts(rng, count, 1)[0] @ design.starts / count)

@@ -146,6 +146,8 @@ class ImportanceSampling:
     def _ends(self, paths: Trajectories, sums: RatioSums, budget: ErrorBudget) -> Ends:
         if self.interval == "hoeffding":
             return self._hoeffding(paths, budget)
+        if not paths.weights[:, -1 if self.weighting in ("tis", "sntis") else 0].any():
+            return -np.inf, np.inf  # no episode does what the policy would: a spread of 0 is not knowledge
         if self.interval == "t":
             return student_ends(sums.estimate(), sums.influence(), budget)
         need_units(sums.count, 2, "A bootstrap interval")

@@ -67,4 +67,5 @@ def restrict(design: Design, rows: BoolArray) -> Design:
         table=design.table,
         fixed=design.fixed,
         words=design.words,
+        start_draws=design.start_draws,
     )

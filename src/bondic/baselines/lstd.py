@@ -36,7 +36,7 @@ class Lstd:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
         fit = fit_lstd(design, ridge=ridge)
-        error = total_error(problem, fit.parts(design), units, design.starts @ fit.theta)
+        error = total_error(problem, design, fit.theta, fit.parts(design), units)
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(fit.value, error, budget)
         result = out.Outcome(

@@ -50,7 +50,7 @@ class Marginalized:
     kernel: Kernel | None = None
     critic_kernel: Kernel | None = None
     rank: int = 100
-    ridge: float | None = None  # 1e-3, or 1e-9 for a table, which needs no smoothing
+    ridge: float = 1e-9  # the rank limits the weights; a larger penalty shows up as bias that no interval knows of
     unit: Unit = "auto"
     side: out.Side = "both"
     name: ClassVar[str] = "mis"
@@ -62,12 +62,11 @@ class Marginalized:
         design = make_design(problem, self.kernel, rank=self.rank)
         same = self.critic_kernel is None
         critics = design if same else make_design(problem, self.critic_kernel, rank=self.rank)
-        ridge = (1e-9 if design.table else 1e-3) if self.ridge is None else self.ridge
-        w = minimax_weights(design, critics, ridge=ridge)
+        w = minimax_weights(design, critics, ridge=self.ridge)
         q = fit_lstd(critics, ridge=critics.ridge(None))
         estimate = float(np.mean(w * problem.rewards))
         parts = w * q.differences(critics) / len(problem)
-        error = total_error(problem, parts, units, critics.starts @ q.theta)
+        error = total_error(problem, critics, q.theta, parts, units)
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(estimate, error, budget)
         ratio = out.states(

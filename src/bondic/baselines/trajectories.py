@@ -33,7 +33,7 @@ def source_of(problem: Problem) -> Source:
 
 
 def episode_numbers(problem: Problem) -> IntArray:
-    """(n,) 0, 1, ... in order of first appearance; episodes whose first rows were cut away by `select` are refused."""
+    """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
     log = source_of(problem).log
     if log.episode_ids is None:
         raise InvalidInput(
@@ -41,15 +41,15 @@ def episode_numbers(problem: Problem) -> IntArray:
             "or use a method for single rows, such as Dual()."
         )
     ids = np.asarray(log.episode_ids)
-    _, first_in_log = np.unique(ids, return_index=True)
-    _, first, inverse = np.unique(ids[problem.log_rows], return_index=True, return_inverse=True)
-    cut = ~np.isin(problem.log_rows[first], first_in_log)
-    if cut.any():
-        row = int(problem.log_rows[first[np.flatnonzero(cut)[0]]])
+    inside = np.zeros(len(log), dtype=bool)
+    inside[problem.rows.start : problem.rows.stop] = True
+    split = np.flatnonzero(inside & np.isin(ids, ids[~inside]))
+    if split.size:
         raise InvalidInput(
-            f"The episode of row {row} begins before the selected rows. Select whole episodes: a weight needs all "
-            "actions from the first one on."
+            f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
+            "weight needs all actions from the first one on, and a return all rewards."
         )
+    _, first, inverse = np.unique(ids[problem.log_rows], return_index=True, return_inverse=True)
     order = np.empty(first.size, dtype=np.int64)
     order[np.argsort(first)] = np.arange(first.size)
     return order[inverse.reshape(-1)]

@@ -77,18 +77,17 @@ class DoublyRobust:
         ridge = design.ridge(self.ridge)
         fold = fold_numbers(np.arange(paths.count), self.folds, self.seed)
         own = starts_are_episodes(problem)  # then start and correction of an episode belong together
-        values, start = np.zeros(paths.count), np.zeros(design.starts.shape[0])
+        values, mean_theta = np.zeros(paths.count), np.zeros(design.dimension)
         for k in range(self.folds):
             theta = fit_q(restrict(design, fold[episodes] != k), ridge=ridge)
             mine = fold == k
-            starts = design.starts @ theta
-            values[mine] = starts[mine] if own else design.start @ theta
+            values[mine] = (design.starts @ theta)[mine] if own else design.start @ theta
             values[mine] += corrections(paths, design, theta)[mine]
-            start += mine.mean() * starts
+            mean_theta += mine.mean() * theta
             watch((k + 1) / self.folds)
         budget = out.split_ends(alpha, self.side)
         estimate = float(values.mean())
-        extra = 0.0 if own else start_error(problem, start) * math.sqrt(values.size)
+        extra = 0.0 if own else start_error(problem, design, mean_theta) * math.sqrt(values.size)
         spread = values - estimate
         size = float(np.sqrt(np.mean(spread**2)))
         # a sampled start adds its variance: the influence is stretched to the total
