@@ -448,6 +448,8 @@ def test_the_2020_interval_is_valid_and_longer():
     assert old.low <= new.low <= mdp.value <= new.high <= old.high
     assert old.method == "feng2020"
     assert old.assumptions[0].name == "rows"
+    with pytest.raises(InvalidInput, match="fixed beforehand"):
+        bondic.estimate_interval(problem, method=Feng2020(bondic.Dual(planned_rows=2000)))
     log = as_log(mdp.rollout(2000, 1, np.random.default_rng(0)))
     checked = bondic.verify(old.certificate, log, bondic.TablePolicy(mdp.target))
     assert (checked.low, checked.high) == pytest.approx((old.low, old.high), abs=1e-9)

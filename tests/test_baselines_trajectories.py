@@ -197,6 +197,31 @@ def test_complete_episodes_have_no_tail_and_ends_include_zero_when_episodes_may_
     assert trajectories(question(mdp, cut)).tail.low == 0.0  # 0.4 / (1 - gamma) would ignore that episodes end
 
 
+def test_lengths_that_were_only_seen_bound_nothing():
+    """All episodes end by themselves and no limit is stated: the longest one seen must not enter a guarantee."""
+    mdp = world(termination=0.9)
+    log = sample(mdp, 4000, 400)
+    assert not log.truncations.any()
+    problem = question(mdp, log)
+    refused(problem, "no bound", ImportanceSampling("tis", "hoeffding", largest_ratio=4.0))
+    open_ended, stated = trajectories(problem), trajectories(problem, steps=400)
+    assert (open_ended.fixed, stated.fixed) == (False, True)
+    assert open_ended.returns.high >= 1 / (1 - mdp.gamma)
+    for weighting in ("tis", "pdis"):
+        for end, sign in (("lower", 1.0), ("upper", -1.0)):
+            (x, base), (y, other) = (positive_values(p, weighting, end) for p in (open_ended, stated))
+            assert x.min() >= 0
+            np.testing.assert_allclose(x, y, atol=1e-9)  # 0.6^400 is nothing: the closing term is the padded sum
+            assert base == pytest.approx(other)
+            assert abs(base + sign * x.mean() - mdp.value) < 4 * x.std() / math.sqrt(x.size)
+
+
+def test_steps_beyond_the_horizon_are_the_horizon():
+    mdp = world(termination=0.0)
+    paths = trajectories(question(mdp, sample(mdp, 20, 6), horizon=4, may_terminate=False), steps=6)
+    assert paths.steps == 4
+
+
 # ------------------------------------------------------------------------------------------------------- the intervals
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from bondic.baselines import outcome as out
 from bondic.concentration.gauge import Guarantee
 from bondic.concentration.v_statistic import VStatistic
+from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.problem import Problem
 from bondic.result import Result
@@ -31,6 +32,10 @@ class Feng2020:
     guarantee: ClassVar[Guarantee] = "finite-sample"
 
     def run(self, problem: Problem, alpha: float, progress: out.Progress | None) -> Result:
+        if self.settings.planned_rows is not None:
+            raise InvalidInput(
+                "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."
+            )
         result = replace(self.settings, gauge=VStatistic(self.constant)).run(problem, alpha, progress)
         rows = out.states("rows", "Rows are independent draws of one distribution, their number fixed beforehand.")
         return replace(result, method=self.name, assumptions=(rows, *result.assumptions))

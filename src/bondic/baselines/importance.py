@@ -67,7 +67,11 @@ def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tupl
         return np.asarray(paths.weights[:, -1] * np.maximum(_above(gains, base, end), 0.0)), base
     step = paths.step_rewards[0] if end == "lower" else paths.step_rewards[1]
     above = _above(paths.rewards, step, end) * paths.discounts
-    return np.asarray((paths.weights * above).sum(axis=1)), step * paths.reach
+    values = (paths.weights * above).sum(axis=1)
+    if not paths.fixed:  # after its end an episode earns 0 for ever: the rest of the geometric series
+        rest = paths.reach - float(paths.discounts.sum())
+        values = values + paths.weights[:, -1] * abs(step) * rest
+    return np.asarray(values), step * paths.reach
 
 
 def _above(values: FloatArray, base: float, end: str) -> FloatArray:
@@ -166,6 +170,11 @@ class ImportanceSampling:
         return ends["lower"], ends["upper"]
 
     def _ratio_bound(self, paths: Trajectories) -> float:
+        if not paths.fixed:
+            raise InvalidInput(
+                "Weights are bounded by ratio^T only if no episode can be longer than T, and the longest one seen is no bound. "
+                "State it: pass steps=, or horizon= to make_problem."
+            )
         if self.largest_ratio is not None:
             bound = float(self.largest_ratio)
         elif self.least_behavior_prob is not None and 0 < self.least_behavior_prob <= 1:

@@ -63,11 +63,12 @@ class Trajectories:
     rewards: FloatArray  # (E, T)
     ratios: FloatArray  # (E, T) pi(a|s) / beta(a|s)
     discounts: FloatArray  # (T,) gamma^t
-    returns: ValueRange  # of the T-step return
+    returns: ValueRange  # of the T-step return; of any return when T is not fixed
     step_rewards: tuple[float, float]  # range of one step's reward, 0 after the end included
-    reach: float  # 1 + gamma + ... + gamma^(T-1)
+    reach: float  # 1 + gamma + ... + gamma^(T-1); 1 / (1 - gamma) when T is not fixed
     tail: ValueRange  # of the value of steps T, T + 1, ...
     complete: bool  # no episode was cut: nothing is missing
+    fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
     estimated_behavior: bool
 
     @property
@@ -112,7 +113,9 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]
     complete = ~problem.continues[last]
-    limit, recorded_all = _cut_after(lengths, complete, steps)
+    horizon = problem.terms.horizon
+    limit, recorded_all = _cut_after(lengths, complete, steps, horizon)
+    fixed = not recorded_all or steps is not None or horizon is not None
     keep = position < limit
     table = np.full((lengths.size, limit), -1, dtype=np.int64)
     table[episodes[order][keep], position[keep]] = order[keep]
@@ -128,33 +131,32 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         ratios=np.where(inside, ratios[table], 1.0),
         discounts=np.asarray(problem.gamma ** np.arange(limit), dtype=np.float64),
         returns=value_range(
-            terms.gamma,
-            terms.reward_range,
-            may_terminate=terms.may_terminate,
-            horizon=min(limit, terms.horizon or limit),
+            terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=limit if fixed else None
         ),
         step_rewards=(low, high),
-        reach=discounted_steps(terms.gamma, limit).upper,
+        reach=discounted_steps(terms.gamma, limit if fixed else None).upper,
         tail=ValueRange(0.0, 0.0) if recorded_all else _tail(problem, limit),
         complete=recorded_all,
+        fixed=fixed,
         estimated_behavior=estimated,
     )
 
 
-def _cut_after(lengths: IntArray, complete: BoolArray, steps: int | None) -> tuple[int, bool]:
-    """T, and whether nothing is missing after it: the longest episode when all are complete, else the shortest cut one."""
+def _cut_after(lengths: IntArray, complete: BoolArray, steps: int | None, horizon: int | None) -> tuple[int, bool]:
+    """T, and whether nothing is missing after it: all steps when every episode is complete, else the shortest cut one."""
     if steps is not None:
         if int(steps) != steps or steps < 1:
             raise InvalidInput(f"steps={steps!r}; a whole number >= 1 is needed.")
+        steps = int(steps) if horizon is None else min(int(steps), horizon)
         short = ~complete & (lengths < steps)
         if short.any():
             raise InvalidInput(
                 f"steps={steps}, but {int(short.sum())} episodes were cut earlier, the first after "
                 f"{int(lengths[short][0])} steps: their later weights are unknown. Pass at most {int(lengths[~complete].min())}."
             )
-        return int(steps), bool(complete.all() and lengths.max() <= steps)
+        return steps, bool(complete.all() and lengths.max() <= steps)
     if complete.all():
-        return int(lengths.max()), True
+        return int(lengths.max()) if horizon is None else horizon, True
     return int(lengths[~complete].min()), False
 
 
