@@ -243,6 +243,39 @@ def test_the_exact_q_removes_almost_all_variance():
     assert robust.low < mdp.value < robust.high
 
 
+def test_cross_fitting_never_uses_the_fold_itself():
+    """Double RL and doubly robust, one fold at a time with tables written out."""
+    mdp = world(termination=0.3)
+    log = as_log(mdp.rollout(30, 5, np.random.default_rng(4)))
+    problem = tabular_problem(mdp, log)
+    phi, following, start = one_hot(problem)
+    n, gamma, ridge = len(problem), mdp.gamma, 0.5
+
+    fold = fold_numbers(np.asarray(log.episode_ids), 5, 0)
+    efficient = 0.0
+    for k in range(5):
+        out, inside = fold != k, fold == k
+        a = phi[out].T @ (phi[out] - gamma * following[out]) + ridge * np.eye(6)
+        theta = np.linalg.solve(a, phi[out].T @ problem.rewards[out])
+        w = out.sum() * phi[inside] @ np.linalg.solve(a.T, start)
+        delta = problem.rewards[inside] + gamma * following[inside] @ theta - phi[inside] @ theta
+        efficient += inside.sum() / n * (start @ theta) + np.sum(w * delta) / n
+    found = bondic.estimate_interval(problem, method=DoubleRL(ridge=ridge)).estimate
+    assert found == pytest.approx(efficient, rel=1e-9)
+
+    fold = fold_numbers(np.arange(30), 2, 0)
+    values = []
+    for episode in range(30):
+        out = fold[log.episode_ids] != fold[episode]
+        theta = np.zeros(6)
+        for _ in range(64):
+            target = problem.rewards[out] + gamma * following[out] @ theta
+            theta = np.linalg.solve(phi[out].T @ phi[out] + ridge * np.eye(6), phi[out].T @ target)
+        values.append(start @ theta + loop_correction(mdp, log, episode, theta.reshape(3, 2), 5))
+    robust = bondic.estimate_interval(problem, method=DoublyRobust(ridge=ridge)).estimate
+    assert robust == pytest.approx(np.mean(values), rel=1e-6)
+
+
 def test_folds_keep_units_together():
     units = np.repeat(np.arange(10), 3)
     fold = fold_numbers(units, 3, 0)

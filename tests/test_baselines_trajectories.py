@@ -322,6 +322,22 @@ def test_finite_sample_intervals_cover(method):
     assert np.mean([r.length for r in results]) < results[0].value_range.width
 
 
+def test_thresholds_see_the_tuning_episodes_only():
+    mdp = world()
+    log = sample(mdp, 200)
+    moved = np.where(log.episode_ids < 10, log.rewards, -0.9 * np.abs(log.rewards))
+    names = ("observations", "actions", "next_observations", "terminations", "truncations", "episode_ids", "timesteps",
+             "behavior_action_probs")  # fmt: skip
+    other = bondic.Transitions(rewards=moved, **{name: getattr(log, name) for name in names})
+    first, second = (
+        bondic.estimate_interval(question(mdp, part), method=EmpiricalBernstein()) for part in (log, other)
+    )
+    for end in ("lower", "upper"):
+        assert first.choices[f"threshold {end}"] == second.choices[f"threshold {end}"]
+        assert "first 10 episodes" in first.choices[f"threshold {end}"]
+    assert first.low != second.low
+
+
 def test_the_lower_end_needs_no_overlap():
     """Where the behaviour never goes weighted means are too small, and both ends stay on the safe side."""
     mdp = world(termination=0.5)
