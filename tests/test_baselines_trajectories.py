@@ -483,6 +483,16 @@ def test_continuous_actions_use_densities():
         bondic.estimate_interval(
             bondic.make_problem(log, clipped, initial, gamma=0.5, reward_range=(-1, 1)), method=ImportanceSampling()
         )
+    for answer in (lambda *_: 1 / 0, lambda *_: -np.ones(n), lambda *_: np.ones((n, 2))):
+        broken = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
+        object.__setattr__(broken, "action_density", answer)
+        with pytest.raises(PolicyError, match="action_density"):
+            bondic.estimate_interval(
+                bondic.make_problem(log, broken, initial, gamma=0.5, reward_range=(-1, 1)), method=ImportanceSampling()
+            )
+    mixed = bondic.MixturePolicy(0.5, target, bondic.GaussianPolicy(lambda s: 0 * s, 1.0))
+    wanted = 0.5 * stats.norm.pdf(actions[:, 0], 0.5) + 0.5 * density
+    np.testing.assert_allclose(mixed.action_density(states, actions), wanted)
     sampler = bondic.CallableSampler(lambda s, _rng: 0 * s)
     refused(bondic.make_problem(log, sampler, initial, gamma=0.5, reward_range=(-1, 1)), "action_density")
 

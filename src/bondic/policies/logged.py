@@ -33,7 +33,12 @@ def logged_action_probs(
             "action_density(observations, actions), or use a method that needs no weights, such as Dual()."
         )
     more = (timesteps,) if protocol.is_time_dependent(policy) else ()
-    density = np.asarray(policy.action_density(observations.copy(), actions.copy(), *more), dtype=np.float64)
+    try:
+        density = np.asarray(policy.action_density(observations.copy(), actions.copy(), *more), dtype=np.float64)
+    except PolicyError:
+        raise
+    except Exception as problem:
+        raise PolicyError(f"action_density raised {type(problem).__name__}: {problem}") from problem
     if density.shape != (actions.shape[0],) or not np.all(np.isfinite(density)) or np.any(density < 0):
         raise PolicyError("action_density must return one finite number >= 0 per row.")
     return density
