@@ -107,6 +107,9 @@ def test_the_experiment_counts_and_writes_its_page(tmp_path):
     assert "| `lipschitz` | finite-sample |" in text
     assert "violated within their assumptions: none" in text
     assert '"case": "deterministic"' in target.read_text()
+    again = tmp_path / "again.md"
+    assert baselines.main(["--render", "--out", str(target), "--page", str(again)]) == 0
+    assert again.read_text() == text
 
 
 def test_the_same_seed_gives_the_same_counts():
