@@ -81,6 +81,9 @@ def result_fragment(result: Renderable) -> str:
     """Interval, terms, assumptions and choices."""
     terms = result.terms()
     names = list(next(iter(terms.values()))) if terms else []
+    search = f" A better ω in the searched space could still gain {html.escape(gap_text(result.gap))}." if terms else ""
+    kept = result.hashes.get("certificate")
+    sealed = f"<br>certificate {html.escape(kept)}" if kept else ""
     term_rows = [[name, *(number(end[name]) for end in terms.values())] for name in names]
     assumption_rows = [[item.name, item.state, item.text] for item in result.assumptions]
     choice_rows = [[name, text] for name, text in result.choices.items()]
@@ -89,11 +92,13 @@ def result_fragment(result: Renderable) -> str:
         f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). Guarantee of the interval: "
         f"{html.escape(result.guarantee)}. Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
         f"{result.rows[1] - 1}. The reward range alone implies [{number(result.value_range.low)}, "
-        f"{number(result.value_range.high)}]. A better ω in the searched space could still gain "
-        f"{html.escape(gap_text(result.gap))}.</p>"
-        f"<h3>What each term contributes</h3>{_table(['term', *terms], term_rows)}"
+        f"{number(result.value_range.high)}].{search}</p>"
+        f"{_contributions(terms, term_rows)}"
         f"<h3>Assumptions</h3>{_table(['about', 'state', 'in words'], assumption_rows)}"
         f"<h3>Choices</h3>{_table(['what', 'how'], choice_rows)}"
-        f"<p><small>log {html.escape(result.hashes['log'])}<br>certificate {html.escape(result.hashes['certificate'])}"
-        "</small></p></section>"
+        f"<p><small>log {html.escape(result.hashes['log'])}{sealed}</small></p></section>"
     )
+
+
+def _contributions(terms: dict[str, dict[str, float]], rows: list[list[str]]) -> str:
+    return f"<h3>What each term contributes</h3>{_table(['term', *terms], rows)}" if terms else ""

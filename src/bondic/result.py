@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bondic.bounds.dual import BoundTerms
@@ -49,7 +49,7 @@ class Result:
     value_range: ValueRange  # what the reward range alone implies
     lower: BoundTerms | None
     upper: BoundTerms | None
-    rejection: Rejection
+    rejection: Rejection | None  # None where the method tests nothing
     gap: tuple[float, float]  # how far each end may be from the best omega could do
     rows: tuple[int, int]  # certified rows of the log
     budget: ErrorBudget
@@ -60,7 +60,7 @@ class Result:
     hashes: dict[str, str]
     effective_sample_size: float
     seconds: dict[str, float]
-    certificate: Certificate = field(repr=False)
+    certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
 
     @property
     def interval(self) -> ConfidenceInterval:
@@ -89,6 +89,10 @@ class Result:
     def summary(self) -> str:
         """The answer in one sentence."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
+        if self.guarantee != "finite-sample":
+            level += (
+                " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
+            )
         what = {
             "both": f"lies in {self.interval}",
             "lower": f"is at least {self.low:.6g}",
@@ -97,5 +101,10 @@ class Result:
         return f"{level} the value of the policy {what[self.side]} ({self.status})."
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: what the certificate's body holds."""
-        return dict(self.certificate.body)
+        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""
+        if self.certificate is not None:
+            return dict(self.certificate.body)
+        skipped = ("certificate", "rejection", "lower", "upper", "gap")
+        return {name: value for name, value in asdict(self).items() if name not in skipped} | {
+            "status": self.status.name
+        }

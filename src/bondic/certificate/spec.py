@@ -12,6 +12,7 @@ from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.concentration.gauge import Gauge
 from bondic.concentration.pinelis import Pinelis
 from bondic.concentration.plug_in import PlugIn
+from bondic.concentration.v_statistic import VStatistic
 from bondic.errors import VerificationError
 from bondic.kernels.base import Kernel, Leaf, Product, Scaled, Sum
 from bondic.kernels.constant import Constant
@@ -35,7 +36,7 @@ _LEAVES: tuple[type[Leaf], ...] = (
     GaussianSeries,
 )  # fmt: skip
 LEAVES: dict[str, type[Leaf]] = {leaf.name: leaf for leaf in _LEAVES}
-GAUGES: dict[str, type[Gauge]] = {gauge.name: gauge for gauge in (Pinelis, FixedLambda, PlugIn)}
+GAUGES: dict[str, type[Gauge]] = {gauge.name: gauge for gauge in (Pinelis, FixedLambda, PlugIn, VStatistic)}
 
 
 class Writer:

@@ -41,6 +41,7 @@ def command(out: Path, alpha: float) -> None:
     out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"
     write_atomically(page, result_page(result, "When to maintain the machine").encode())
+    assert result.certificate is not None
     text, _ = save_certificate(result.certificate, out / "certificate", overwrite=True)
     checked = verify(load_certificate(text), demo.log, demo.policy)
     console.print(f"\nverified again from the certificate: [{checked.low:.6g}, {checked.high:.6g}]", highlight=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, PolicyError
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -35,3 +35,18 @@ class GaussianPolicy:
         if self.low is not None or self.high is not None:
             actions = np.clip(actions, self.low, self.high)
         return np.asarray(actions)
+
+    def action_density(self, observations: FloatArray, actions: FloatArray) -> FloatArray:
+        """pi(a | s) = prod_j N(a_j; mean_j, std_j^2); a clipped Gaussian has none (the ends have positive probability)."""
+        if self.low is not None or self.high is not None:
+            raise PolicyError(
+                "A Gaussian policy that is clipped to a box has no density: ratios of densities do not exist."
+            )
+        mean = np.asarray(self.mean(observations), dtype=np.float64)
+        mean = mean[:, None] if mean.ndim == 1 else mean
+        std = np.asarray(self.std(observations) if callable(self.std) else self.std, dtype=np.float64)
+        if np.any(std <= 0):
+            raise PolicyError("A Gaussian policy with standard deviation 0 has no density.")
+        scaled = (actions - mean) / std
+        size = np.prod(np.broadcast_to(np.sqrt(2.0 * np.pi) * std, mean.shape), axis=1)
+        return np.asarray(np.exp(-0.5 * np.sum(scaled**2, axis=1)) / size)

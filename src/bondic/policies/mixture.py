@@ -37,6 +37,13 @@ class MixturePolicy:
         )
         return np.asarray(self.alpha * first + (1.0 - self.alpha) * second)
 
+    def action_density(self, observations: FloatArray, actions: FloatArray, *time: Any) -> FloatArray:
+        first, second = (
+            np.asarray(part.action_density(observations, actions, *(time if is_time_dependent(part) else ())))
+            for part in (self.policy, self.other)
+        )
+        return np.asarray(self.alpha * first + (1.0 - self.alpha) * second)
+
     def sample_action(self, observations: FloatArray, rng: np.random.Generator, *time: Any) -> FloatArray:
         first, second = (
             np.asarray(part.sample_action(observations, rng, *(time if is_time_dependent(part) else ())))

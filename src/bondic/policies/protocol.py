@@ -44,10 +44,12 @@ class RowProbabilities:
     """Probabilities written down per row, so that no policy code is needed.
 
     `next_probs[i]` is pi(. | s'_i) (rows of terminal transitions are ignored), `initial_probs[j]` is pi(. | s_0j).
+    `logged_probs[i]` is pi(. | s_i): only importance sampling needs it.
     """
 
     next_probs: Any  # (n, number of actions)
     initial_probs: Any  # (n_0, number of actions)
+    logged_probs: Any = None  # (n, number of actions)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,17 @@
 
 from bondic.problem.make import make_problem
 from bondic.problem.question import Cloud, Question, Terms
-from bondic.problem.rows import Problem, assemble
+from bondic.problem.rows import Problem, Source, assemble
 from bondic.problem.streamed import StreamedProblem, in_memory
 
-__all__ = ["Cloud", "Problem", "Question", "StreamedProblem", "Terms", "assemble", "in_memory", "make_problem"]
+__all__ = [
+    "Cloud",
+    "Problem",
+    "Question",
+    "Source",
+    "StreamedProblem",
+    "Terms",
+    "assemble",
+    "in_memory",
+    "make_problem",
+]

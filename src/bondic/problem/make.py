@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -13,7 +14,7 @@ from bondic.errors import InvalidInput
 from bondic.policies.answers import ask_policy
 from bondic.problem.frame import make_frame, questions, refuse_nothing
 from bondic.problem.question import Question, make_terms
-from bondic.problem.rows import Problem, assemble
+from bondic.problem.rows import Problem, Source, assemble
 from bondic.problem.streamed import SEED_SALT, StreamedProblem
 
 
@@ -83,4 +84,4 @@ def make_problem(
     refuse_nothing(int(frame.kept.sum()), terms)
     rng = np.random.default_rng([SEED_SALT, seed])
     answers = ask_policy(policy, questions(log, initial, frame, 0, len(log)), rng=rng, **asking)
-    return assemble(log, initial, answers, terms, seed=seed)
+    return replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))

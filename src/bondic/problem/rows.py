@@ -23,6 +23,14 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The log and the policy as they were given, for methods that need more of them than the bounds do."""
+
+    log: Transitions
+    policy: Any
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem(Question):
     """A policy-evaluation question in the form the bounds need, all rows in memory."""
@@ -42,6 +50,7 @@ class Problem(Question):
     rows: RowRange  # the stretch of the log this problem covers, rows beyond the horizon included
     log_hash: str
     seed: int
+    source: Source | None = None  # None in a problem that was put together from a certificate
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])

@@ -23,10 +23,13 @@ def result_table(result: Result) -> RenderableType:
         f"\npoint estimate {number(result.estimate)} (no guarantee of its own), guarantee of the interval: ",
         (result.guarantee, colour),
         f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
-        f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound\n"
-        f"a better omega in the searched space could still gain {gap_text(result.gap)}",
+        f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
     )
-    return Group(Panel(head, title="bondic", border_style=colour), _terms(result), _assumptions(result))
+    panel = Panel(head, title="bondic", border_style=colour)
+    if not result.terms():  # a method without a bound that splits into terms
+        return Group(panel, _assumptions(result))
+    head.append(f"\na better omega in the searched space could still gain {gap_text(result.gap)}")
+    return Group(panel, _terms(result), _assumptions(result))
 
 
 def _terms(result: Result) -> Table:

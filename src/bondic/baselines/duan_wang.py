@@ -1,0 +1,92 @@
+"""Linear fitted-Q interval in the manner of Duan, Jia and Wang (2020), for the discounted sum and dependent rows.
+
+With Sigma = Phi'Phi + lambda I, A = Sigma - gamma Phi'Phi_next, u = A^-T phi_0 and eps_i = r_i + gamma q*(x'_i) - q*(x_i),
+
+    phi_0 . (theta - theta*) = u . ( Phi' eps - lambda theta* )      exactly, so that with probability at least 1 - p
+    |phi_0 . (theta - theta*)| <= |u|_Sigma (B/2) sqrt( 2 log(1/p) + log det(Sigma / lambda) ) + lambda |u| S.
+
+The first line needs q* = phi . theta* alone, no closure. The second is the self-normalised inequality of
+Abbasi-Yadkori, Pal and Szepesvari (2011) for all u at once: eps_i has mean 0 given the past and (s_i, a_i), and range
+at most B. It allows adaptive behaviour and any stopping time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bondic.baselines import outcome as out
+from bondic.baselines.features import Design, make_design
+from bondic.baselines.linear import LinearFit, fit_lstd
+from bondic.bounds.dual import problem_range
+from bondic.concentration.budget import ErrorBudget
+from bondic.concentration.gauge import Guarantee
+from bondic.errors import InvalidInput
+from bondic.kernels.base import Kernel
+from bondic.problem import Question, in_memory
+from bondic.result import Result
+
+
+def half_width(
+    design: Design, fit: LinearFit, *, ridge: float, radius: float, width: float, probability: float
+) -> float:
+    """|u|_Sigma (B/2) sqrt( 2 log(1/p) + log det(Sigma / lambda) ) + lambda |u| S."""
+    gram = design.logged.T @ design.logged + ridge * np.eye(design.dimension)
+    _, logdet = np.linalg.slogdet(gram / ridge)
+    size = math.sqrt(float(fit.dual @ gram @ fit.dual))
+    noise = 0.5 * width * math.sqrt(2.0 * math.log(1.0 / probability) + max(float(logdet), 0.0))
+    return size * noise + ridge * float(np.linalg.norm(fit.dual)) * radius
+
+
+@dataclass(frozen=True)
+class LinearFittedQ:
+    """`duan-wang`. Finite-sample for features fixed beforehand that hold q* with |theta*| <= `radius`.
+
+    A table (the default for few states) holds every q*, and its radius follows from the value range. Landmarks that
+    were picked from the log are not fixed beforehand: the label is then "none". The ridge is a number of rows.
+    """
+
+    kernel: Kernel | None = None
+    radius: float | None = None
+    rank: int = 100
+    ridge: float = 1.0
+    side: out.Side = "both"
+    name: ClassVar[str] = "duan-wang"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        watch = out.Stopwatch(self.name, progress)
+        design = make_design(problem, self.kernel, rank=self.rank)
+        limits = problem_range(problem)
+        radius = self.radius
+        if radius is None and design.table:  # pairs that never occur in the log take no part in the identity
+            radius = math.sqrt(design.dimension) * max(abs(limits.low), abs(limits.high))
+        if radius is None or radius < 0:
+            raise InvalidInput(
+                "The linear fitted-Q interval needs radius=, a bound of |theta*| in its features (for few states it follows "
+                "from the value range); leave it to a method that fits the radius, such as Dual(), if it is not known."
+            )
+        events = out.initial_events(problem)
+        budget = ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
+        fit = fit_lstd(design, ridge=self.ridge)
+        half = half_width(
+            design, fit, ridge=self.ridge, radius=radius, width=limits.width, probability=budget["noise"]
+        ) + out.initial_allowance(problem, budget, self.side)
+        guarantee: Guarantee = "finite-sample" if design.fixed else "none"
+        data = out.states("data", "Given the past and (s, a), reward and next state were drawn from the environment.")
+        held = out.states(
+            "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
+        )
+        result = out.Outcome(
+            low=fit.value - half,
+            high=fit.value + half,
+            estimate=fit.value,
+            guarantee=guarantee,
+            budget=budget,
+            assumptions=(data, held),
+            choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "radius": f"{radius:.6g}"},
+        )
+        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -1,0 +1,42 @@
+"""The kernel Bellman interval of Feng, Ren, Tang and Liu (2020): { E[q] : q in Q, L_W(q) <= eps }, eps = O(n^-1/4).
+
+Its threshold is Hoeffding's bound for the V-statistic L_W(q*)^2 of independent rows (`concentration/v_statistic.py`);
+the interval is evaluated through the dual at that eps, which any number of rows allows and which is certified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+from bondic.baselines import outcome as out
+from bondic.concentration.gauge import Guarantee
+from bondic.concentration.v_statistic import VStatistic
+from bondic.errors import InvalidInput
+from bondic.methods.dual import Dual
+from bondic.problem import Question, in_memory
+from bondic.result import Result
+
+
+@dataclass(frozen=True)
+class Feng2020:
+    """Dual with the threshold for independent rows.
+
+    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behaviour,
+    are outside the theorem. constant="paper" is the published one, "range" a smaller one with the same proof.
+    """
+
+    settings: Dual = field(default_factory=Dual)
+    constant: Literal["paper", "range"] = "paper"
+    name: ClassVar[str] = "feng2020"
+    guarantee: ClassVar[Guarantee] = "finite-sample"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        if self.settings.planned_rows is not None:
+            raise InvalidInput(
+                "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."
+            )
+        result = replace(self.settings, gauge=VStatistic(self.constant)).run(problem, alpha, progress)
+        rows = out.states("rows", "Rows are independent draws of one distribution, their number fixed beforehand.")
+        return replace(result, method=self.name, assumptions=(rows, *result.assumptions))

@@ -1,0 +1,133 @@
+"""Fitted Q evaluation with linear features, and its bootstrap over episodes (Kostrikov and Nachum 2020).
+
+theta_{k+1} = argmin_theta sum_i c_i ( r_i + gamma theta_k . phi'_i - theta . phi_i )^2 + ridge |theta|^2,  theta_0 = 0,
+
+with c_i the number of times row i's episode is in the (bootstrap) sample; the value is theta_K . phi_0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.baselines import outcome as out
+from bondic.baselines.features import Design, Unit, make_design, units_of
+from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
+from bondic.baselines.trajectories import starts_are_episodes
+from bondic.concentration.gauge import Guarantee
+from bondic.errors import NumericalError
+from bondic.kernels.base import Kernel
+from bondic.problem import Problem, Question, in_memory
+from bondic.result import Result
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def fit_q(
+    design: Design, counts: FloatArray | None = None, *, ridge: float, iterations: int | None = None
+) -> FloatArray:
+    """theta_K, (D,). K regressions of a linear function are powers of one matrix: log2(K) products suffice.
+
+    With M = gamma (Phi'C Phi + ridge)^-1 Phi'C Phi_next and c its reward part, theta_K = (I + M + ... + M^(K-1)) c.
+    """
+    weighted = design.logged if counts is None else design.logged * counts[:, None]
+    gram = weighted.T @ design.logged + ridge * np.eye(design.dimension)
+    right = np.column_stack([design.gamma * (weighted.T @ design.following), weighted.T @ design.rewards])
+    solved = np.linalg.solve(gram, right)
+    power, total = solved[:, :-1], solved[:, -1]
+    wanted = default_iterations(design.gamma) if iterations is None else iterations
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(max(0, math.ceil(math.log2(wanted)))):
+            total = total + power @ total
+            power = power @ power
+    if not np.all(np.isfinite(total)):
+        raise NumericalError(
+            "Fitted Q evaluation diverges: the regression expands values from step to step. Pass a larger ridge=, fewer "
+            "features (rank=), or another kernel=."
+        )
+    return np.asarray(total)
+
+
+def default_iterations(gamma: float) -> int:
+    """Regressions until gamma^K is 1e-10, rounded up to a power of 2; at least 16 (finite horizons need their length)."""
+    wanted = 16 if gamma == 0 else (4096 if gamma >= 1 else math.log(1e-10) / math.log(gamma))
+    return int(2 ** math.ceil(math.log2(max(wanted, 16))))
+
+
+@dataclass(frozen=True)
+class FittedQ:
+    """The direct method `dm`: FQE, with a percentile interval from resampled episodes.
+
+    Asymptotic: many independent episodes, and features whose span is closed under the policy's Bellman operator (else
+    the interval shrinks around the wrong number). Default features: a table for few states, else kernel landmarks.
+    `unit="rows"` resamples rows instead, for logs of independent rows.
+    """
+
+    kernel: Kernel | None = None
+    rank: int = 100
+    ridge: float | None = None  # in rows
+    iterations: int | None = None
+    replicates: int = 200
+    unit: Unit = "episodes"
+    side: out.Side = "both"
+    seed: int = 0
+    name: ClassVar[str] = "dm"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        watch = out.Stopwatch(self.name, progress)
+        units, independent = units_of(problem, self.unit)
+        count = int(units.max()) + 1
+        need_units(count, 2, "A bootstrap over episodes")
+        design = make_design(problem, self.kernel, rank=self.rank)
+        ridge = design.ridge(self.ridge)
+        budget = out.split_ends(alpha, self.side)
+        estimate = float(design.start @ fit_q(design, ridge=ridge, iterations=self.iterations))
+        rng = np.random.default_rng(self.seed)
+        again = np.empty(self.replicates)
+        start = resampled_starts(problem, design, count)
+        for index in range(self.replicates):
+            counts = resample_counts(rng, count, 1)[0]
+            theta = fit_q(design, counts[units], ridge=ridge, iterations=self.iterations)
+            again[index] = start(counts, rng) @ theta
+            watch((index + 1) / self.replicates)
+        low, high = percentile_ends(again, budget)
+        closed = out.states("values", "The span of the features is closed under the Bellman operator of the policy.")
+        result = out.Outcome(
+            low=low,
+            high=high,
+            estimate=estimate,
+            guarantee=self.guarantee,
+            budget=budget,
+            assumptions=(independent, closed, out.COVERED, out.ASYMPTOTIC),
+            choices={"features": design.words, "ridge": f"{ridge:g} rows", "interval": "percentile"},
+            seeds={"bootstrap": self.seed},
+        )
+        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
+
+
+def resampled_starts(
+    problem: Problem, design: Design, units: int
+) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
+    """phi_0 of a bootstrap sample, given how often each unit was drawn.
+
+    The starts of the drawn episodes where each episode brings its own; starts drawn apart for another sample; for an
+    exact list phi_0 itself, or with resampled draws of its actions.
+    """
+    count, draws = design.starts.shape[0], design.start_draws
+    if problem.initial_states.kind == "exact":
+        if draws is None:
+            return lambda _counts, _rng: design.start
+        weights, m = design.start_weights, draws.shape[1]
+        return lambda _counts, rng: np.einsum(
+            "j,jm,jmd->d", weights, rng.multinomial(m, np.full(m, 1.0 / m), size=count) / m, draws
+        )
+    if units == count and starts_are_episodes(problem):
+        return lambda counts, _rng: np.asarray(counts @ design.starts / count)
+    return lambda _counts, rng: np.asarray(resample_counts(rng, count, 1)[0] @ design.starts / count)

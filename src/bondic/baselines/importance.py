@@ -1,0 +1,204 @@
+"""Importance sampling of whole trajectories: tis, pdis and their self-normalised forms.
+
+tis:     (1/E) sum_i rho_i G_i,                         rho_i = prod_t pi(a_t|s_t) / beta(a_t|s_t)
+pdis:    (1/E) sum_i sum_t gamma^t rho_i,0:t r_it       (Precup, Sutton and Singh 2000)
+sntis:   sum_i rho_i G_i / sum_i rho_i
+snpdis:  sum_t gamma^t ( sum_i rho_i,0:t r_it / sum_i rho_i,0:t )
+
+An episode that ended keeps its last weight and earns 0, so that every group has one weight per episode.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.baselines import outcome as out
+from bondic.baselines.intervals import (
+    Ends,
+    RatioSums,
+    bca_ends,
+    bootstrap_values,
+    hoeffding_lower,
+    need_units,
+    percentile_ends,
+    student_ends,
+)
+from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
+from bondic.certificate.assumptions import Assumption
+from bondic.concentration.budget import ErrorBudget
+from bondic.concentration.gauge import Guarantee
+from bondic.errors import InvalidInput
+from bondic.problem import Question, in_memory
+from bondic.result import Result
+
+FloatArray = npt.NDArray[np.float64]
+Weighting = Literal["tis", "pdis", "sntis", "snpdis"]
+Interval = Literal["t", "hoeffding", "percentile", "bca"]
+
+WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
+INTERVALS = ("t", "hoeffding", "percentile", "bca")
+
+
+def weighted_sums(paths: Trajectories, weighting: Weighting) -> RatioSums:
+    """Numerators and denominators of the four estimators of the T-step value."""
+    gains = paths.rewards * paths.discounts
+    if weighting in ("tis", "sntis"):
+        rho = paths.weights[:, -1]
+        top = (rho * gains.sum(axis=1))[:, None]
+        return RatioSums(top, np.ones_like(top) if weighting == "tis" else rho[:, None])
+    top = paths.weights * gains
+    if weighting == "pdis":
+        return RatioSums.mean(top.sum(axis=1))
+    return RatioSums(top, paths.weights)
+
+
+def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tuple[FloatArray, float]:
+    """X >= 0 with J_T >= floor + E[X] ("lower"), or J_T <= ceiling - E[X] ("upper"); returns X and floor or ceiling.
+
+    Both hold without overlap: where the behaviour never goes, a mean of non-negative terms only gets smaller.
+    """
+    if weighting == "tis":
+        gains = (paths.rewards * paths.discounts).sum(axis=1)
+        base = paths.returns.low if end == "lower" else paths.returns.high
+        return np.asarray(paths.weights[:, -1] * np.maximum(_above(gains, base, end), 0.0)), base
+    step = paths.step_rewards[0] if end == "lower" else paths.step_rewards[1]
+    above = _above(paths.rewards, step, end) * paths.discounts
+    values = (paths.weights * above).sum(axis=1)
+    if not paths.fixed:  # after its end an episode earns 0 for ever: the rest of the geometric series
+        rest = paths.reach - float(paths.discounts.sum())
+        values = values + paths.weights[:, -1] * abs(step) * rest
+    return np.asarray(values), step * paths.reach
+
+
+def _above(values: FloatArray, base: float, end: str) -> FloatArray:
+    return values - base if end == "lower" else base - values
+
+
+def largest_value(paths: Trajectories, weighting: Weighting, ratio: float) -> float:
+    """R with 0 <= X <= R when no ratio exceeds `ratio`: width c^T for tis, sum_t gamma^t c^(t+1) width for pdis."""
+    with np.errstate(over="ignore"):
+        products = max(ratio, 1.0) ** np.arange(1.0, paths.steps + 1)
+        if weighting == "tis":
+            return float(products[-1] * paths.returns.width)
+        return float((products * paths.discounts).sum() * (paths.step_rewards[1] - paths.step_rewards[0]))
+
+
+@dataclass(frozen=True)
+class ImportanceSampling:
+    """A weighted mean of returns with a Student t, Hoeffding or bootstrap interval.
+
+    "t", "percentile" and "bca" are asymptotic: they need finite variances and many episodes, and with rare large
+    weights the limit is far away. "hoeffding" (tis and pdis only) holds for any number of episodes, given a bound of
+    the ratios that is *stated*: `largest_ratio` of pi/beta, or `least_behavior_prob` of beta (pi is at most 1). The
+    bound grows like ratio^T, so the interval is usually trivial; that is its honest length.
+    `behavior="estimated"` replaces missing behaviour probabilities by a fit: no guarantee.
+    """
+
+    weighting: Weighting = "pdis"
+    interval: Interval = "t"
+    side: out.Side = "both"
+    steps: int | None = None
+    behavior: Behavior = "logged"
+    largest_ratio: float | None = None
+    least_behavior_prob: float | None = None
+    replicates: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.weighting not in WEIGHTINGS or self.interval not in INTERVALS:
+            raise InvalidInput(
+                f"weighting={self.weighting!r}, interval={self.interval!r}; choose of {', '.join(WEIGHTINGS)} and of "
+                f"{', '.join(INTERVALS)}."
+            )
+        if self.interval == "hoeffding" and self.weighting in ("sntis", "snpdis"):
+            raise InvalidInput(
+                "A self-normalised estimate is a ratio of means, which Hoeffding's inequality does not cover: use tis or "
+                "pdis, or interval='t'."
+            )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        if self.behavior == "estimated":
+            return "none"
+        return "finite-sample" if self.interval == "hoeffding" else "asymptotic"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        watch = out.Stopwatch(self.weighting, progress)
+        paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
+        budget = out.split_ends(alpha, self.side)
+        sums = weighted_sums(paths, self.weighting)
+        low, high = self._ends(paths, sums, budget)
+        rho = paths.weights[:, -1]
+        result = out.Outcome(
+            low=low + paths.tail.low,
+            high=high + paths.tail.high,
+            estimate=sums.estimate() + paths.tail_guess,
+            guarantee=self.guarantee,
+            budget=budget,
+            assumptions=(*trajectory_assumptions(paths), *self._assumptions(paths)),
+            effective_sample_size=float(rho.sum() ** 2 / np.sum(rho**2)) if rho.any() else 0.0,
+            choices={"interval": self.interval, "episodes": paths.note()},
+            seeds={"bootstrap": self.seed} if self.interval in ("percentile", "bca") else {},
+        )
+        name = f"{self.weighting}-{self.interval}"
+        return out.conclude_baseline(problem, result, name=name, alpha=alpha, side=self.side, watch=watch)
+
+    def _ends(self, paths: Trajectories, sums: RatioSums, budget: ErrorBudget) -> Ends:
+        if self.interval == "hoeffding":
+            return self._hoeffding(paths, budget)
+        if not paths.weights[:, -1 if self.weighting in ("tis", "sntis") else 0].any():
+            return -np.inf, np.inf  # no episode does what the policy would: a spread of 0 is not knowledge
+        if self.interval == "t":
+            return student_ends(sums.estimate(), sums.influence(), budget)
+        need_units(sums.count, 2, "A bootstrap interval")
+        again = bootstrap_values(sums, np.random.default_rng(self.seed), self.replicates)
+        if self.interval == "percentile":
+            return percentile_ends(again, budget)
+        return bca_ends(sums.estimate(), again, sums.leave_one_out(), budget)
+
+    def _hoeffding(self, paths: Trajectories, budget: ErrorBudget) -> Ends:
+        largest = largest_value(paths, self.weighting, self._ratio_bound(paths))
+        ends = {"lower": -np.inf, "upper": np.inf}
+        for end, probability in budget.parts.items():
+            values, base = positive_values(paths, self.weighting, end)
+            mean = hoeffding_lower(values, largest, probability)
+            ends[end] = base + mean if end == "lower" else base - mean
+        return ends["lower"], ends["upper"]
+
+    def _ratio_bound(self, paths: Trajectories) -> float:
+        if not paths.fixed:
+            raise InvalidInput(
+                "Weights are bounded by ratio^T only if no episode can be longer than T, and the longest one seen is no bound. "
+                "State it: pass steps=, or horizon= to make_problem."
+            )
+        if self.largest_ratio is not None:
+            bound = float(self.largest_ratio)
+        elif self.least_behavior_prob is not None and 0 < self.least_behavior_prob <= 1:
+            bound = 1.0 / float(self.least_behavior_prob)
+        else:
+            raise InvalidInput(
+                "Hoeffding's inequality needs a bound of the ratios pi/beta that holds for every state, not the largest one "
+                "seen: pass largest_ratio=, or least_behavior_prob= (in (0, 1]) when the behaviour explores at least so much."
+            )
+        seen = float(paths.ratios.max())
+        if not bound > 0 or seen > bound * (1 + 1e-9):
+            raise InvalidInput(f"A ratio pi/beta of {seen:.6g} is logged, above the stated bound {bound:.6g}.")
+        return bound
+
+    def _assumptions(self, paths: Trajectories) -> tuple[Assumption, ...]:
+        if self.interval == "hoeffding":
+            bound = self._ratio_bound(paths)
+            return (out.states("weights", f"No ratio pi/beta exceeds {bound:g}, at any state and action."),)
+        return (out.COVERED, out.ASYMPTOTIC, out.states("variance", "Weighted returns have a finite variance."))
+
+
+def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
+    behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
+    whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
+    cut = f"Whether an episode is recorded up to step {paths.steps} does not depend on what happens in it."
+    return (out.EPISODES, behaviour, out.states("recording", whole if paths.complete else cut))

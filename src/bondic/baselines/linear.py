@@ -1,0 +1,71 @@
+"""Least-squares temporal differences in features: theta, and the weights that go with it.
+
+A = Phi' C (Phi - gamma Phi_next) + ridge I,  b = Phi' C r,  theta = A^-1 b,  u = A^-T phi_0,  w_i = n phi_i . u,
+
+so that phi_0 . theta = (1/n) sum_i c_i w_i r_i: the value of the fitted q is also a weighted mean of rewards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.baselines.features import Design
+from bondic.errors import InvalidInput, NumericalError
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """theta (D,) of q and u (D,) of the weights."""
+
+    theta: FloatArray
+    dual: FloatArray
+    value: float  # phi_0 . theta
+
+    def differences(self, design: Design) -> FloatArray:
+        """delta_i = r_i + gamma q(x'_i) - q(x_i), (n,)."""
+        return np.asarray(design.rewards + design.gamma * (design.following @ self.theta) - design.logged @ self.theta)
+
+    def parts(self, design: Design) -> FloatArray:
+        """phi_i . u delta_i: what row i adds to the error of the value, (n,)."""
+        return np.asarray((design.logged @ self.dual) * self.differences(design))
+
+
+def fit_lstd(
+    design: Design, counts: FloatArray | None = None, *, ridge: float, start: FloatArray | None = None
+) -> LinearFit:
+    """Solve for theta and u; counts (n,) weigh the rows."""
+    if not ridge > 0:
+        raise InvalidInput(f"ridge={ridge}; a positive number (in rows) is needed.")
+    weighted = design.logged if counts is None else design.logged * counts[:, None]
+    matrix = weighted.T @ (design.logged - design.gamma * design.following) + ridge * np.eye(design.dimension)
+    phi = design.start if start is None else start
+    try:
+        theta = np.linalg.solve(matrix, weighted.T @ design.rewards)
+        dual = np.linalg.solve(matrix.T, phi)
+    except np.linalg.LinAlgError as problem:
+        raise NumericalError(
+            "The linear system of temporal differences is singular: pass a larger ridge=."
+        ) from problem
+    return LinearFit(np.asarray(theta), np.asarray(dual), float(phi @ theta))
+
+
+def restrict(design: Design, rows: BoolArray) -> Design:
+    """The same features on some of the rows."""
+    return Design(
+        logged=design.logged[rows],
+        following=design.following[rows],
+        starts=design.starts,
+        rewards=design.rewards[rows],
+        start_weights=design.start_weights,
+        gamma=design.gamma,
+        table=design.table,
+        fixed=design.fixed,
+        words=design.words,
+        start_draws=design.start_draws,
+    )

@@ -1,0 +1,151 @@
+"""Lipschitz value iteration for deterministic environments (Tang, Feng, Zhang, Peng and Liu 2020).
+
+u_i <- min( u_i, r_i + gamma sum_a pi(a|s'_i) Q+(s'_i, a) ),   Q+(x) = min( v_hi, min_j u_j + L d(x, x_j) ),
+
+from u = v_hi; the upper end is E_0[Q+]. Every iterate is an upper bound of q*, and the lower end is its mirror image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+from bondic.baselines import outcome as out
+from bondic.baselines.features import make_design
+from bondic.baselines.linear import fit_lstd
+from bondic.bounds.dual import problem_range
+from bondic.concentration.budget import ErrorBudget
+from bondic.concentration.gauge import Guarantee
+from bondic.errors import InvalidInput
+from bondic.problem import Cloud, Problem, Question, in_memory
+from bondic.result import Result
+
+FloatArray = npt.NDArray[np.float64]
+
+_SLOPE_FACTOR = 2.0
+_SLOPE_ROWS = 500
+
+
+@dataclass(frozen=True)
+class Lipschitz:
+    """`lipschitz`: holds with certainty if rewards and next states are functions of (s, a) and q* has the stated slope.
+
+    `constant` bounds |q*(x) - q*(y)| / |x - y| for points with the same discrete action (all columns count alike:
+    scale them beforehand). Left out, it is twice the steepest slope of a fitted q, and nothing is guaranteed.
+    Only the first `most_rows` rows are used: any subset gives valid ends.
+    """
+
+    constant: float | None = None
+    most_rows: int = 1500
+    iterations: int = 400
+    side: out.Side = "both"
+    name: ClassVar[str] = "lipschitz"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        watch = out.Stopwatch(self.name, progress)
+        if self.constant is not None and not self.constant >= 0:
+            raise InvalidInput(f"constant={self.constant}; a slope >= 0 is needed.")
+        if not problem.answers.exact:
+            raise InvalidInput(
+                "Lipschitz value iteration needs exact means over the policy's actions, not draws of them."
+            )
+        part = problem
+        if len(problem) > self.most_rows:
+            part = problem.select(problem.rows.start, int(problem.log_rows[self.most_rows]))
+        refuse_randomness(part)
+        slope = steepest(part) if self.constant is None else float(self.constant)
+        events = out.initial_events(problem)
+        budget = ErrorBudget.split(alpha, events) if events else ErrorBudget(alpha, {})
+        high = upper_end(part, slope, self.iterations, sign=1.0)
+        watch(0.5)
+        low = upper_end(part, slope, self.iterations, sign=-1.0)
+        extra = out.initial_allowance(problem, budget, self.side)
+        guarantee: Guarantee = "none" if self.constant is None else "finite-sample"
+        sure = out.states(
+            "environment", "Reward and next state are functions of (s, a); no logged pair contradicts it."
+        )
+        smooth = out.states("slope", f"|q*(x) - q*(y)| <= {slope:.6g} |x - y| for points with the same action.")
+        result = out.Outcome(
+            low=low - extra,
+            high=high + extra,
+            estimate=0.5 * (low + high),
+            guarantee=guarantee,
+            budget=budget,
+            assumptions=(sure, smooth),
+            choices={
+                "rows": str(len(part)),
+                "slope": f"{slope:.6g}" + ("" if self.constant is not None else ", estimated"),
+            },
+        )
+        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
+
+
+def refuse_randomness(problem: Problem) -> None:
+    """Equal (s, a) with another reward or next state contradict a deterministic environment."""
+    following = np.zeros((len(problem), problem.layout.observation_dim))
+    following[problem.next.rows] = problem.next.points[:, : problem.layout.observation_dim]
+    pairs = np.column_stack([problem.logged, problem.slots])
+    outcomes = np.column_stack([problem.rewards, problem.continues, following])
+    _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
+    other = np.flatnonzero((outcomes != outcomes[first[inverse.reshape(-1)]]).any(axis=1))
+    if other.size:
+        row, twin = int(other[0]), int(first[inverse.reshape(-1)[other[0]]])
+        raise InvalidInput(
+            f"Rows {int(problem.log_rows[twin])} and {int(problem.log_rows[row])} have equal (s, a) but another reward or "
+            "next state: the environment is random, and Lipschitz value iteration is for deterministic ones. Use Dual()."
+        )
+
+
+def upper_end(problem: Problem, slope: float, iterations: int, *, sign: float) -> float:
+    """The upper end for sign 1; for sign -1 the lower end, as minus the upper end of the problem with rewards -r."""
+    limits = problem_range(problem)
+    top = limits.high if sign > 0 else -limits.low
+    slots = problem.layout.slots
+    # equal pairs have equal outcomes: one row of each is enough
+    _, kept = np.unique(np.column_stack([problem.logged, problem.slots]), axis=0, return_index=True)
+    rewards, logged = sign * problem.rewards[kept], problem.logged[kept]
+    members = [np.flatnonzero(problem.slots[kept] == a) for a in range(slots)]
+    place = np.full(len(problem), -1)
+    place[kept] = np.arange(kept.size)
+    ahead = place[problem.next.rows] >= 0
+    cloud = Cloud(problem.next.points[ahead], problem.next.weights[ahead], place[problem.next.rows[ahead]])
+
+    def envelope(points: FloatArray) -> list[FloatArray]:
+        return [slope * cdist(points, logged[rows]) for rows in members]
+
+    def bound(costs: list[FloatArray], u: FloatArray) -> FloatArray:
+        columns = [
+            np.minimum(top, (cost + u[rows]).min(axis=1, initial=np.inf))
+            for cost, rows in zip(costs, members, strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    u = np.full(kept.size, top)
+    following = envelope(cloud.points)
+    for _ in range(iterations):
+        new = np.minimum(u, rewards + problem.gamma * cloud.per_row(bound(following, u), kept.size))
+        done = bool(np.max(u - new) <= 1e-9 * (1.0 + abs(top)))
+        u = new
+        if done:
+            break
+    starts = bound(envelope(problem.initial.points), u)
+    means = problem.initial.per_row(starts, len(problem.initial_states))
+    return sign * float(problem.initial_states.weights @ means)
+
+
+def steepest(problem: Problem) -> float:
+    """Twice the steepest slope of a fitted q between logged points with the same action: an estimate, not a bound."""
+    design = make_design(problem)
+    q = design.logged @ fit_lstd(design, ridge=design.ridge(None)).theta
+    largest = 0.0
+    for a in range(problem.layout.slots):
+        rows = np.flatnonzero(problem.slots == a)[:_SLOPE_ROWS]
+        apart = cdist(problem.logged[rows], problem.logged[rows])
+        rise = np.abs(q[rows][:, None] - q[rows][None, :])
+        largest = max(largest, float(np.divide(rise, apart, out=np.zeros_like(rise), where=apart > 0).max(initial=0.0)))
+    return _SLOPE_FACTOR * largest

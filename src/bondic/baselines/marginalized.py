@@ -1,0 +1,86 @@
+"""Marginalised importance sampling by minimax weight learning in closed form (Uehara, Huang and Jiang 2020).
+
+w = phi . a minimises  max_{|f| <= 1} | E_0[f] - (1/n) sum_i w_i ( f(x_i) - gamma f(x'_i) ) |^2 + lambda |a|^2:
+
+a = (B'B + lambda)^-1 B' psi_0,   B = (1/n) sum_i ( psi_i - gamma psi'_i ) phi_i',   value = (1/n) sum_i w_i r_i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.baselines import outcome as out
+from bondic.baselines.features import Design, Unit, make_design, total_error, units_of
+from bondic.baselines.intervals import normal_ends
+from bondic.baselines.linear import fit_lstd
+from bondic.concentration.gauge import Guarantee
+from bondic.errors import InvalidInput
+from bondic.kernels.base import Kernel
+from bondic.problem import Question, in_memory
+from bondic.result import Result
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def minimax_weights(weights: Design, critics: Design, *, ridge: float) -> FloatArray:
+    """w_i at every logged row, (n,); `ridge` is relative to the largest squared singular value of B, over n."""
+    if not ridge > 0:
+        raise InvalidInput(f"ridge={ridge}; a positive number is needed.")
+    n = len(weights)
+    balance = (critics.logged - critics.gamma * critics.following).T @ weights.logged / n
+    u, sigma, right = np.linalg.svd(balance, full_matrices=False)
+    penalty = ridge * float(sigma.max(initial=0.0)) ** 2 / n + 1e-300
+    a = right.T @ (sigma / (sigma**2 + penalty) * (u.T @ critics.start))
+    return np.asarray(weights.logged @ a)
+
+
+@dataclass(frozen=True)
+class Marginalized:
+    """`mis`: a weighted mean of rewards with weights that balance every f of the critics' space.
+
+    Asymptotic: the density ratio is a combination of the weight features and q* lies in the critics' space (default:
+    both are the default features). The standard error takes q from LSTD: error = (1/n) sum w_i ( r_i + gamma q' - q ).
+    With one space for both and no penalty the value equals that of LSTD.
+    """
+
+    kernel: Kernel | None = None
+    critic_kernel: Kernel | None = None
+    rank: int = 100
+    ridge: float = 1e-9  # the rank limits the weights; a larger penalty shows up as bias that no interval knows of
+    unit: Unit = "auto"
+    side: out.Side = "both"
+    name: ClassVar[str] = "mis"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        watch = out.Stopwatch(self.name, progress)
+        units, independent = units_of(problem, self.unit)
+        design = make_design(problem, self.kernel, rank=self.rank)
+        same = self.critic_kernel is None
+        critics = design if same else make_design(problem, self.critic_kernel, rank=self.rank)
+        w = minimax_weights(design, critics, ridge=self.ridge)
+        q = fit_lstd(critics, ridge=critics.ridge(None))
+        estimate = float(np.mean(w * problem.rewards))
+        parts = w * q.differences(critics) / len(problem)
+        error = total_error(problem, critics, q.theta, parts, units)
+        budget = out.split_ends(alpha, self.side)
+        low, high = normal_ends(estimate, error, budget)
+        ratio = out.states(
+            "weights", "The ratio of visitations of policy and log is a combination of the weight features."
+        )
+        result = out.Outcome(
+            low=low,
+            high=high,
+            estimate=estimate,
+            guarantee=self.guarantee,
+            budget=budget,
+            assumptions=(independent, ratio, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            effective_sample_size=float(np.sum(np.abs(w)) ** 2 / np.sum(w**2)) if w.any() else 0.0,
+            choices={"weights": design.words, "critics": critics.words, "standard error": f"{error:.6g}"},
+        )
+        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -1,0 +1,107 @@
+"""Doubly robust estimation over trajectories (Jiang and Li 2016; Thomas and Brunskill 2016).
+
+x_e = E_0[v] + sum_{t<T} gamma^t rho_{0:t} ( r_t + gamma v(s_{t+1}) [t + 1 < T] - q(s_t, a_t) ),   v(s) = sum_a pi(a|s) q(s, a)
+
+Unbiased for the T-step value whatever q is (q is fitted on other episodes), because each correction pairs
+rho_{0:t} q(s_t, a_t) with rho_{0:t-1} v(s_t), of equal mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.baselines import outcome as out
+from bondic.baselines.features import Design, make_design, start_error
+from bondic.baselines.folds import fold_numbers
+from bondic.baselines.fqe import fit_q
+from bondic.baselines.importance import trajectory_assumptions
+from bondic.baselines.intervals import student_ends
+from bondic.baselines.linear import restrict
+from bondic.baselines.trajectories import (
+    Behavior,
+    Trajectories,
+    episode_numbers,
+    starts_are_episodes,
+    trajectories,
+)
+from bondic.concentration.gauge import Guarantee
+from bondic.kernels.base import Kernel
+from bondic.problem import Question, in_memory
+from bondic.result import Result
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def corrections(paths: Trajectories, design: Design, theta: FloatArray) -> FloatArray:
+    """sum_t gamma^t rho_{0:t} ( r_t + gamma v(s_{t+1}) [t + 1 < T] - q(s_t, a_t) ) per episode, (E,)."""
+    inside = paths.rows >= 0
+    q = np.where(inside, (design.logged @ theta)[paths.rows], 0.0)
+    v = np.where(inside, (design.following @ theta)[paths.rows], 0.0)
+    if not paths.complete:  # steps from T on are not part of the estimate but of the tail
+        v[:, -1] = 0.0
+    return np.asarray((paths.weights * paths.discounts * (paths.rewards + design.gamma * v - q)).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class DoublyRobust:
+    """`dr`: importance sampling with a fitted q as control variate, and a Student t interval. Asymptotic.
+
+    q comes from fitted Q evaluation on the other folds of episodes. Start values use the initial distribution of the
+    problem, of which the episodes' first states must be draws.
+    """
+
+    kernel: Kernel | None = None
+    rank: int = 100
+    ridge: float | None = None  # in rows
+    folds: int = 2
+    steps: int | None = None
+    behavior: Behavior = "logged"
+    side: out.Side = "both"
+    seed: int = 0
+    name: ClassVar[str] = "dr"
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return "none" if self.behavior == "estimated" else "asymptotic"
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        problem = in_memory(problem)
+        watch = out.Stopwatch(self.name, progress)
+        paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
+        episodes = episode_numbers(problem)
+        design = make_design(problem, self.kernel, rank=self.rank)
+        ridge = design.ridge(self.ridge)
+        fold = fold_numbers(np.arange(paths.count), self.folds, self.seed)
+        own = starts_are_episodes(problem)  # then start and correction of an episode belong together
+        values, mean_theta = np.zeros(paths.count), np.zeros(design.dimension)
+        for k in range(self.folds):
+            theta = fit_q(restrict(design, fold[episodes] != k), ridge=ridge)
+            mine = fold == k
+            values[mine] = (design.starts @ theta)[mine] if own else design.start @ theta
+            values[mine] += corrections(paths, design, theta)[mine]
+            mean_theta += mine.mean() * theta
+            watch((k + 1) / self.folds)
+        budget = out.split_ends(alpha, self.side)
+        estimate = float(values.mean())
+        extra = 0.0 if own else start_error(problem, design, mean_theta) * math.sqrt(values.size)
+        spread = values - estimate
+        size = float(np.sqrt(np.mean(spread**2)))
+        # a sampled start adds its variance: the influence is stretched to the total
+        stretched = spread * (math.hypot(size, extra) / size if size > 0 else 1.0)
+        low, high = student_ends(estimate, stretched, budget)
+        result = out.Outcome(
+            low=low + paths.tail.low,
+            high=high + paths.tail.high,
+            estimate=estimate + paths.tail_guess,
+            guarantee=self.guarantee,
+            budget=budget,
+            assumptions=(*trajectory_assumptions(paths), out.COVERED, out.ASYMPTOTIC),
+            choices={"features": design.words, "folds": str(self.folds), "episodes": paths.note()},
+            seeds={"folds": self.seed},
+        )
+        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
