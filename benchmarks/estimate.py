@@ -2,6 +2,7 @@
 
 python benchmarks/estimate.py --rows 100000            both engines, each in a process of its own, and the ratio
 python benchmarks/estimate.py --rows 10000 --engine auto --one     one run, JSON on the last line
+python benchmarks/estimate.py --slope                  10^3 ... 10^6 rows, and the slope of log time against log rows
 """
 
 from __future__ import annotations
@@ -48,22 +49,43 @@ def run(rows: int, engine: str) -> dict[str, float | str]:
     }  # fmt: skip
 
 
+def apart(rows: int, engine: str) -> dict[str, float]:
+    """One run in a process of its own, so that peaks do not mix."""
+    command = [sys.executable, __file__, "--rows", str(rows), "--engine", engine, "--one"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    print(done.stdout.splitlines()[-1], flush=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def slope(sizes: list[int]) -> None:
+    """Time and memory against the number of rows; a quadratic method would double the exponent."""
+    found = [apart(rows, "auto") for rows in sizes]
+    rows, seconds = np.log([run["rows"] for run in found]), np.log([run["seconds"] for run in found])
+    steps = np.diff(seconds) / np.diff(rows)
+    print(
+        "slope between sizes:",
+        ", ".join(f"{step:.2f}" for step in steps),
+        f"; overall {np.polyfit(rows, seconds, 1)[0]:.2f}",
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--engine", choices=("auto", "pairs", "numpy"), default="auto")
     parser.add_argument("--one", action="store_true")
+    parser.add_argument("--slope", action="store_true")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
     args = parser.parse_args()
     if args.one:
         print(json.dumps(run(args.rows, args.engine)))
         return
     print(json.dumps(describe()))
-    results = []
-    for engine in ("auto", "pairs", "numpy"):
-        command = [sys.executable, __file__, "--rows", str(args.rows), "--engine", engine, "--one"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        results.append(json.loads(done.stdout.splitlines()[-1]))
-        print(json.dumps(results[-1]), flush=True)
+    if args.slope:
+        slope(args.sizes)
+        return
+    results = [apart(args.rows, engine) for engine in ("auto", "pairs", "numpy")]
     first = results[0]
     for other in results[1:]:
         print(
