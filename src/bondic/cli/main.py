@@ -11,6 +11,9 @@ from bondic._version import __version__
 from bondic.errors import BondicError, VerificationError
 
 _COMMANDS = {
+    "check": ("bondic.cli.check", "Say what is in a log and whether it can be used."),
+    "compare": ("bondic.cli.compare", "Several policies or methods side by side."),
+    "evaluate": ("bondic.cli.evaluate", "What would a policy have earned? An interval from a log."),
     "demo": ("bondic.cli.demo", "Evaluate a policy on the log that ships with bondic and write a report."),
     "verify": ("bondic.cli.verify", "Re-check a certificate against its log."),
 }
@@ -48,8 +51,9 @@ def group() -> None:
 def main() -> None:
     """Run the command line; errors of ours become one message and an exit code."""
     try:
-        group(standalone_mode=False)
-    except click.exceptions.Abort:
+        code = group(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was left half-written", err=True)
         sys.exit(130)
     except click.ClickException as problem:
@@ -60,6 +64,12 @@ def main() -> None:
         sys.exit(NOT_VERIFIED)
     except BondicError as problem:
         click.echo(f"error: {problem}", err=True)
+        sys.exit(BAD_INPUT)
+    except OSError as problem:
+        click.echo(f"error: {problem.strerror or problem}: {problem.filename or 'a file'}", err=True)
+        sys.exit(BAD_INPUT)
+    except MemoryError:
+        click.echo("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", err=True)
         sys.exit(BAD_INPUT)
 
 

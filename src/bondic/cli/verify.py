@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-import zipfile
-from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import click
-import numpy as np
 
 from bondic.certificate.io import load_certificate
 from bondic.certificate.verify import verify
+from bondic.cli.options import LOG, add_options, parse_columns
+from bondic.data.io.read import read_log
+from bondic.data.open import stream_log
+from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
-
-_COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations",
-            "episode_ids", "timesteps", "behavior_action_probs")  # fmt: skip
+from bondic.policies.adapters.load import load_policy
 
 
-def read_npz_log(path: Path) -> Transitions:
-    """A log as an npz file with the field names of `Transitions`."""
-    try:
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as data:
-            columns = {name: data[name] for name in data.files if name in _COLUMNS}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as problem:
-        reason = (
-            problem.strerror if isinstance(problem, OSError) and problem.strerror else "not an npz file of plain arrays"
-        )
-        raise InvalidInput(f"{path} cannot be read as an npz log ({reason}).") from problem
-    missing = [name for name in _COLUMNS[:5] if name not in columns]
-    if missing:
-        raise InvalidInput(f"{path} lacks {', '.join(missing)}. A log has {', '.join(_COLUMNS[:5])}.")
-    return Transitions(**columns)
-
-
-@click.command("verify", help="Re-check a certificate against its log.")
+@click.command("verify", short_help="Re-check a certificate against its log.")
 @click.argument("certificate", type=click.Path(path_type=Path))
-@click.argument("log", type=click.Path(path_type=Path))
-def command(certificate: Path, log: Path) -> None:
-    """CERTIFICATE is NAME.json (NAME.npz beside it), LOG an npz file with the columns of Transitions."""
-    checked = verify(load_certificate(certificate), read_npz_log(log))
+@click.argument("log")
+@click.option("--policy", metavar="SPEC", help="Also check that this policy gives the stored answers (needed if none are).")
+@click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet).")
+@add_options(LOG)
+def command(certificate: Path, log: str, policy: str | None, memory: str | None, **options: Any) -> None:
+    """CERTIFICATE is NAME.json (NAME.npz beside it), LOG the log it was made from, in any format that can be read."""
+    found = load_certificate(certificate)
+    chosen = None if policy is None else load_policy(policy, trust_pickle=options["trust_pickle"])
+    checked = verify(found, _read(log, memory, options), chosen)
     click.echo(
         f"verified: [{checked.low:.6g}, {checked.high:.6g}] at alpha = {checked.alpha:g} ({checked.status.lower()})"
     )
     for check in checked.checks:
         click.echo(f"  {check}")
+
+
+def _read(log: str, memory: str | None, options: dict[str, Any]) -> Transitions | LogStream:
+    columns = parse_columns(options["columns"])
+    if memory:
+        return stream_log(Path(log), memory=memory, columns=columns)
+    loaded = read_log(
+        log,
+        columns=columns,
+        missing=options["missing"],
+        categorical=options["categorical"],
+        trust_pickle=options["trust_pickle"],
+    )
+    return loaded.transitions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ class InitialStates:
     weights: FloatArray  # (n_0,)
     kind: Literal["exact", "sample"]
     count_fixed: bool = True  # n_0 was fixed beforehand; if not, a bound that holds for every n_0 is used
+    from_rows: bool = False  # read off the log: tuning must not see them, since certified rows are among them
 
     def __post_init__(self) -> None:
         put = _arrays.setter(self)
@@ -75,12 +76,15 @@ class InitialStates:
         return InitialStates(states, weights, "sample", count_fixed)
 
     @staticmethod
-    def from_log(log: Transitions | LogStream) -> InitialStates:
+    def from_log(log: Transitions | LogStream, *, count: int | None = None) -> InitialStates:
         """The first observation of every episode of the log, as a sample of d_0 of uncontrolled size.
 
-        Assumes that episodes start independently from d_0. Episodes are told apart by `episode_ids`; without
-        them a row after a termination or truncation starts a new one.
+        With `count` only those of the first `count` episodes: a sample whose size you fixed before looking. Assumes
+        that episodes start independently from d_0. Episodes are told apart by `episode_ids`; without them a row after
+        a termination or truncation starts a new one.
         """
+        if count is not None and (not isinstance(count, int | np.integer) or count < 1):
+            raise InvalidInput(f"The number of initial states is {count!r}; a whole number >= 1 is needed.")
         seen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         found, ended, any_end = [], True, False
         for rows, part in [(RowRange(0, len(log)), log)] if isinstance(log, Transitions) else log.batches():
@@ -100,7 +104,14 @@ class InitialStates:
                 "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
                 "InitialStates.exact(states) or InitialStates.sample(states)."
             )
-        return InitialStates.sample(np.concatenate(found), count_fixed=False)
+        states = np.concatenate(found)
+        if count is not None and states.shape[0] < count:
+            raise InvalidInput(
+                f"The log has {states.shape[0]} episode starts, {count} were asked for. A number fixed beforehand is not "
+                "changed afterwards: leave it out, and all starts are used at the price of an uncontrolled number."
+            )
+        sample = InitialStates.sample(states[:count], count_fixed=count is not None)
+        return replace(sample, from_rows=True)
 
     def __len__(self) -> int:
         return int(self.observations.shape[0])

@@ -97,8 +97,11 @@ def tuning_problem(problem: Question, wanted: int) -> Problem | None:
     pilot = problem.load(start, start + wanted)
     if pilot is None or len(pilot) < SMALLEST_PILOT:
         return None
-    if pilot.initial_states.count_fixed or not len(pilot.next.points):
-        return pilot if pilot.initial_states.count_fixed else None
+    states = pilot.initial_states
+    if states.count_fixed and not states.from_rows:
+        return pilot
+    if not len(pilot.next.points):
+        return None
     count = min(_STAND_IN_STARTS, len(pilot.next.points))
     starts = Cloud(pilot.next.points[:count], pilot.next.weights[:count], np.arange(count))
     states = InitialStates.exact(starts.points[:, : problem.layout.observation_dim])

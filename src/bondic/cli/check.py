@@ -1,0 +1,106 @@
+"""`bondic check LOG`: what was understood, what is wrong and where, and what the columns look like."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import click
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bondic.cli.options import CONFIG, LOG, add_options, parse_columns
+from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.read import read_log
+from bondic.data.transitions import Transitions
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_BINS = 24
+
+
+@click.command("check", short_help="What is in a log, and is it fit for an evaluation?")
+@click.argument("log")
+@add_options(CONFIG, LOG)
+def command(log: str, **options: Any) -> int:
+    """Read LOG, say how it was understood, and draw its columns; exit code 2 with the row when something is wrong."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loaded = read_log(
+            log,
+            columns=parse_columns(options["columns"]),
+            missing=options["missing"],
+            categorical=options["categorical"],
+            trust_pickle=options["trust_pickle"],
+        )
+    console = Console()
+    transitions = loaded.transitions
+    console.print(_headline(transitions), highlight=False, markup=False)
+    for note in loaded.notes:
+        console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
+    for warning in dict.fromkeys(str(item.message) for item in caught):
+        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+    console.print(_columns(loaded))
+    console.print(_decisions(transitions))
+    return 0
+
+
+def _headline(log: Transitions) -> str:
+    kind = "discrete" if log.discrete_actions else f"{log.actions.shape[1]}-dimensional continuous"
+    ends = int(log.terminations.sum())
+    cut = 0 if log.truncations is None else int(log.truncations.sum())
+    episodes = "no episode ids" if log.episode_ids is None else f"{np.unique(log.episode_ids).size} episodes"
+    return (
+        f"{len(log)} transitions, {episodes}, {ends} terminated, {cut} truncated; {log.observations.shape[1]}-dimensional "
+        f"observations, {kind} actions; content hash {log.content_hash[:16]}"
+    )
+
+
+def _columns(loaded: LoadedLog) -> Table:
+    log = loaded.transitions
+    table = Table(title="Columns", title_justify="left", show_edge=False)
+    for name in ("column", "smallest", "mean", "largest", "spread"):
+        table.add_column(name, justify="left" if name in ("column", "spread") else "right", overflow="fold")
+    for index in range(log.observations.shape[1]):
+        name = loaded.names[index] if index < len(loaded.names) else f"observation {index}"
+        table.add_row(*_summary(name, log.observations[:, index]))
+    table.add_row(*_summary("reward", log.rewards))
+    if not log.discrete_actions:
+        for index in range(log.actions.shape[1]):
+            table.add_row(*_summary(f"action {index}", log.actions[:, index]))
+    if log.behavior_action_probs is not None:
+        table.add_row(*_summary("behavior probability", log.behavior_action_probs))
+    return table
+
+
+def _summary(name: str, values: npt.NDArray[np.float64]) -> list[Text | str]:
+    numbers = (values.min(), values.mean(), values.max())
+    return [Text(name), *(f"{number:.4g}" for number in numbers), histogram(values)]
+
+
+def histogram(values: npt.NDArray[np.float64]) -> str:
+    """Counts in equal bins as one line of blocks."""
+    counts, _ = np.histogram(values, bins=_BINS)
+    top = max(int(counts.max()), 1)
+    return "".join(_BLOCKS[0 if count == 0 else 1 + int(count * (len(_BLOCKS) - 2) / top)] for count in counts)
+
+
+def _decisions(log: Transitions) -> Table:
+    table = Table(title="Decisions and episodes", title_justify="left", show_edge=False)
+    table.add_column("what")
+    table.add_column("rows", justify="right")
+    table.add_column("share", justify="right")
+    if log.discrete_actions:
+        counts = np.bincount(log.actions)
+        for action, count in enumerate(counts[:20]):
+            table.add_row(f"action {action}", str(count), f"{count / len(log):.1%}")
+        if counts.size > 20:
+            table.add_row(f"{counts.size - 20} more actions", str(int(counts[20:].sum())), "")
+    if log.episode_ids is not None:
+        lengths = np.unique(log.episode_ids, return_counts=True)[1]
+        table.add_row(
+            "rows per episode", f"{lengths.min()} to {lengths.max()}", f"median {int(np.median(lengths))}"
+        )
+    return table

@@ -1,0 +1,142 @@
+"""`bondic compare LOG`: several policies or methods side by side, one table, one picture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bondic.baselines.registry import BASELINES
+from bondic.certificate.io import write_atomically
+from bondic.cli.inputs import make_method, make_question, read_inputs
+from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options
+from bondic.errors import BondicError, InvalidInput
+from bondic.estimate import estimate_interval
+from bondic.rendering import number
+from bondic.report.exports import result_dict
+from bondic.report.plots import comparison_figure, save_plot
+from bondic.report.progress import progress_bar
+from bondic.result import Result
+
+_WIDTH = 40
+_COLOURS = {"finite-sample": "green", "asymptotic": "yellow", "none": "red"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One interval of the comparison, or why there is none."""
+
+    policy: str
+    method: str
+    result: Result | None
+    reason: str = ""
+
+
+_MORE: list[Any] = [
+    click.option("--policy", "policies", multiple=True, required=True, metavar="SPEC", help="May be repeated."),
+    click.option("--method", "methods", multiple=True, default=["dual"], show_default=True, help="May be repeated; 'all'."),
+    click.option("--joint", is_flag=True, help="Divide alpha over the policies, so that all intervals hold at once."),
+    click.option("--plot", type=click.Path(path_type=Path), help="Write a picture (.png, .svg or .pdf)."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
+    click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet)."),
+]
+
+
+@click.command("compare", short_help="Several policies or methods side by side.")
+@click.argument("log")
+@add_options(CONFIG, _MORE, QUESTION, METHOD, LOG, OUTPUT)
+def command(log: str, **options: Any) -> int:
+    """Evaluate every policy with every method on LOG. Each interval carries its guarantee.
+
+    Without --joint each interval holds at 1 - alpha on its own: whoever picks the best of several policies needs --joint.
+    """
+    plot = options["plot"]
+    if plot is not None and plot.exists() and not options["force"]:
+        raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")
+    methods = ["dual", *BASELINES] if "all" in options["methods"] else list(options["methods"])
+    inputs = read_inputs(log, options)
+    alpha = options["alpha"] / len(options["policies"]) if options["joint"] else options["alpha"]
+    lines: list[Line] = []
+    with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
+        for policy in options["policies"]:
+            question = make_question(inputs, policy, options)
+            for name in methods:
+                if progress is not None:
+                    progress(f"{policy} {name}"[:40], 0.0)
+                lines.append(_line(policy, name, question, alpha, options, strict=len(methods) == 1))
+                if progress is not None:
+                    progress(f"{policy} {name}"[:40], 1.0)
+    if options["as_json"]:
+        click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
+    else:
+        Console().print(_table(lines, joint=options["joint"]))
+    if plot is not None:
+        _save(lines, plot)
+    return 0
+
+
+def _line(policy: str, name: str, question: Any, alpha: float, options: dict[str, Any], *, strict: bool) -> Line:
+    """A method that cannot be used on this log says why; alone it is an error."""
+    method = make_method(name, options)
+    try:
+        return Line(policy, name, estimate_interval(question, alpha=alpha, method=method))
+    except BondicError as problem:
+        if strict:
+            raise
+        return Line(policy, name, None, str(problem))
+
+
+def _as_dict(line: Line) -> dict[str, Any]:
+    found = {"reason": line.reason} if line.result is None else result_dict(line.result)
+    return {"policy": line.policy, "method": line.method, **found}
+
+
+def _table(lines: list[Line], *, joint: bool) -> Table:
+    found = [line.result for line in lines if line.result is not None]
+    low = min((result.value_range.low for result in found), default=0.0)
+    high = max((result.value_range.high for result in found), default=1.0)
+    title = "All policies hold at once" if joint else "Each interval on its own"
+    table = Table(title=title, title_justify="left", show_edge=False)
+    for name in ("policy", "method", "low", "estimate", "high"):
+        table.add_column(name, justify="left" if name in ("policy", "method") else "right", overflow="fold")
+    table.add_column(f"{number(low)} {'':{_WIDTH - len(number(low)) - len(number(high)) - 2}} {number(high)}", no_wrap=True)
+    table.add_column("guarantee")
+    for line in lines:
+        if line.result is None:
+            table.add_row(Text(line.policy), line.method, "", "", "", Text(line.reason[:_WIDTH], style="dim"), "")
+            continue
+        ends = (number(line.result.low), number(line.result.estimate), number(line.result.high))
+        colour = _COLOURS[line.result.guarantee]
+        label = Text(line.result.guarantee, style=colour)
+        table.add_row(Text(line.policy), line.method, *ends, bar(line.result, low, high), label)
+    return table
+
+
+def bar(result: Result, low: float, high: float) -> str:
+    """The interval on a line of characters, the estimate as a dot."""
+    span = (high - low) or 1.0
+
+    def at(value: float) -> int:
+        return min(_WIDTH - 1, max(0, int((value - low) / span * _WIDTH)))
+
+    cells = ["·"] * _WIDTH
+    for place in range(at(result.low), at(result.high) + 1):
+        cells[place] = "━"
+    cells[at(result.estimate)] = "●"
+    return "".join(cells)
+
+
+def _save(lines: list[Line], path: Path) -> None:
+    named = [(f"{line.policy}, {line.method}", line.result) for line in lines if line.result is not None]
+    temporary = path.with_name(f".{path.name}.tmp{path.suffix}")
+    try:
+        save_plot(comparison_figure(named), temporary)
+        write_atomically(path, temporary.read_bytes())
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,126 @@
+"""`bondic evaluate LOG`: from a log file to an interval, a certificate and a page."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from bondic.certificate.conclude import Status
+from bondic.certificate.io import save_certificate, write_atomically
+from bondic.certificate.withhold import withhold_rows
+from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
+from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options, to_toml
+from bondic.cli.outputs import refuse_existing, result_folder
+from bondic.estimate import estimate_interval
+from bondic.problem import Question
+from bondic.rendering import number
+from bondic.report.exports import result_csv, result_json, result_markdown
+from bondic.report.page import report_page
+from bondic.report.plots import save_plot, terms_figure
+from bondic.report.progress import progress_bar
+from bondic.report.table import result_table
+from bondic.result import Result
+
+EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
+
+_FILES: list[Any] = [
+    click.option("--out", type=click.Path(path_type=Path), default=Path("bondic-out"), show_default=True, help="Folder."),
+    click.option("--no-rows", is_flag=True, help="Keep every single row out of report and certificate."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else."),
+    click.option("--csv", "as_csv", is_flag=True, help="Also write result.csv."),
+    click.option("--markdown", is_flag=True, help="Also write summary.md."),
+    click.option("--plot", type=click.Choice(["png", "svg", "pdf"]), help="Also write a picture of the terms."),
+    click.option("--title", default="Policy evaluation", show_default=True, help="Heading of the report."),
+    click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet)."),
+]
+
+
+@click.command("evaluate", short_help="What would a policy have earned? An interval from a log.")
+@click.argument("log")
+@click.option("--policy", required=True, metavar="SPEC", help="module:object, a file (ONNX, NPZ, ...), or 'columns'.")
+@click.option("--method", default="dual", show_default=True, help="dual, or the short name of a baseline.")
+@add_options(CONFIG, QUESTION, METHOD, LOG, _FILES, OUTPUT)
+@click.pass_context
+def command(ctx: click.Context, **options: Any) -> int:
+    """Evaluate a policy on LOG: Parquet (file or folder), CSV, NPZ, HDF5 or minari:NAME.
+
+    Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 2 bad input.
+    """
+    begun = time.perf_counter()
+    refuse_existing(options["out"], force=options["force"])
+    talk = Console(stderr=True, quiet=options["quiet"])
+    with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
+        opening = None if progress is None else lambda share: progress("reading", share)
+        inputs = read_inputs(options["log"], options, opening)
+        question = make_question(inputs, options["policy"], options)
+        method = make_method(options["method"], options)
+        result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
+        if progress is not None:
+            progress("report", 0.0)
+        files = _write(ctx, inputs, question, result, options)
+    _print(result, inputs, options)
+    talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
+    return EXIT_CODES[result.status]
+
+
+def _write(ctx: click.Context, inputs: Inputs, question: Question, result: Result, options: dict[str, Any]) -> list[str]:
+    """Everything that belongs to the result, in one folder."""
+    with result_folder(options["out"], force=options["force"]) as folder:
+        write_atomically(folder / "result.json", result_json(result).encode())
+        write_atomically(folder / "configuration.toml", to_toml(_configuration(ctx)).encode())
+        if result.certificate is not None:
+            certificate = result.certificate
+            if options["no_rows"]:
+                certificate = withhold_rows(certificate, question)
+            save_certificate(certificate, folder / "certificate")
+            page = report_page(
+                result,
+                question,
+                title=options["title"],
+                no_rows=options["no_rows"],
+                log=inputs.log,
+                columns=() if inputs.loaded is None else inputs.loaded.names,
+            )
+            write_atomically(folder / "report.html", page.encode())
+        if options["as_csv"]:
+            write_atomically(folder / "result.csv", result_csv(result).encode())
+        if options["markdown"]:
+            write_atomically(folder / "summary.md", result_markdown(result, options["title"]).encode())
+        if options["plot"]:
+            save_plot(terms_figure(result), folder / f"terms.{options['plot']}")
+        return sorted(item.name for item in folder.iterdir())
+
+
+def _configuration(ctx: click.Context) -> dict[str, Any]:
+    skipped = ("config", "force", "quiet", "verbose", "as_json", "log", "as_csv")
+    return {name: value for name, value in ctx.params.items() if name not in skipped}
+
+
+def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
+    if options["as_json"]:
+        click.echo(result_json(result))
+        return
+    if options["quiet"]:
+        click.echo(result.summary())
+        return
+    console = Console()
+    for note in inputs.notes:
+        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+    console.print(result_table(result))
+    if options["verbose"]:
+        for name, text in {**result.choices, **result.versions}.items():
+            console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)
+        for stage, seconds in result.seconds.items():
+            console.print(f"{stage}: {number(seconds)} s", highlight=False)
+
+
+def _footer(files: list[str], out: Path, seconds: float) -> str:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    written = "\n".join(f"wrote {out / name}" for name in files)
+    return f"{written}\n{seconds:.1f} s, peak memory {peak / 1e9:.2f} GB"

@@ -1,0 +1,131 @@
+"""From options to a question: the log, the policy and the initial states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.baselines.registry import make_baseline
+from bondic.cli.options import parse_columns, parse_pilot
+from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.read import read_log
+from bondic.data.io.states import read_states
+from bondic.data.open import stream_log
+from bondic.data.stream import LogStream
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.estimate import Method
+from bondic.methods.dual import Dual
+from bondic.policies.adapters.load import load_policy
+from bondic.policies.protocol import RowProbabilities
+from bondic.problem import Question, make_problem
+from bondic.tuning.defaults import Choices
+
+COLUMNS_POLICY = "columns"
+"""The policy whose probabilities stand in the log."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """What was read, and how it was understood."""
+
+    log: Transitions | LogStream
+    initial: InitialStates
+    loaded: LoadedLog | None  # None for a streamed log
+    notes: tuple[str, ...]
+
+
+def read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
+    """Read the log (in batches when a memory budget is given) and the initial states."""
+    columns = parse_columns(options["columns"])
+    if options.get("memory"):
+        if options["missing"] or options["categorical"]:
+            raise InvalidInput("--missing and --categorical need the log in memory: leave out --memory.")
+        stream = stream_log(Path(log), memory=options["memory"], columns=columns, progress=progress)
+        return Inputs(stream, _initial(stream, None, options), None, (f"read in batches of {stream.batch_rows} rows",))
+    loaded = read_log(
+        log,
+        columns=columns,
+        missing=options["missing"],
+        categorical=options["categorical"],
+        trust_pickle=options["trust_pickle"],
+    )
+    return Inputs(loaded.transitions, _initial(loaded.transitions, loaded, options), loaded, loaded.notes)
+
+
+def _initial(log: Transitions | LogStream, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates:
+    path, count = options["initial"], options["initial_count"]
+    if path is not None and count is not None:
+        raise InvalidInput("--initial and --initial-count exclude each other: a file of states, or starts of the log.")
+    if path is None:
+        return InitialStates.from_log(log, count=count)
+    dimension = log.observation_dim if isinstance(log, LogStream) else int(log.observations.shape[1])
+    states, weights = read_states(path, () if loaded is None else loaded.names, dimension)
+    if options["initial_kind"] == "sample":
+        if weights is not None:
+            raise InvalidInput(f"{path} has weights; independent draws have none. Drop them, or --initial-kind exact.")
+        return InitialStates.sample(states)
+    return InitialStates.exact(states, weights)
+
+
+def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Question:
+    """The question for one policy."""
+    low, high = options["reward_range"]
+    question: Question = make_problem(
+        inputs.log,  # type: ignore[call-overload]
+        _policy(inputs, policy, options),
+        inputs.initial,
+        gamma=options["gamma"],
+        reward_range=(low, high),
+        horizon=options["horizon"],
+        may_terminate=not options["never_terminates"],
+        draws=options["draws"],
+        seed=options["seed"],
+    )
+    return question
+
+
+def _policy(inputs: Inputs, spec: str, options: dict[str, Any]) -> Any:
+    if spec != COLUMNS_POLICY:
+        return load_policy(spec, trust_pickle=options["trust_pickle"])
+    loaded = inputs.loaded
+    if loaded is None:
+        raise InvalidInput("--policy columns needs the log in memory: leave out --memory.")
+    if loaded.next_action_probs is None:
+        raise InvalidInput(
+            "--policy columns: the log has no columns with the policy's probabilities at next states. Usual names: "
+            "next_action_probs_0, next_action_probs_1, ... (or a list column); name them with --columns "
+            "next_action_probs=..."
+        )
+    return RowProbabilities(loaded.next_action_probs, _start_probabilities(inputs, options), loaded.logged_action_probs)
+
+
+def _start_probabilities(inputs: Inputs, options: dict[str, Any]) -> Any:
+    assert inputs.loaded is not None
+    probs = inputs.loaded.initial_action_probs
+    if probs is None or options["initial"] is not None:
+        raise InvalidInput(
+            "--policy columns needs the policy's probabilities at the initial states, too: columns initial_action_probs_0, ... "
+            "on the first row of every episode, and episode starts of the log as initial states (no --initial)."
+        )
+    return np.asarray(probs)[: len(inputs.initial)]
+
+
+def make_method(name: str, options: dict[str, Any]) -> Method:
+    """`dual` with the options given, or a baseline by its short name."""
+    if name != "dual":
+        return make_baseline(name, side=options["side"])
+    return Dual(
+        gauge=options["gauge"],
+        side=options["side"],
+        radius=options["radius"],
+        misspecification=options["misspecification"],
+        pilot=parse_pilot(options["pilot"]),
+        planned_rows=options["planned_rows"],
+        choices=Choices(seed=options["seed"]),
+    )
