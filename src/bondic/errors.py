@@ -1,5 +1,10 @@
 """The exceptions a user can meet. Each message says what is wrong, why it matters and the way out."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 
 class BondicError(Exception):
     """Base class of every error raised on purpose by this library."""
@@ -36,3 +41,21 @@ class MissingExtra(BondicError, ImportError):
 
 class ValidityWarning(UserWarning):
     """Something in the input makes an assumption of the interval doubtful."""
+
+
+_SHOWN = 12
+_LONGEST = 60
+
+
+def shown(names: Iterable[Any]) -> str:
+    """Names as they appear in a message: the first ones, cut to a readable length, with nothing a terminal would obey."""
+    listed = list(names)
+    words = ", ".join(one_line(name) for name in listed[:_SHOWN])
+    return words + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")
+
+
+def one_line(text: Any, longest: int = _LONGEST) -> str:
+    """Foreign text inside a message: one line, printable, not too long."""
+    words = "".join(c if c.isprintable() else " " for c in str(text)[: 4 * longest])
+    words = " ".join(words.split())
+    return words if len(words) <= longest else f"{words[:longest]}..."

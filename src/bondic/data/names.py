@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),
@@ -36,29 +36,29 @@ class ColumnMap:
         return tuple(column for group in self.columns.values() for column in group)
 
 
-def find_columns(present: Iterable[str], given: Mapping[str, str | Iterable[str]] | None = None) -> ColumnMap:
-    """Match the columns of a table with the parts of a transition; `given` settles what the names do not."""
+def find_columns(
+    present: Iterable[str],
+    given: Mapping[str, str | Iterable[str]] | None = None,
+    *,
+    required: Iterable[str] = REQUIRED,
+    skip: Collection[str] = (),
+) -> ColumnMap:
+    """Match the columns of a table with the parts of a transition; `given` settles what the names do not.
+
+    Parts in `skip` are not looked for.
+    """
     names = list(present)
-    lower = {name.lower(): name for name in names}
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(given or {}).items():
-        found[_known_part(part)] = _given(part, value, names)
+        found[_known_part(part)] = given_columns(part, value, names)
     taken = {column for group in found.values() for column in group}
     for part, aliases in ALIASES.items():
-        if part in found:
-            continue
-        matches = {alias: group for alias in aliases if (group := _matches(alias, names, lower, taken))}
-        if len(matches) > 1:
-            raise InvalidInput(
-                f"`{part}` could be any of the columns {', '.join(group[0] for group in matches.values())}. Say which: "
-                f"columns={{'{part}': ...}}."
-            )
-        if matches:
-            found[part] = next(iter(matches.values()))
-    missing = [part for part in REQUIRED if part not in found]
+        if part not in found and part not in skip and (group := match_one(part, aliases, names, taken)):
+            found[part] = group
+    missing = [part for part in required if part not in found]
     if missing:
         raise InvalidInput(
-            f"No column for {', '.join(f'`{part}`' for part in missing)} among {', '.join(names) or 'no columns'}. Name "
+            f"No column for {', '.join(f'`{part}`' for part in missing)} among {shown(names) or 'no columns'}. Name "
             f"it: columns={{'{missing[0]}': 'column name'}} (several columns: a list). Usual names: "
             f"{', '.join(ALIASES[missing[0]][:4])}, or numbered ones such as {ALIASES[missing[0]][0]}_0, "
             f"{ALIASES[missing[0]][0]}_1."
@@ -72,17 +72,29 @@ def _known_part(part: str) -> str:
     return part
 
 
-def _given(part: str, value: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
+def match_one(part: str, aliases: Iterable[str], names: list[str], taken: Collection[str] = ()) -> tuple[str, ...]:
+    """The columns under one of these names, none if there are none; two answers are refused."""
+    lower = {name.lower(): name for name in names}
+    matches = {alias: group for alias in aliases if (group := _matches(alias, names, lower, taken))}
+    if len(matches) > 1:
+        raise InvalidInput(
+            f"`{part}` could be any of the columns {shown(group[0] for group in matches.values())}. Say which: "
+            f"columns={{'{part}': ...}}."
+        )
+    return next(iter(matches.values()), ())
+
+
+def given_columns(part: str, value: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
     group = (value,) if isinstance(value, str) else tuple(value)
     absent = [column for column in group if column not in names]
     if absent or not group:
         raise InvalidInput(
-            f"`{part}` was said to be in column {', '.join(absent) or '(none)'}, but the table has {', '.join(names)}."
+            f"`{part}` was said to be in column {shown(absent) or '(none)'}, but the table has {shown(names)}."
         )
     return group
 
 
-def _matches(alias: str, names: list[str], lower: dict[str, str], taken: set[str]) -> tuple[str, ...]:
+def _matches(alias: str, names: list[str], lower: dict[str, str], taken: Collection[str]) -> tuple[str, ...]:
     """The column of this name, or its numbered columns alias_0, alias_1, ... (also alias0, alias[0], alias.0)."""
     if alias in lower:
         return () if lower[alias] in taken else (lower[alias],)
@@ -93,13 +105,15 @@ def _matches(alias: str, names: list[str], lower: dict[str, str], taken: set[str
     numbers = [number for number, _ in numbered]
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))) or numbers[0] > 1:
         raise InvalidInput(
-            f"The numbered columns {', '.join(name for _, name in numbered)} have gaps or copies: their order is the order "
+            f"The numbered columns {shown(name for _, name in numbered)} have gaps or copies: their order is the order "
             "of the dimensions, starting at 0 or 1."
         )
     return tuple(name for _, name in numbered)
 
 
 def _notes(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    if "terminations" not in found:
+        return ()
     ends = found["terminations"][0].lower()
     if ends in DONE_NAMES and "truncations" not in found:
         return (

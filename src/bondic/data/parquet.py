@@ -64,10 +64,14 @@ def _open(path: Path, root: Path) -> _File:
             groups = tuple(meta.row_group(k).num_rows for k in range(meta.num_row_groups))
             columns, rows = tuple(file.schema_arrow.names), meta.num_rows
     except (pa.ArrowException, OSError) as problem:
-        raise _broken(path, problem) from problem
+        raise broken(path, problem) from problem
+    return _File(path, rows, groups, columns, folder_values(path, root), _stamp(path))
+
+
+def folder_values(path: Path, root: Path) -> tuple[tuple[str, str], ...]:
+    """What the folders between the root and the file state: key=value."""
     folders = path.relative_to(root).parts[:-1] if root.is_dir() else ()
-    values = tuple((name, value) for name, sign, value in (part.partition("=") for part in folders) if sign)
-    return _File(path, rows, groups, columns, values, _stamp(path))
+    return tuple((name, value) for name, sign, value in (part.partition("=") for part in folders) if sign)
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -75,7 +79,7 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _broken(path: Path, problem: Exception) -> InvalidInput:
+def broken(path: Path, problem: Exception) -> InvalidInput:
     return InvalidInput(
         f"{path} cannot be read as Parquet ({type(problem).__name__}: {str(problem).splitlines()[0]}). The file is damaged or "
         "incomplete: write it again. Leaving rows out because of what they contain would break the guarantee."
@@ -92,7 +96,7 @@ def row_numbers(path: Path) -> int:
                         len(c[0]) if hasattr(c.type, "value_type") and c[0].is_valid else 1 for c in batch.columns
                     )
         except (pa.ArrowException, OSError, TypeError) as problem:
-            raise _broken(part, problem) from problem
+            raise broken(part, problem) from problem
     return 1
 
 
@@ -177,7 +181,7 @@ class ParquetStream(LogStream):
             values = [
                 _to_numpy(batch.column(name), part, name, file.path, first_row)
                 if name in file.columns
-                else _folder_column(inside[name], batch.num_rows)
+                else folder_column(inside[name], batch.num_rows)
                 for name in group
             ]
             if len(values) > 1 and any(value.ndim != 1 for value in values):
@@ -205,10 +209,10 @@ def _batches(
                     yield batch.slice(low, high - low), position + low
                 position += batch.num_rows
     except (pa.ArrowException, OSError) as problem:
-        raise _broken(file.path, problem) from problem
+        raise broken(file.path, problem) from problem
 
 
-def _folder_column(value: str, rows: int) -> npt.NDArray[Any]:
+def folder_column(value: str, rows: int) -> npt.NDArray[Any]:
     """A value that the folder's name states for all rows inside."""
     try:
         return np.full(rows, float(value) if "." in value else int(value))

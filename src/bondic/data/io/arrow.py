@@ -1,0 +1,129 @@
+"""Arrow tables as columns: pyarrow's own, and everything that speaks its C stream (pandas, polars and others)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bondic.data.io.table import Column, Table, as_column, unequal_rows
+from bondic.errors import InvalidInput, one_line
+
+
+def is_arrow_like(source: Any) -> bool:
+    return isinstance(source, pa.Table | pa.RecordBatch) or hasattr(source, "__arrow_c_stream__")
+
+
+def to_arrow(source: Any, label: str) -> pa.Table:
+    """The object as an Arrow table."""
+    try:
+        return pa.table(source) if not isinstance(source, pa.Table) else source
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as problem:
+        raise InvalidInput(
+            f"{label} cannot be turned into an Arrow table ({one_line(problem, 200)}). Columns need one type each: "
+            "numbers, text or lists of numbers."
+        ) from problem
+
+
+def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> Table:
+    """Columns are decoded when they are asked for."""
+
+    def load(name: str) -> Column:
+        column = table.column(name)
+        try:
+            return decode(column, name, label, lists_as_text)
+        except (pa.ArrowException, NotImplementedError) as problem:
+            raise InvalidInput(
+                f"{label}: column {one_line(name)} of type {one_line(column.type)} cannot be read ({one_line(problem, 200)})."
+            ) from problem
+
+    return Table(label, tuple(table.column_names), load, **more)
+
+
+def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) -> Column:
+    """One column as numbers, text or rows of numbers."""
+    whole = column.combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):  # no chunks, or more than one array can hold
+        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
+    categorical = pa.types.is_dictionary(whole.type)
+    if categorical:
+        whole = whole.dictionary_decode()
+    kind = whole.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _lists(whole, name, label)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return _text(whole, name, label, lists_as_text)
+    if pa.types.is_null(kind):
+        return Column(np.zeros(len(whole)), np.ones(len(whole), dtype=bool))
+    if pa.types.is_decimal(kind):
+        whole = whole.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise InvalidInput(
+            f"{label}: column {one_line(name)} has type {one_line(kind)}; numbers, text or lists of numbers are needed. "
+            "Dates and times can be given as numbers (hours since the start of the episode, say)."
+        )
+    return _numbers(whole, categorical)
+
+
+def _numbers(values: pa.Array, categorical: bool = False) -> Column:
+    missing = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    if values.null_count:  # integers and flags stay what they are
+        values = values.fill_null(False if pa.types.is_boolean(values.type) else 0)
+    return Column(np.asarray(values.to_numpy(zero_copy_only=False)), missing if missing.any() else None, categorical)
+
+
+def _text(values: pa.Array, name: str, label: str, lists_as_text: bool) -> Column:
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    texts = values.fill_null("").to_pylist()
+    present = [text for text, gap in zip(texts, missing, strict=True) if not gap]
+    if lists_as_text and present and all(text[:1] == "[" and text[-1:] == "]" for text in present):
+        return as_column(name, _parsed(texts, missing, name, label), label)
+    out = np.empty(len(texts), dtype=object)
+    out[:] = texts
+    return Column(out, missing if missing.any() else None)
+
+
+def _parsed(texts: list[str], missing: npt.NDArray[np.bool_], name: str, label: str) -> npt.NDArray[Any]:
+    """Lists written as text, "[0.1, 2]"."""
+    out = np.empty(len(texts), dtype=object)
+    for row, text in enumerate(texts):
+        if missing[row]:
+            continue
+        try:
+            out[row] = [None if entry is None else float(entry) for entry in json.loads(text)]
+        except (ValueError, TypeError, RecursionError) as problem:
+            raise InvalidInput(
+                f"{label}: column {one_line(name)} is not a list of numbers at row {row}: {one_line(text)}. Write [0.1, 2.5]."
+            ) from problem
+        if None in out[row]:
+            raise InvalidInput(
+                f"{label}: column {one_line(name)} has a gap inside its list at row {row}: {one_line(text)}."
+            )
+    return out
+
+
+def _lists(column: pa.Array, name: str, label: str) -> Column:
+    """Lists of one length as a matrix; a missing list is a row of missing entries."""
+    gone = column.is_null().to_numpy(zero_copy_only=False)
+    lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+    present = np.flatnonzero(~gone)
+    width = int(lengths[present[0]]) if present.size else 1
+    odd = present[lengths[present] != width]
+    if odd.size:
+        raise unequal_rows(label, name, int(odd[0]), int(lengths[odd[0]]), width)
+    flat = column.drop_null().flatten()
+    inner = decode(pa.chunked_array([flat]), name, label, False)
+    if inner.values.ndim > 1:
+        raise InvalidInput(
+            f"{label}: column {one_line(name)} holds lists of lists; one list of numbers per row is needed."
+        )
+    values = np.zeros((len(column), width), dtype=inner.values.dtype)
+    values[present] = inner.values.reshape(present.size, width)
+    mask = np.zeros(values.shape, dtype=bool)
+    mask[gone] = True
+    if inner.missing is not None:
+        mask[present] = inner.missing.reshape(present.size, width)
+    return Column(values, mask if mask.any() else None, inner.categorical)

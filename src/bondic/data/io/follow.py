@@ -1,0 +1,112 @@
+"""Next observations that were not recorded: s'_i is the observation in the following row of the same episode.
+
+A row with no following row has no next observation. If it is terminated, none is needed. Otherwise it is left out.
+That selection keeps the guarantee when it was decided by what was known before (r_i, s'_i), as time is: an episode cut
+after a fixed number of steps loses its last row whatever happened in it. It does not when recording stopped because
+of what happened in that row (a patient who was moved elsewhere): such rows must be given their next observation, or
+their end must be recorded as a termination.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Following:
+    """`row[i]` is the row after i in its episode, -1 if there is none; `keep` are the rows that can be used."""
+
+    row: IntArray
+    keep: BoolArray
+    episode_ids: npt.NDArray[np.generic]
+    timesteps: IntArray | None  # counted from the first row of an episode, where the log has no keys of its own
+    notes: tuple[str, ...]
+    doubts: tuple[str, ...]  # notes that touch validity
+
+    def take(self, values: FloatArray) -> FloatArray:
+        """values at the following rows; NaN where nothing follows."""
+        out = values[np.maximum(self.row, 0)].astype(np.float64)
+        out[self.row < 0] = np.nan
+        return out
+
+
+def following_rows(
+    source: str,
+    terminations: BoolArray,
+    truncations: BoolArray | None,
+    episode_ids: npt.NDArray[np.generic] | None,
+    timesteps: IntArray | None,
+    *,
+    cuts_stated: bool,
+) -> Following:
+    """Find the row that follows each row. Episodes are told apart by their ids, else by their ends."""
+    n = terminations.size
+    cut = np.zeros(n, dtype=bool) if truncations is None else truncations
+    if episode_ids is None and truncations is None and not cuts_stated:
+        raise InvalidInput(
+            f"{source} has no next observations, and nothing tells where episodes that were cut off end: without episode ids or "
+            "truncations a row could be joined to the start of another episode. Give a column for `next_observations`, "
+            "`episode_ids` or `truncations`; columns={'truncations': None} states that no episode was cut off."
+        )
+    ends = terminations | cut
+    if episode_ids is None:
+        starts = np.concatenate([[True], ends[:-1]])
+        ids: npt.NDArray[np.generic] = np.cumsum(starts) - 1
+        first = np.flatnonzero(starts)[ids.astype(np.int64)]
+        steps = np.arange(n, dtype=np.int64) - first if timesteps is None else None
+    else:
+        ids, steps = episode_ids, None
+    _, codes = np.unique(ids, return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    joined = (codes[order][1:] == codes[order][:-1]) & ~ends[order][:-1]
+    row = np.full(n, -1, dtype=np.int64)
+    row[order[:-1][joined]] = order[1:][joined]
+    _refuse_gaps(source, row, timesteps)
+    keep = terminations | (row >= 0)
+    if not keep.any():
+        raise InvalidInput(f"{source} has no next observations, and no row has a following row in its episode.")
+    notes, doubts = _notes(keep, cut, steps is not None)
+    return Following(row, keep, ids, steps, notes, doubts)
+
+
+def _refuse_gaps(source: str, row: IntArray, timesteps: IntArray | None) -> None:
+    if timesteps is None:
+        return
+    here = np.flatnonzero(row >= 0)
+    odd = here[timesteps[row[here]] != timesteps[here] + 1]
+    if odd.size:
+        i = int(odd[0])
+        raise InvalidInput(
+            f"{source} has no next observations, and row {i} (timestep {timesteps[i]}) is followed by row {row[i]} (timestep "
+            f"{timesteps[row[i]]}) of its episode: what came right after row {i} is not recorded. Give `next_observations`; a "
+            "row that was left out because of what it contains would break the guarantee."
+        )
+
+
+def _notes(keep: BoolArray, cut: BoolArray, counted: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    notes = ["Next observations were taken from the following row of the same episode."]
+    if counted:
+        notes.append("Episode ids and timesteps were counted from the ends of episodes.")
+    dropped, unmarked = int((~keep).sum()), int((~keep & ~cut).sum())
+    doubts = []
+    if dropped - unmarked:
+        notes.append(
+            f"{dropped - unmarked} truncated rows have no next observation and were left out. An episode that is cut after a "
+            "fixed time loses its last row whatever happened in it, so this selection is harmless: it depends on time only."
+        )
+    if unmarked:
+        doubts.append(
+            f"{unmarked} rows end an episode (or the log) without being terminated or truncated (first: row "
+            f"{int(np.flatnonzero(~keep & ~cut)[0])}); they have no next observation and were left out. The interval is valid "
+            "only if recording stopped for reasons known before that row, such as time, not because of what happened in it."
+        )
+    return tuple(notes), tuple(doubts)

@@ -1,0 +1,117 @@
+"""HDF5 files: arrays by name (D4RL and others), d3rlpy replay buffers, Minari episodes. Read by h5py, extra `hdf5`.
+
+Only arrays are read, never Python objects. Names are looked up at the top level of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.data.io.episodes import Episode, join_episodes
+from bondic.data.io.mapping import read_mapping
+from bondic.data.io.table import Table
+from bondic.errors import InvalidInput, MissingExtra, one_line, shown
+
+SUFFIXES = (".hdf5", ".h5", ".hdf")
+_BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError, MemoryError, UnicodeDecodeError)
+"""What h5py raises on damaged files."""
+
+
+def _h5py() -> Any:
+    try:
+        import h5py
+    except ImportError as problem:
+        raise MissingExtra("h5py", "hdf5", "Reading HDF5 files") from problem
+    return h5py
+
+
+def read_hdf5(path: Path) -> Table:
+    """Tell the layouts apart by the names inside."""
+    h5py = _h5py()
+    label = one_line(path.name)
+    try:
+        with h5py.File(path, "r") as file:
+            names = set(file)
+            if {"columns", "num_episodes"} <= names:
+                return join_episodes(
+                    label, list(_d3rlpy_episodes(file, label)), ("The layout is d3rlpy's replay buffer.",)
+                )
+            if "episode_0" in names:
+                return join_episodes(label, list(_minari_episodes(file, label)), ("The layout is Minari's.",))
+            arrays = {name: _value(file[name]) for name in file if isinstance(file[name], h5py.Dataset)}
+    except _BROKEN as problem:
+        if isinstance(problem, InvalidInput):
+            raise
+        raise InvalidInput(
+            f"{label} cannot be read as HDF5 ({type(problem).__name__}: {one_line(problem, 200)}). The file is damaged or "
+            "incomplete, or is no HDF5 file: write it again."
+        ) from problem
+    return _arrays_by_name({name: value for name, value in arrays.items() if np.ndim(value)}, label)
+
+
+def _arrays_by_name(arrays: dict[str, Any], label: str) -> Table:
+    if "episode_terminals" not in arrays or "terminals" not in arrays:
+        return read_mapping(arrays, label)
+    terminals, ends = (np.asarray(arrays.pop(name)).ravel() != 0 for name in ("terminals", "episode_terminals"))
+    if terminals.shape != ends.shape:
+        raise InvalidInput(f"{label}: terminals and episode_terminals have different lengths.")
+    note = "Episodes that end (episode_terminals) without a terminal were truncated."
+    return read_mapping(arrays | {"terminations": terminals, "truncations": ends & ~terminals}, label, notes=(note,))
+
+
+def _value(dataset: Any) -> Any:
+    """The array; text comes as bytes and is decoded where columns are read."""
+    return dataset[()]
+
+
+def _d3rlpy_episodes(file: Any, label: str) -> Iterator[Episode]:
+    """observations_i, actions_i, rewards_i of T steps and one flag terminated_i; the last next observation is not kept."""
+    for index in range(int(file["num_episodes"][()])):
+        if f"observations_{index}_0" in file:
+            raise InvalidInput(f"{label}: episode {index} has several kinds of observations; one array is needed.")
+        rewards = np.asarray(_value(file[f"rewards_{index}"]))
+        rewards = rewards.reshape(rewards.shape[0], -1)
+        if rewards.shape[1] != 1:
+            raise InvalidInput(f"{label}: episode {index} has {rewards.shape[1]} rewards per step; one is needed.")
+        last = np.arange(rewards.shape[0]) == rewards.shape[0] - 1
+        terminated = bool(_value(file[f"terminated_{index}"]))
+        yield Episode(
+            f"episode {index}",
+            _value(file[f"observations_{index}"]),
+            _one_column(_value(file[f"actions_{index}"])),
+            rewards[:, 0],
+            last & terminated,
+            last & (not terminated),
+        )
+
+
+def _one_column(values: Any) -> Any:
+    """Discrete actions of shape (T, 1) as (T,)."""
+    array = np.asarray(values)
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "biu" else array
+
+
+def _minari_episodes(file: Any, label: str) -> Iterator[Episode]:
+    """Groups episode_0, episode_1, ... with T + 1 observations and T of everything else."""
+    count = sum(name.startswith("episode_") for name in file)
+    for index in range(count):
+        name = f"episode_{index}"
+        if name not in file:
+            raise InvalidInput(f"{label}: {count} episodes, but {name} is missing: the file is incomplete.")
+        group = file[name]
+        tree = {key: _tree(group[key]) for key in group if key != "infos"}
+        lacking = [
+            key for key in ("observations", "actions", "rewards", "terminations", "truncations") if key not in tree
+        ]
+        if lacking:
+            raise InvalidInput(f"{label}, {name}: {shown(lacking)} missing.")
+        yield Episode(name, *(tree[k] for k in ("observations", "actions", "rewards", "terminations", "truncations")))
+
+
+def _tree(node: Any) -> Any:
+    """Nested groups are Dict and Tuple spaces."""
+    return {key: _tree(node[key]) for key in node} if hasattr(node, "keys") else _value(node)

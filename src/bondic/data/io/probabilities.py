@@ -1,0 +1,91 @@
+"""Columns with the target policy's own probabilities, so that no policy code is needed: pi(. | s'), pi(. | s_0), pi(. | s)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.io.table import Table
+from bondic.data.names import given_columns, match_one
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput, one_line
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+PARTS: dict[str, tuple[str, ...]] = {
+    "next_action_probs": ("next_action_probs", "next_probs", "target_next_probs", "target_next_action_probs"),
+    "initial_action_probs": (
+        "initial_action_probs", "initial_probs", "target_initial_probs", "target_initial_action_probs",
+    ),
+    "logged_action_probs": ("logged_action_probs", "target_probs", "target_action_probs"),
+}  # fmt: skip
+
+
+def find_probabilities(table: Table, given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Which columns hold the target policy's probabilities; several columns are the actions 0, 1, ... in order."""
+    names = list(table.names)
+    found = {}
+    for part, aliases in PARTS.items():
+        group = given_columns(part, given[part], names) if part in given else match_one(part, aliases, names)
+        if group:
+            found[part] = group
+    return found
+
+
+def read_probabilities(table: Table, part: str, group: tuple[str, ...], rows: int) -> FloatArray:
+    """(rows, actions) as floats; missing entries are NaN and are judged where it is known which rows count."""
+    blocks = []
+    for name in group:
+        column = table.load(name)
+        if column.text or column.values.shape[0] != rows or column.values.ndim > 2:
+            raise InvalidInput(
+                f"{table.source}: {one_line(name)} (`{part}`) has shape {column.values.shape} and dtype {column.values.dtype}; "
+                f"{rows} rows of probabilities are needed."
+            )
+        values = np.array(column.values, dtype=np.float64).reshape(rows, -1)
+        if column.missing is not None:
+            values[column.missing.reshape(rows, -1)] = np.nan
+        blocks.append(values)
+    return np.concatenate(blocks, axis=1)
+
+
+def refuse_gaps(source: str, part: str, probs: FloatArray, rows: Any, log: Transitions) -> None:
+    """The probabilities of the rows that count are all there and cover every logged action."""
+    bad = np.flatnonzero(~np.isfinite(probs).all(axis=1))
+    if bad.size:
+        raise InvalidInput(
+            f"{source}: `{part}` is missing or not finite at row {rows[int(bad[0])]}. The policy's probabilities are needed "
+            "there; fill them in."
+        )
+    if not log.discrete_actions:
+        raise InvalidInput(
+            f"{source}: `{part}` holds probabilities of actions, but the log has continuous actions (floats). Store "
+            "discrete actions as integers."
+        )
+    largest = int(np.max(log.actions))
+    if largest >= probs.shape[1]:
+        row = int(np.argmax(log.actions))
+        raise InvalidInput(
+            f"{source}: `{part}` has {probs.shape[1]} actions, but action {largest} was logged at row {row}. One column per "
+            "action 0, 1, ... is needed."
+        )
+
+
+def first_rows(log: Transitions) -> IntArray:
+    """The first row of every episode, in the order of `InitialStates.from_log`."""
+    if log.episode_ids is not None:
+        _, first = np.unique(log.episode_ids, return_index=True)
+        return np.sort(first)
+    assert log.truncations is not None
+    ends = log.terminations | log.truncations
+    if not ends.any():
+        raise InvalidInput(
+            "`initial_action_probs` belong to the first rows of episodes, but the log has neither episode ids nor episode "
+            "ends. Give a column for `episode_ids`."
+        )
+    return np.flatnonzero(np.concatenate([[True], ends[:-1]]))

@@ -1,0 +1,113 @@
+"""read_log: any supported file or table as a log, with notes on what was understood."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.data.io import csv, hdf5, minari, npz, parquet, scope_rl
+from bondic.data.io.arrow import arrow_table, is_arrow_like, to_arrow
+from bondic.data.io.assemble import Assembly, Given
+from bondic.data.io.encode import Categorical, Missing, Treatment
+from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.mapping import read_mapping, read_records
+from bondic.data.io.table import Table
+from bondic.errors import InvalidInput, one_line
+
+_PICKLES = (".pkl", ".pickle")
+_KNOWN = (*parquet.SUFFIXES, *csv.SUFFIXES, *npz.SUFFIXES, *hdf5.SUFFIXES)
+
+
+def read_log(
+    source: Any,
+    *,
+    columns: Given | None = None,
+    missing: Missing = None,
+    categorical: Categorical | Mapping[str, Categorical] | None = None,
+    trust_pickle: bool = False,
+) -> LoadedLog:
+    """Read a log: Parquet (file or folder), CSV, NPZ, HDF5 (D4RL, d3rlpy, Minari), a table or a mapping of arrays.
+
+    `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
+    "observations": ["age", "bmi"]}; {"truncations": None} (or terminations) states that there are none. `missing`
+    states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
+    value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
+    Pickles run code when they are loaded: only with `trust_pickle=True`.
+
+    Nothing here can tell whether rows were left out before because of what they contained.
+    """
+    treatment = Treatment(missing, categorical)
+    return Assembly(read_table(source, trust_pickle=trust_pickle), columns, treatment).build()
+
+
+def read_table(source: Any, *, trust_pickle: bool = False) -> Table:
+    """Named columns of a file or table, whatever they mean."""
+    if isinstance(source, str) and source.startswith(minari.PREFIX):
+        return minari.read_minari_name(source.removeprefix(minari.PREFIX))
+    if isinstance(source, str | Path):
+        return _from_path(Path(source), trust_pickle)
+    return _from_object(source, "The log")
+
+
+def _from_object(source: Any, label: str) -> Table:
+    if scope_rl.is_scope_rl(source):
+        return scope_rl.read_scope_rl(source, label)
+    if isinstance(source, Mapping):
+        return read_mapping(source, label)
+    if isinstance(source, np.ndarray):
+        return read_records(source, label)
+    if minari.is_minari_dataset(source):
+        return minari.read_minari_dataset(source)
+    if hasattr(source, "to_arrow") and not is_arrow_like(source):
+        source = source.to_arrow()
+    if is_arrow_like(source):
+        return arrow_table(to_arrow(source, label), label)
+    raise InvalidInput(
+        f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
+        "(pandas, polars, pyarrow)."
+    )
+
+
+def _from_path(path: Path, trust_pickle: bool) -> Table:
+    try:
+        folder, exists = path.is_dir(), path.exists()
+    except (OSError, ValueError) as problem:
+        raise InvalidInput(f"{one_line(path, 200)} is not a usable path ({one_line(problem, 200)}).") from problem
+    if folder:
+        return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path)
+    if not exists:
+        raise InvalidInput(f"There is no file or folder {one_line(path, 200)}.")
+    if path.stat().st_size == 0:
+        raise InvalidInput(f"{one_line(path.name)} is empty.")
+    name = path.name.lower()
+    for suffixes, reader in (
+        (parquet.SUFFIXES, parquet.read_parquet),
+        (csv.SUFFIXES, csv.read_csv),
+        (npz.SUFFIXES, npz.read_npz),
+        (hdf5.SUFFIXES, hdf5.read_hdf5),
+    ):
+        if name.endswith(suffixes):
+            return reader(path)
+    if name.endswith(_PICKLES):
+        return _from_pickle(path, trust_pickle)
+    raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(_KNOWN)}.")
+
+
+def _from_pickle(path: Path, trust_pickle: bool) -> Table:
+    if not trust_pickle:
+        raise InvalidInput(
+            f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "
+            "trust_pickle=True if you made the file yourself."
+        )
+    try:
+        with path.open("rb") as file:
+            content = pickle.load(file)
+    except Exception as problem:  # a pickle can raise anything
+        raise InvalidInput(
+            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
+        ) from problem
+    return _from_object(content, one_line(path.name))

@@ -1,0 +1,1 @@
+"""Policies of other libraries, and from files: one module per library."""

@@ -1,0 +1,113 @@
+"""Policies in Python code: `module:object` or `path/to/file.py:object`. The code runs: it is the user's own."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bondic.errors import InvalidInput, PolicyError, one_line, shown
+from bondic.policies.protocol import CallablePolicy, CallableSampler
+
+
+def import_object(spec: str) -> Any:
+    """The object behind `module:object`; dots after the colon go into attributes."""
+    place, _, name = spec.rpartition(":")
+    if not place or not name or not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidInput(f"{one_line(spec, 200)} is not of the form module:object, such as my_policies:greedy.")
+    module = _module(place)
+    found = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            public = [entry for entry in vars(module) if not entry.startswith("_")]
+            raise InvalidInput(
+                f"{one_line(place, 200)} has no `{one_line(name)}`. It has: {shown(public) or 'nothing'}."
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _module(place: str) -> Any:
+    try:
+        if place.endswith(".py"):
+            return _from_file(Path(place))
+        with _working_folder():
+            return importlib.import_module(place)
+    except InvalidInput:
+        raise
+    except (Exception, SystemExit) as problem:  # importing runs the user's code
+        raise PolicyError(
+            f"{one_line(place, 200)} cannot be imported ({type(problem).__name__}: {one_line(problem, 300)})."
+        ) from problem
+
+
+def _from_file(path: Path) -> Any:
+    if not path.is_file():
+        raise InvalidInput(f"There is no file {one_line(path, 200)}.")
+    spec = importlib.util.spec_from_file_location(f"_bondic_policy_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickles look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _working_folder() -> Iterator[None]:
+    """A module in the working folder is found, after everything that is installed."""
+    here = str(Path.cwd())
+    added = here not in sys.path
+    if added:
+        sys.path.append(here)
+    try:
+        yield
+    finally:
+        if added and here in sys.path:
+            sys.path.remove(here)
+
+
+def call_factory(candidate: Any, spec: str) -> Any:
+    """A class or a function that needs no arguments builds the policy."""
+    if not callable(candidate) or not _is_factory(candidate):
+        return candidate
+    try:
+        return candidate()
+    except (Exception, SystemExit) as problem:
+        raise PolicyError(
+            f"{one_line(spec, 200)} failed to build a policy ({type(problem).__name__}: {one_line(problem, 300)})."
+        ) from problem
+
+
+def _is_factory(candidate: Any) -> bool:
+    if inspect.isclass(candidate):
+        return True
+    return (inspect.isfunction(candidate) or inspect.isbuiltin(candidate)) and _needed(candidate) == 0
+
+
+def _needed(function: Any) -> int | None:
+    """How many positional arguments the function insists on; None if that cannot be told."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(entry.kind in plain and entry.default is entry.empty for entry in parameters)
+
+
+def wrap_function(function: Any, spec: str) -> Any:
+    """f(observations) returns probabilities, f(observations, rng) draws actions."""
+    needed = _needed(function)
+    if needed == 1:
+        return CallablePolicy(function)
+    if needed == 2:
+        return CallableSampler(function)
+    raise InvalidInput(
+        f"{one_line(spec, 200)} is callable, but neither as f(observations), which returns probabilities, nor as "
+        "f(observations, rng), which draws actions."
+    )

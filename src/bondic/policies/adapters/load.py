@@ -1,0 +1,129 @@
+"""load_policy: a policy from a file, an import path, or a model of another library."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bondic.errors import InvalidInput, MissingExtra, one_line
+from bondic.policies.adapters import imported, npz, onnx, sb3, sklearn, torch
+from bondic.policies.adapters.outputs import Output, check_output
+
+_PICKLES = (".pkl", ".pickle", ".joblib")
+_TORCH = (".pt", ".pth", ".ts")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What the caller said besides the place of the policy."""
+
+    trust_pickle: bool
+    actions: int | Sequence[Any] | None
+    output: Output | None
+
+
+def load_policy(
+    spec: Any,
+    *,
+    trust_pickle: bool = False,
+    actions: int | Sequence[Any] | None = None,
+    output: str | None = None,
+) -> Any:
+    """An object with action_probs(observations) (discrete) or sample_action(observations, rng) (continuous).
+
+    `spec` is `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file
+    (.npz, .onnx, and with `trust_pickle=True` .pkl, .joblib, .pt, .zip), or the model itself. `actions` is the number of
+    actions or, for classifiers, their names in the order of the log. `output` says what ONNX and torch models return:
+    "probabilities", "logits" or "actions" (continuous, deterministic).
+    """
+    wish = _Wish(trust_pickle, actions, check_output(output))
+    if not isinstance(spec, str | Path):
+        return adapt(spec, wish, type(spec).__name__)
+    text = str(spec)
+    path = Path(text)
+    if _is_file(path):
+        return _from_file(path, wish)
+    if isinstance(spec, str) and ":" in spec:
+        found = imported.call_factory(imported.import_object(spec), spec)
+        return adapt(found, wish, spec)
+    raise InvalidInput(
+        f"There is no file {one_line(text, 200)}, and it is not of the form module:object. A policy is module:object, "
+        "file.py:object, or a file .npz, .onnx, .pkl, .joblib, .pt, .zip."
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def adapt(candidate: Any, wish: _Wish, spec: str) -> Any:
+    """Wrap what another library made; what already is a policy is returned as it is."""
+    if not isinstance(candidate, type):
+        if callable(getattr(candidate, "action_probs", None)) or callable(getattr(candidate, "sample_action", None)):
+            return candidate
+        if sb3.is_baselines_model(candidate):
+            return sb3.wrap_baselines(candidate)
+        if torch.is_torch_module(candidate):
+            return torch.wrap_torch(candidate, wish.output)
+        if sklearn.is_classifier(candidate):
+            return sklearn.ClassifierPolicy(candidate, wish.actions)
+        if callable(candidate):
+            return imported.wrap_function(candidate, spec)
+    raise InvalidInput(
+        f"{one_line(spec, 200)} is a {type(candidate).__name__}, which is no policy: action_probs(observations), "
+        "sample_action(observations, rng), predict_proba, or a function is needed."
+    )
+
+
+def _from_file(path: Path, wish: _Wish) -> Any:
+    ending = path.suffix.lower()
+    if path.stat().st_size == 0:
+        raise InvalidInput(f"{one_line(path.name)} is empty.")
+    if ending == ".npz":
+        return npz.load_npz(path)
+    if ending == ".onnx":
+        return onnx.load_onnx(path, wish.output)
+    if ending in (*_PICKLES, *_TORCH, ".zip"):
+        if not wish.trust_pickle:
+            raise InvalidInput(
+                f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects or programs). Export the policy as "
+                "ONNX or NPZ, or pass trust_pickle=True if you made the file yourself."
+            )
+        if ending == ".zip":
+            return sb3.load_baselines(path)
+        return (
+            torch.load_torchscript(path, wish.output) if ending in _TORCH else adapt(_unpickled(path), wish, path.name)
+        )
+    if ending == ".py":
+        raise InvalidInput(f"Say which object of {one_line(path.name)} is the policy: {one_line(path.name)}:object.")
+    raise InvalidInput(
+        f"{one_line(path.name)}: the ending is not known. A policy file is .npz, .onnx, .pkl, .joblib, .pt or .zip."
+    )
+
+
+def _unpickled(path: Path) -> Any:
+    try:
+        if path.suffix.lower() == ".joblib":
+            return _joblib(path)
+        with path.open("rb") as file:
+            return pickle.load(file)
+    except MissingExtra:
+        raise
+    except Exception as problem:  # a pickle can raise anything
+        raise InvalidInput(
+            f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
+        ) from problem
+
+
+def _joblib(path: Path) -> Any:
+    try:
+        import joblib  # comes with scikit-learn
+    except ImportError as problem:
+        raise MissingExtra("joblib", "sklearn", "Reading joblib files") from problem
+    return joblib.load(path)

@@ -1,0 +1,672 @@
+"""Reading logs: the same log in every format is the same log; what cannot be used is refused with its row."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bondic import InitialStates, InvalidInput, Transitions, ValidityWarning, stream_log
+from bondic.data.io.follow import following_rows
+from bondic.data.io.probabilities import first_rows
+from bondic.data.io.read import read_log
+from bondic.errors import one_line, shown
+from fuzz_corpus import CORPUS
+
+EPISODES, STEPS = 6, 5
+N = EPISODES * STEPS
+
+
+def whole_log(*, scores=True, seed=3):
+    """Six episodes of five steps, each terminated: nothing is lost when next observations are not stored."""
+    rng = np.random.default_rng(seed)
+    observations = rng.normal(size=(N, 2))
+    last = np.arange(N) % STEPS == STEPS - 1
+    following = np.roll(observations, -1, axis=0)
+    following[last] = 0.0
+    out = {
+        "observations": observations,
+        "actions": rng.integers(0, 3, size=N),
+        "rewards": rng.normal(size=N),
+        "next_observations": following,
+        "terminations": last,
+        "truncations": np.zeros(N, dtype=bool),
+        "episode_ids": np.arange(N) // STEPS,
+        "timesteps": np.arange(N) % STEPS,
+    }
+    return out | ({"behavior_action_probs": rng.uniform(0.2, 1.0, size=N)} if scores else {})
+
+
+def arrow(data, *, lists=True):
+    out = {}
+    for name, column in data.items():
+        if column.ndim == 1:
+            out[name] = pa.array(column)
+        elif lists:
+            out[name] = pa.array(column.tolist())
+        else:
+            out |= {f"{name}_{k}": pa.array(column[:, k]) for k in range(column.shape[1])}
+    return pa.table(out)
+
+
+def csv_text(data, separator=","):
+    wide = arrow(data, lists=False)
+    lines = [separator.join(wide.column_names)]
+    lines += [separator.join(repr(value) for value in row.values()) for row in wide.to_pylist()]
+    return "\n".join(lines) + "\n"
+
+
+def write_parquet_file(data, where):
+    pq.write_table(arrow(data), where / "log.parquet")
+    return where / "log.parquet"
+
+
+def write_parquet_parts(data, where):
+    table = arrow(data, lists=False)
+    (where / "parts").mkdir()
+    pq.write_table(table.slice(0, 7), where / "parts" / "part-2.parquet")
+    pq.write_table(table.slice(7), where / "parts" / "part-10.parquet")
+    return where / "parts"
+
+
+def write_partitioned(data, where):
+    """Folders name the episode; within them the column is absent."""
+    table = arrow(data)
+    for episode in range(EPISODES):
+        folder = where / "tree" / f"episode_id={episode}"
+        folder.mkdir(parents=True)
+        part = table.slice(episode * STEPS, STEPS).drop_columns(["episode_ids"])
+        pq.write_table(part, folder / "data.parquet")
+    return where / "tree"
+
+
+def write_csv(data, where):
+    (where / "log.csv").write_text(csv_text(data))
+    return where / "log.csv"
+
+
+def write_semicolons(data, where):
+    (where / "log.csv").write_text(csv_text(data, ";"))
+    return where / "log.csv"
+
+
+def write_csv_lists(data, where):
+    lists = {k: [str(row) for row in v.tolist()] if v.ndim == 2 else v.tolist() for k, v in data.items()}
+    rows = ["|".join(lists)] + ["|".join(map(str, row)) for row in zip(*lists.values(), strict=True)]
+    (where / "log.tsv").write_text("\n".join(rows).replace("|", "\t"))
+    return where / "log.tsv"
+
+
+def write_npz(data, where):
+    np.savez_compressed(where / "log.npz", **data)
+    return where / "log.npz"
+
+
+def write_records(data, where):
+    shapes = [(name, column.dtype, column.shape[1:]) for name, column in data.items()]
+    records = np.zeros(N, dtype=shapes)
+    for name, column in data.items():
+        records[name] = column
+    np.save(where / "log.npy", records)
+    return where / "log.npy"
+
+
+def write_pickle(data, where):
+    (where / "log.pkl").write_bytes(pickle.dumps(data))
+    return where / "log.pkl"
+
+
+def write_hdf5(data, where):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(where / "log.hdf5", "w") as file:
+        for name, column in data.items():
+            file[name] = column
+    return where / "log.hdf5"
+
+
+def to_pandas(data, where):
+    del where
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in data.items()})
+
+
+def to_polars(data, where):
+    del where
+    polars = pytest.importorskip("polars")
+    return polars.DataFrame({name: column.tolist() for name, column in data.items()})
+
+
+TABULAR = {
+    "parquet": write_parquet_file,
+    "parquet parts": write_parquet_parts,
+    "parquet partitioned": write_partitioned,
+    "csv": write_csv,
+    "csv semicolons": write_semicolons,
+    "csv lists": write_csv_lists,
+    "npz": write_npz,
+    "npy records": write_records,
+    "pickle": write_pickle,
+    "hdf5": write_hdf5,
+    "dict": lambda data, _: data,
+    "lists": lambda data, _: {name: column.tolist() for name, column in data.items()},
+    "pyarrow": lambda data, _: arrow(data),
+    "pyarrow wide": lambda data, _: arrow(data, lists=False),
+    "record batch": lambda data, _: arrow(data).to_batches()[0],
+    "pandas": to_pandas,
+    "polars": to_polars,
+}
+
+
+@pytest.mark.parametrize("form", TABULAR)
+def test_the_same_log_in_every_format_has_the_same_hash(form, tmp_path):
+    data = whole_log()
+    loaded = read_log(TABULAR[form](data, tmp_path), trust_pickle=form == "pickle")
+    expected = Transitions(**data)
+    assert loaded.transitions.content_hash == expected.content_hash
+    for name, column in expected.columns().items():
+        np.testing.assert_array_equal(getattr(loaded.transitions, name), column, err_msg=name)
+    assert loaded.transitions.discrete_actions
+    assert len(loaded.names) == 2
+
+
+def test_a_log_in_memory_and_a_streamed_log_agree(tmp_path):
+    where = write_parquet_parts(whole_log(), tmp_path)
+    assert read_log(where).transitions.content_hash == stream_log(where, batch_rows=4).content_hash
+
+
+# Formats that keep episodes, or no next observations
+
+
+def write_d4rl(data, where):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(where / "d4rl.hdf5", "w") as file:
+        for name in ("observations", "actions", "rewards"):
+            file[name] = data[name]
+        file["terminals"], file["timeouts"] = data["terminations"], data["truncations"]
+        file["infos/qpos"] = np.zeros((N, 3))
+        file["metadata/algorithm"] = "none"
+    return where / "d4rl.hdf5"
+
+
+def write_d3rlpy_v1(data, where):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(where / "v1.h5", "w") as file:
+        for name in ("observations", "actions", "rewards"):
+            file[name] = data[name]
+        file["terminals"] = data["terminations"].astype(np.float32)
+        file["episode_terminals"] = (data["terminations"] | data["truncations"]).astype(np.float32)
+        file["discrete_action"] = True
+        file["version"] = "1.1"
+    return where / "v1.h5"
+
+
+def write_d3rlpy(data, where):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(where / "v2.h5", "w") as file:
+        file["columns"] = ["observations", "actions", "rewards", "terminated"]
+        file["num_episodes"] = EPISODES
+        file["version"] = "2.1"
+        for episode in range(EPISODES):
+            rows = slice(episode * STEPS, (episode + 1) * STEPS)
+            file[f"observations_{episode}"] = data["observations"][rows]
+            file[f"actions_{episode}"] = data["actions"][rows, None]
+            file[f"rewards_{episode}"] = data["rewards"][rows, None]
+            file[f"terminated_{episode}"] = bool(data["terminations"][rows][-1])
+    return where / "v2.h5"
+
+
+def write_minari_folder(data, where):
+    h5py = pytest.importorskip("h5py")
+    folder = where / "demo-v0" / "data"
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text('{"data_format": "hdf5"}')
+    with h5py.File(folder / "main_data.hdf5", "w") as file:
+        for episode in range(EPISODES):
+            rows = slice(episode * STEPS, (episode + 1) * STEPS)
+            group = file.create_group(f"episode_{episode}")
+            group["observations"] = np.vstack([data["observations"][rows], data["next_observations"][rows][-1:]])
+            for name in ("actions", "rewards", "terminations", "truncations"):
+                group[name] = data[name][rows]
+            group["infos/x"] = np.zeros(STEPS)
+    return where / "demo-v0"
+
+
+def scope_rl(data, where=None):
+    del where
+    done = data["terminations"] | data["truncations"]
+    return {
+        "size": N, "n_trajectories": EPISODES, "step_per_trajectory": STEPS, "action_type": "discrete", "n_actions": 3,
+        "action_dim": None, "action_keys": None, "action_meaning": None, "state_dim": 2, "state_keys": ["a", "b"],
+        "state": data["observations"], "action": data["actions"].astype(float), "reward": data["rewards"],
+        "done": done.astype(float), "terminal": data["truncations"].astype(float), "info": {}, "pscore": None,
+        "behavior_policy": "eps", "dataset_id": 0,
+    }  # fmt: skip
+
+
+EPISODIC = {
+    "d4rl": write_d4rl,
+    "d3rlpy v1": write_d3rlpy_v1,
+    "d3rlpy": write_d3rlpy,
+    "minari folder": write_minari_folder,
+    "scope-rl": scope_rl,
+}
+
+
+@pytest.mark.parametrize("form", EPISODIC)
+def test_formats_by_episode_give_the_same_log(form, tmp_path):
+    data = whole_log(scores=False)
+    loaded = read_log(EPISODIC[form](data, tmp_path))
+    assert loaded.transitions.content_hash == Transitions(**data).content_hash
+
+
+@pytest.mark.parametrize("form", ["d4rl", "d3rlpy v1", "d3rlpy", "scope-rl"])
+def test_truncated_episodes_lose_the_row_whose_next_observation_was_not_kept(form, tmp_path):
+    data = whole_log(scores=False)
+    ends = data["terminations"] & (data["episode_ids"] % 2 == 0)
+    data["terminations"], data["truncations"] = data["terminations"] & ~ends, ends
+    loaded = read_log(EPISODIC[form](data, tmp_path))
+    kept = {name: column[~ends] for name, column in data.items()}
+    assert loaded.transitions.content_hash == Transitions(**kept).content_hash
+    assert any("depends on time only" in note for note in loaded.notes)
+
+
+def test_a_minari_episode_keeps_its_truncated_row(tmp_path):
+    data = whole_log(scores=False)
+    data["truncations"], data["terminations"] = data["terminations"], data["truncations"]
+    data["next_observations"] = data["next_observations"] + data["truncations"][:, None] * 0.5
+    loaded = read_log(write_minari_folder(data, tmp_path))
+    assert loaded.transitions.content_hash == Transitions(**data).content_hash
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("storage", ["hdf5", "arrow"])
+def test_minari_itself_writes_what_is_read(storage, tmp_path, monkeypatch):
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
+    data = whole_log(scores=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        minari = pytest.importorskip("minari")
+        spaces = pytest.importorskip("gymnasium").spaces
+        buffers = []
+        for episode in range(EPISODES):
+            rows = slice(episode * STEPS, (episode + 1) * STEPS)
+            states = np.vstack([data["observations"][rows], data["next_observations"][rows][-1:]])
+            names = ("actions", "rewards", "terminations", "truncations")
+            buffers.append(
+                minari.data_collector.EpisodeBuffer(observations=states, **{k: data[k][rows] for k in names})
+            )
+        dataset = minari.create_dataset_from_buffers(
+            "demo/test-v0", buffers, observation_space=spaces.Box(-np.inf, np.inf, (2,), np.float64),
+            action_space=spaces.Discrete(3), data_format=storage,
+        )  # fmt: skip
+        given_object = read_log(dataset)
+        by_name = read_log("minari:demo/test-v0")
+    assert given_object.transitions.content_hash == Transitions(**data).content_hash
+    assert by_name.transitions.content_hash == given_object.transitions.content_hash
+    if storage == "hdf5":
+        folder = read_log(tmp_path / "demo" / "test-v0")
+        assert folder.transitions.content_hash == given_object.transitions.content_hash
+    else:
+        with pytest.raises(InvalidInput, match="arrow"):
+            read_log(tmp_path / "demo" / "test-v0")
+
+
+def test_a_dataset_object_is_told_by_what_it_offers():
+    data = whole_log(scores=False)
+
+    class Episode:
+        def __init__(self, index):
+            rows = slice(index * STEPS, (index + 1) * STEPS)
+            self.id = index
+            table, after = data["observations"][rows], data["next_observations"][rows][-1:]
+            self.observations = {"a": np.r_[table[:, 0], after[:, 0]], "b": np.vstack([table, after])[:, 1:]}
+            for name in ("actions", "rewards", "terminations", "truncations"):
+                setattr(self, name, data[name][rows])
+
+    class Dataset:
+        total_episodes = EPISODES
+
+        def iterate_episodes(self):
+            return map(Episode, range(EPISODES))
+
+    loaded = read_log(Dataset())
+    assert loaded.transitions.content_hash == Transitions(**data).content_hash
+    assert loaded.names == ("observations.a", "observations.b")
+
+
+def test_nested_observations_are_flattened_in_the_order_of_their_keys():
+    data = whole_log()
+    for part in ("observations", "next_observations"):
+        data[part] = {"x": data[part][:, 0], "y": (data[part][:, 1:], data[part])}
+    loaded = read_log(data)
+    assert loaded.names == ("observations.x", "observations.y.0", "observations.y.1_0", "observations.y.1_1")
+    np.testing.assert_array_equal(
+        loaded.transitions.observations[:, 1:3][:, ::-1], loaded.transitions.observations[:, [2, 1]]
+    )
+
+
+def test_scope_rl_scores_and_steps():
+    data = scope_rl(whole_log())
+    data["pscore"] = np.full((N, 2), 0.5)
+    assert set(read_log(data).transitions.behavior_action_probs) == {0.25}
+    data["done"][2] = 1.0  # ends inside a trajectory: another episode starts in the next row
+    log = read_log(data).transitions
+    assert log.terminations[2]
+    assert list(log.timesteps[:5]) == [0, 1, 2, 0, 1]
+    with pytest.raises(InvalidInput, match="do not fit"):
+        read_log(data | {"n_trajectories": 5})
+
+
+# Next observations from following rows
+
+
+def without_next(**changes):
+    data = whole_log(scores=False) | changes
+    del data["next_observations"]
+    return data
+
+
+def test_next_observations_are_built_within_episodes_even_if_rows_interleave():
+    data = whole_log(scores=False)
+    order = np.argsort(data["timesteps"], kind="stable")
+    mixed = {name: column[order] for name, column in data.items()}
+    bare = {name: column for name, column in mixed.items() if name != "next_observations"}
+    assert read_log(bare).transitions.content_hash == Transitions(**mixed).content_hash
+
+
+def test_nothing_is_built_across_unknown_cuts():
+    data = without_next()
+    for name in ("episode_ids", "truncations", "timesteps"):
+        del data[name]
+    with pytest.raises(InvalidInput, match="cut off end"):
+        read_log(data)
+    loaded = read_log(data, columns={"truncations": None})
+    assert loaded.transitions.content_hash == Transitions(**whole_log(scores=False)).content_hash
+
+
+def test_an_end_that_nobody_marked_is_a_doubt():
+    data = without_next(terminations=np.zeros(N, dtype=bool))
+    with pytest.warns(ValidityWarning, match="recording stopped for reasons known before"):
+        loaded = read_log(data)
+    assert len(loaded.transitions) == N - EPISODES
+    del data["terminations"]
+    with pytest.warns(ValidityWarning, match="recording stopped"):
+        same = read_log(data, columns={"terminations": None})
+    assert same.transitions.content_hash == loaded.transitions.content_hash
+
+
+def test_a_gap_in_time_is_refused():
+    data = {name: np.delete(column, 7, axis=0) for name, column in without_next().items()}
+    with pytest.raises(InvalidInput, match=r"row 6 \(timestep 1\) is followed by row 7 \(timestep 3\)"):
+        read_log(data)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=1, max_size=25))
+@settings(max_examples=60, deadline=None)
+def test_following_rows_against_the_obvious_loop(rows):
+    ids = np.array([row[0] for row in rows])
+    ended = np.array([row[1] for row in rows])
+    cut = np.array([row[2] for row in rows]) & ~ended
+    expected = np.full(ids.size, -1)
+    for i in range(ids.size):
+        if not (ended[i] or cut[i]):
+            expected[i] = next((j for j in range(i + 1, ids.size) if ids[j] == ids[i]), -1)
+    keep = ended | (expected >= 0)
+    if not keep.any():
+        with pytest.raises(InvalidInput):
+            following_rows("log", ended, cut, ids, None, cuts_stated=False)
+        return
+    found = following_rows("log", ended, cut, ids, None, cuts_stated=False)
+    np.testing.assert_array_equal(found.row, expected)
+    np.testing.assert_array_equal(found.keep, keep)
+
+
+# Categories and gaps
+
+
+def clinic(**changes):
+    """Two named dimensions, one of them text, with text actions."""
+    base = {
+        "episode": [0, 0, 0, 1, 1],
+        "ward": ["icu", "er", "er", "icu", "ward"],
+        "bmi": [20.0, 21.0, 22.0, 30.0, 31.0],
+        "drug": ["none", "b", "a", "a", "none"],
+        "reward": [0.0, 1.0, 0.5, 0.0, 1.0],
+        "terminated": [False, False, True, False, True],
+    }
+    return base | changes
+
+
+OBS = {"observations": ["ward", "bmi"], "actions": "drug"}
+
+
+def test_text_becomes_columns_in_sorted_order_and_is_noted():
+    loaded = read_log(clinic(), columns=OBS)
+    log = loaded.transitions
+    assert loaded.names == ("ward=er", "ward=icu", "ward=ward", "bmi")
+    np.testing.assert_array_equal(log.observations[0], [0, 1, 0, 20])
+    np.testing.assert_array_equal(log.next_observations[0], [1, 0, 0, 21])
+    np.testing.assert_array_equal(log.next_observations[2], np.zeros(4))
+    np.testing.assert_array_equal(log.actions, [2, 1, 0, 0, 2])
+    assert loaded.encodings["ward"].values == ("er", "icu", "ward")
+    assert loaded.encodings["actions"].values == ("a", "b", "none")
+    assert any("0 = a, 1 = b, 2 = none" in note for note in loaded.notes)
+
+
+def test_codes_and_dictionary_columns():
+    loaded = read_log(clinic(), columns=OBS, categorical="codes")
+    np.testing.assert_array_equal(loaded.transitions.observations[:, 0], [1, 0, 0, 1, 2])
+    table = pa.table(clinic()).set_column(1, "ward", pa.array(clinic()["ward"]).dictionary_encode())
+    assert (
+        read_log(table, columns=OBS).transitions.content_hash
+        == read_log(clinic(), columns=OBS).transitions.content_hash
+    )
+    numbers = pa.table(clinic(ward=[3, 1, 1, 3, 2])).to_pydict()
+    coded = pa.table(numbers).set_column(1, "ward", pa.array([3, 1, 1, 3, 2]).dictionary_encode())
+    assert read_log(coded, columns=OBS).names[:3] == ("ward=1", "ward=2", "ward=3")
+    assert read_log(numbers, columns=OBS).names == ("ward", "bmi")
+    assert read_log(numbers, columns=OBS, categorical={"ward": "one-hot"}).names[:3] == ("ward=1", "ward=2", "ward=3")
+
+
+def test_gaps_are_refused_unless_a_treatment_is_stated():
+    gap = clinic(bmi=[20.0, None, 22.0, float("nan"), 31.0], ward=["icu", None, "er", "icu", "ward"])
+    with pytest.raises(InvalidInput, match=r"ward is missing at row 1 .*missing='indicator'"):
+        read_log(gap, columns=OBS)
+    loaded = read_log(gap, columns=OBS, missing="indicator")
+    assert loaded.names == ("ward=er", "ward=icu", "ward=ward", "ward=(missing)", "bmi", "bmi_missing")
+    np.testing.assert_array_equal(loaded.transitions.observations[1], [0, 0, 0, 1, 0, 1])
+    np.testing.assert_array_equal(loaded.transitions.next_observations[0], [0, 0, 0, 1, 0, 1])
+    stated = read_log(gap, columns=OBS, missing={"bmi": 25.0})
+    np.testing.assert_array_equal(stated.transitions.observations[[1, 3], 4], [25.0, 25.0])
+    with pytest.raises(InvalidInput, match="no dimension of the observations"):
+        read_log(gap, columns=OBS, missing={"weight": 1.0})
+    for part in ("reward", "terminated", "drug", "episode"):
+        with pytest.raises(InvalidInput, match="missing at row 2"):
+            read_log(clinic(**{part: [*clinic()[part][:2], None, *clinic()[part][3:]]}), columns=OBS)
+
+
+def test_masked_arrays_have_gaps():
+    data = whole_log()
+    data["observations"] = np.ma.masked_array(data["observations"], mask=np.arange(2 * N).reshape(N, 2) == 9)
+    with pytest.raises(InvalidInput, match="observations_1 is missing at row 4"):
+        read_log(data)
+    assert read_log(data, missing="indicator").names == ("observations_0", "observations_1", "observations_1_missing")
+
+
+def test_next_observations_may_be_missing_after_a_termination():
+    data = whole_log()
+    data["next_observations"][data["terminations"]] = np.nan
+    assert read_log(data).transitions.content_hash == Transitions(**whole_log()).content_hash
+    rows = [
+        None if end else row.tolist() for row, end in zip(data["next_observations"], data["terminations"], strict=True)
+    ]
+    assert (
+        read_log(data | {"next_observations": rows}).transitions.content_hash == Transitions(**whole_log()).content_hash
+    )
+
+
+def test_a_word_among_numbers_is_not_a_category():
+    with pytest.raises(InvalidInput, match="'abc' at row 1"):
+        read_log(clinic(bmi=["20", "abc", "22", "30", "31"]), columns=OBS)
+    many = {name: list(column) * 60 for name, column in clinic().items()}
+    many |= {"ward": [f"w{k}x" for k in range(300)], "episode": list(range(300)), "terminated": [True] * 300}
+    with pytest.raises(InvalidInput, match="categories"):
+        read_log(many, columns=OBS)
+
+
+def test_markup_and_control_characters_stay_plain_text():
+    evil = "<script>alert(1)</script>"
+    data = clinic(ward=[evil, "er", "er", evil, "\x1b[31mred\n"])
+    data[evil] = data.pop("bmi")
+    loaded = read_log(data, columns={"observations": ["ward", evil], "actions": "drug"})
+    assert loaded.encodings["ward"].values[0].startswith("\x1b")
+    assert evil in loaded.names
+    assert all("\x1b" not in note and "\n" not in note for note in loaded.notes)
+    assert one_line("\x1b[31mred\nline") == "[31mred line"
+    assert shown(range(20)).endswith("and 8 more")
+
+
+# The target policy's probabilities
+
+
+def probabilities(rng, n=N):
+    return rng.dirichlet(np.ones(3), size=n)
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_probabilities_in_the_log(rng, wide):
+    data = whole_log()
+    following, first = probabilities(rng), probabilities(rng)
+    starts = data["timesteps"] == 0
+    ragged = np.where(starts[:, None], first, np.nan)
+    table = {**data, "next_action_probs": following, "initial_action_probs": ragged}
+    if wide:
+        del table["next_action_probs"], table["initial_action_probs"]
+        table |= {f"target_next_probs_{k}": following[:, k] for k in range(3)}
+        table |= {f"initial_action_probs_{k}": ragged[:, k] for k in range(3)}
+    loaded = read_log(table)
+    alive = ~data["terminations"]
+    np.testing.assert_array_equal(loaded.next_action_probs[alive], following[alive])
+    np.testing.assert_array_equal(loaded.initial_action_probs, first[starts])
+    assert loaded.logged_action_probs is None
+    assert loaded.transitions.content_hash == Transitions(**data).content_hash
+    starting = InitialStates.from_log(loaded.transitions)
+    np.testing.assert_array_equal(
+        loaded.transitions.observations[first_rows(loaded.transitions)], starting.observations
+    )
+
+
+def test_probabilities_at_logged_states_give_the_others(rng):
+    logged = probabilities(rng)
+    loaded = read_log(without_next(pi=logged), columns={"logged_action_probs": "pi"})
+    log = loaded.transitions
+    alive = np.flatnonzero(~log.terminations)
+    np.testing.assert_array_equal(loaded.next_action_probs[alive], logged[alive + 1])
+    np.testing.assert_array_equal(loaded.initial_action_probs, logged[::STEPS])
+
+
+def test_probabilities_that_cannot_be_used(rng):
+    data = whole_log()
+    probs = probabilities(rng)
+    probs[3] = np.nan
+    with pytest.raises(InvalidInput, match="`next_action_probs` is missing or not finite at row 3"):
+        read_log({**data, "next_action_probs": probs})
+    with pytest.raises(InvalidInput, match="has 2 actions, but action 2 was logged"):
+        read_log({**data, "next_action_probs": probabilities(rng)[:, :2]})
+    with pytest.raises(InvalidInput, match="continuous actions"):
+        read_log({**data, "actions": data["actions"] + 0.5, "next_action_probs": probabilities(rng)})
+    bare = {name: data[name] for name in ("observations", "actions", "rewards", "next_observations")}
+    bare |= {"terminations": np.zeros(N, dtype=bool), "initial_action_probs": probabilities(rng)}
+    with pytest.raises(InvalidInput, match="neither episode ids nor episode ends"):
+        read_log(bare)
+
+
+def test_first_rows_without_ids_are_those_of_from_log():
+    data = whole_log()
+    del data["episode_ids"], data["timesteps"]
+    log = Transitions(**data)
+    np.testing.assert_array_equal(log.observations[first_rows(log)], InitialStates.from_log(log).observations)
+
+
+# Names, notes, types
+
+
+def test_notes_say_what_was_understood_and_doubt_a_column_called_done():
+    data = whole_log()
+    data = {name: column for name, column in data.items() if name not in ("terminations", "truncations")}
+    with pytest.warns(ValidityWarning, match="merely cut off"):
+        loaded = read_log({**data, "done": np.arange(N) % STEPS == STEPS - 1})
+    assert any("`terminations`: column done." in note for note in loaded.notes)
+    assert any("merely cut off" in note for note in loaded.notes)
+    with pytest.raises(InvalidInput, match="could be any of the columns terminated, done"):
+        read_log({**data, "done": data["timesteps"] == 4, "terminated": data["timesteps"] == 4})
+
+
+def test_types_that_may_surprise_are_noted():
+    data = whole_log()
+    loaded = read_log(data | {"actions": data["actions"].astype(float), "rewards": data["rewards"].astype(np.float32)})
+    assert not loaded.transitions.discrete_actions
+    assert any("whole numbers stored as floats" in note for note in loaded.notes)
+    assert any("stored as float32" in note for note in loaded.notes)
+    text = read_log(data | {"actions": data["actions"].astype(str)})
+    np.testing.assert_array_equal(text.transitions.actions, data["actions"])
+    assert any("several" not in note for note in text.notes)
+
+
+def test_columns_that_nobody_uses_cannot_be_wrong():
+    data = whole_log() | {"when": np.array(["2020-01-01"] * N, dtype="datetime64[D]"), "odd": [{}] * N}
+    assert read_log(data).transitions.content_hash == Transitions(**whole_log()).content_hash
+    with pytest.raises(InvalidInput, match="Dates and times"):
+        read_log(data, columns={"rewards": "when"})
+
+
+def test_pickles_are_refused_unless_trusted(tmp_path):
+    where = write_pickle(whole_log(), tmp_path)
+    with pytest.raises(InvalidInput, match="trust_pickle=True"):
+        read_log(where)
+    np.savez(tmp_path / "objects.npz", observations=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(InvalidInput, match="never read"):
+        read_log(tmp_path / "objects.npz", trust_pickle=True)
+
+
+def test_objects_with_to_arrow_are_tables():
+    class Relation:
+        def to_arrow(self):
+            return arrow(whole_log())
+
+    assert read_log(Relation()).transitions.content_hash == Transitions(**whole_log()).content_hash
+
+
+@pytest.mark.parametrize("bad", [3, object(), [1, 2], b"bytes", io.BytesIO()])
+def test_other_objects_are_refused(bad):
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_log(bad)
+
+
+# Malformed files
+
+
+def test_the_corpus_is_large_and_its_names_are_unique():
+    assert len(CORPUS) >= 100
+    assert len({case.name for case in CORPUS}) == len(CORPUS)
+
+
+@pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
+def test_malformed_files_are_refused_on_one_screen(case, tmp_path):
+    where = case.write(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)  # about columns called done
+        with pytest.raises(InvalidInput) as caught:
+            read_log(where)
+    message = str(caught.value)
+    assert case.expected in message, message
+    assert len(message.splitlines()) <= 12
+    assert len(message) < 1500
+    assert all(c.isprintable() or c == "\n" for c in message)

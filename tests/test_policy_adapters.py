@@ -1,0 +1,427 @@
+"""Policies from files, import paths and other libraries: the same answers as the library gives, or a clear refusal."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import textwrap
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from bondic import InvalidInput, PolicyError, load_policy
+from bondic.policies import protocol
+from bondic.policies.adapters.outputs import in_order, to_probabilities
+
+STATES = np.random.default_rng(5).normal(size=(7, 3))
+
+
+def asked(policy, states=STATES):
+    """As the library asks: every answer is checked."""
+    return protocol.discrete_probabilities(policy, states, None, "next state")
+
+
+def softmax(scores):
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def refused(spec, *needles, kind=InvalidInput, **options):
+    with pytest.raises(kind) as caught:
+        load_policy(spec, **options)
+    message = str(caught.value)
+    assert len(message.splitlines()) <= 12
+    assert len(message) < 1000
+    for needle in needles:
+        assert needle in message, message
+
+
+# module:object
+
+CODE = """
+import numpy as np
+from dataclasses import dataclass
+
+@dataclass
+class Greedy:
+    best: int = 1
+    def action_probs(self, observations):
+        return np.eye(2)[np.full(len(observations), self.best)]
+
+class NeedsArgument:
+    def __init__(self, weights):
+        self.weights = weights
+
+class Holder:
+    inner = Greedy(0)
+
+def build():
+    return Greedy(0)
+
+def build_badly():
+    raise RuntimeError("no weights\\nhere")
+
+def probabilities(observations):
+    return np.full((len(observations), 2), 0.5)
+
+def draw(observations, rng):
+    return rng.normal(size=(len(observations), 1))
+
+def three(a, b, c):
+    return a
+
+def narrow(observations):
+    return np.ones((len(observations) - 1, 2))
+
+def broken(observations):
+    raise KeyError("weights")
+
+instance = Greedy()
+number = 3
+"""
+
+
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """A module in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_policies_for_tests.py").write_text(textwrap.dedent(CODE))
+    yield "my_policies_for_tests"
+    sys.modules.pop("my_policies_for_tests", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("instance", 0.0), ("Greedy", 0.0), ("build", 1.0), ("Holder.inner", 1.0), ("probabilities", 0.5)],
+)
+def test_objects_classes_factories_and_functions_are_policies(code, name, first):
+    path = list(sys.path)
+    for spec in (f"{code}:{name}", f"{code}.py:{name}"):
+        assert asked(load_policy(spec))[0, 0] == first
+    assert sys.path == path
+
+
+def test_a_function_of_two_arguments_draws_actions(code, rng):
+    policy = load_policy(f"{code}:draw")
+    assert policy.sample_action(STATES, rng).shape == (7, 1)
+
+
+def test_what_is_no_policy_is_refused(code):
+    refused(f"{code}:nothing", "has no `nothing`", "Greedy")
+    refused(f"{code}:number", "is a int")
+    refused(f"{code}:three", "neither as f(observations)")
+    refused(f"{code}:NeedsArgument", "failed to build", "TypeError", kind=PolicyError)
+    refused(f"{code}:build_badly", "no weights here", kind=PolicyError)
+    refused("no_such_module_at_all:x", "cannot be imported", kind=PolicyError)
+    refused("absent.py:x", "no file absent.py")
+    refused(f"{code}.py", "Say which object")
+    refused(f"{code}:not a name", "module:object")
+    refused("policy", "no file policy")
+    refused(3, "is a int")
+    refused(object, "is a type")
+    refused(f"{code}:instance", "output='maybe'", output="maybe")
+
+
+def test_policies_that_fail_when_asked_say_where(code):
+    with pytest.raises(PolicyError, match="shape"):
+        asked(load_policy(f"{code}:narrow"))
+    with pytest.raises(PolicyError, match=r"KeyError at the next state: 'weights'"):
+        asked(load_policy(f"{code}:broken"))
+
+
+def test_a_module_that_fails_to_import_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stops_here.py").write_text("raise SystemExit(3)")
+    (tmp_path / "syntax.py").write_text("def f(:")
+    refused("stops_here:x", "SystemExit", kind=PolicyError)
+    refused("syntax.py:x", "SyntaxError", kind=PolicyError)
+
+
+# NPZ
+
+
+def layers(rng, sizes=(3, 5, 2)):
+    out = {}
+    for k, (a, b) in enumerate(pairwise(sizes)):
+        out[f"w{k}"], out[f"b{k}"] = rng.normal(size=(a, b)), rng.normal(size=b)
+    return out
+
+
+def saved(where, **arrays):
+    np.savez(where / "policy.npz", **arrays)
+    return where / "policy.npz"
+
+
+def test_a_table(tmp_path):
+    table = np.array([[0.25, 0.75], [1.0, 0.0]])
+    policy = load_policy(saved(tmp_path, probs=table))
+    np.testing.assert_array_equal(asked(policy, np.array([[1.0], [0.0]])), table[::-1])
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "identity"])
+def test_a_network_against_the_obvious_loop(tmp_path, rng, activation):
+    arrays = layers(rng, (3, 5, 4, 2))
+    mean, scale = rng.normal(size=3), rng.uniform(0.5, 2.0, size=3)
+    path = saved(tmp_path, **arrays, activation=activation, temperature=2.0, mean=mean, scale=scale)
+    apply = {"tanh": np.tanh, "relu": lambda x: x * (x > 0), "identity": lambda x: x}[activation]
+    expected = []
+    for state in STATES:
+        x = (state - mean) / scale
+        for k in range(3):
+            x = np.array([sum(x[i] * arrays[f"w{k}"][i, j] for i in range(x.size)) + arrays[f"b{k}"][j]
+                          for j in range(arrays[f"b{k}"].size)])  # fmt: skip
+            x = apply(x) if k < 2 else x
+        expected.append(x / 2.0)
+    np.testing.assert_allclose(asked(load_policy(path)), softmax(np.array(expected)), rtol=1e-12)
+
+
+def test_a_gaussian_network(tmp_path, rng):
+    policy = load_policy(saved(tmp_path, **layers(rng), std=np.zeros(2), low=[-0.1, -0.1], high=[0.1, 0.1]))
+    draws = policy.sample_action(STATES, rng)
+    assert draws.shape == (7, 2)
+    assert np.abs(draws).max() <= 0.1
+
+
+def test_spoiled_policy_files_are_refused(tmp_path, rng):
+    good = layers(rng)
+    refused(saved(tmp_path, **good, probs=np.eye(2)), "a table is `probs` alone")
+    refused(saved(tmp_path, probs=np.ones((2, 2))), "summing to 1")
+    refused(saved(tmp_path, w0=good["w0"]), "do not fit together")
+    refused(saved(tmp_path, **(good | {"w1": np.ones((4, 2))})), "do not fit together")
+    refused(saved(tmp_path, **good, w3=np.ones((2, 2))), "w0, b0")
+    refused(saved(tmp_path, **good, secret=np.ones(2)), "secret")
+    refused(saved(tmp_path, **good, activation="swish"), "swish")
+    refused(saved(tmp_path, **good, temperature=0.0), "temperature")
+    refused(saved(tmp_path, **good, temperature="hot"), "'hot'")
+    refused(saved(tmp_path, **good, activation=np.array(["a", "b"])), "one value")
+    refused(saved(tmp_path, **good, mean=np.zeros(2)), "3 numbers each")
+    refused(saved(tmp_path, **(good | {"w0": np.full((3, 5), np.nan)})), "finite")
+    refused(saved(tmp_path, w0=np.array([{}], dtype=object)), "never loaded")
+    np.save(tmp_path / "one.npy", np.eye(2))
+    (tmp_path / "one.npz").write_bytes((tmp_path / "one.npy").read_bytes())
+    refused(tmp_path / "one.npz", "one array")
+    path = saved(tmp_path, **good)
+    path.write_bytes(path.read_bytes()[:200])
+    refused(path, "cannot be read as NPZ")
+    path.write_bytes(b"")
+    refused(path, "empty")
+    (tmp_path / "policy.txt").write_text("x")
+    refused(tmp_path / "policy.txt", "ending is not known")
+    with pytest.raises(PolicyError, match="expects 3 observation dimensions"):
+        asked(load_policy(saved(tmp_path, **good)), np.zeros((4, 2)))
+
+
+# Classifiers
+
+
+class Classifier:
+    """What a fitted classifier offers, with classes in an order of its own."""
+
+    classes_ = np.array([2, 0])
+
+    def predict_proba(self, observations):
+        return np.tile([0.25, 0.75], (len(observations), 1))
+
+
+class Named(Classifier):
+    classes_ = np.array(["stop", "go"])
+
+
+def test_classes_are_put_into_the_order_of_the_log():
+    np.testing.assert_array_equal(asked(load_policy(Classifier()))[0], [0.75, 0.0, 0.25])
+    np.testing.assert_array_equal(asked(load_policy(Classifier(), actions=4))[0], [0.75, 0.0, 0.25, 0.0])
+    named = load_policy(Named(), actions=["go", "wait", "stop"])
+    np.testing.assert_array_equal(asked(named)[0], [0.75, 0.0, 0.25])
+    with pytest.raises(PolicyError, match=r"actions=\[\.\.\.\]"):
+        asked(load_policy(Named()))
+    with pytest.raises(PolicyError, match="not among actions"):
+        asked(load_policy(Named(), actions=["go", "wait"]))
+    with pytest.raises(PolicyError, match="below 2"):
+        asked(load_policy(Classifier(), actions=2))
+    unfitted = type("Unfitted", (Classifier,), {"classes_": None})()
+    with pytest.raises(PolicyError, match="not fitted"):
+        asked(load_policy(unfitted))
+
+
+@pytest.mark.parametrize("ending", [".pkl", ".joblib"])
+def test_scikit_learn_classifiers(tmp_path, rng, ending):
+    linear = pytest.importorskip("sklearn.linear_model")
+    labels = rng.integers(0, 3, size=60) * 2  # actions 0, 2, 4 of 5
+    model = linear.LogisticRegression().fit(rng.normal(size=(60, 3)), labels)
+    path = tmp_path / f"model{ending}"
+    if ending == ".pkl":
+        path.write_bytes(pickle.dumps(model))
+    else:
+        pytest.importorskip("joblib").dump(model, path)
+    refused(path, "runs code", "trust_pickle=True")
+    probs = asked(load_policy(path, trust_pickle=True, actions=5))
+    np.testing.assert_allclose(probs[:, ::2], model.predict_proba(STATES), rtol=1e-12)
+    np.testing.assert_array_equal(probs[:, 1::2], 0.0)
+    path.write_bytes(b"garbage")
+    refused(path, "cannot be unpickled", trust_pickle=True)
+
+
+# ONNX
+
+
+def onnx_model(where, weight, *, name="logits", batch=None, softmax_at_end=False, extra=False):
+    onnx = pytest.importorskip("onnx")
+    from onnx import TensorProto, helper, numpy_helper
+
+    d, k = weight.shape
+    nodes = [helper.make_node("MatMul", ["obs", "w"], ["raw"])]
+    nodes.append(helper.make_node("Softmax" if softmax_at_end else "Identity", ["raw"], [name]))
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch or "n", k])]
+    if extra:
+        nodes.append(helper.make_node("ArgMax", ["raw"], ["label"], axis=1, keepdims=0))
+        outputs.insert(0, helper.make_tensor_value_info("label", TensorProto.INT64, [batch or "n"]))
+    graph = helper.make_graph(
+        nodes, "policy", [helper.make_tensor_value_info("obs", TensorProto.FLOAT, [batch or "n", d])], outputs,
+        [numpy_helper.from_array(weight.astype(np.float32), "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, where / "policy.onnx")
+    return where / "policy.onnx"
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3])
+@pytest.mark.parametrize("name", ["logits", "probabilities"])
+def test_onnx_models(tmp_path, rng, batch, name):
+    pytest.importorskip("onnxruntime")
+    weight = rng.normal(size=(3, 4))
+    path = onnx_model(tmp_path, weight, name=name, batch=batch, softmax_at_end=name == "probabilities", extra=True)
+    np.testing.assert_allclose(asked(load_policy(path)), softmax(STATES @ weight), atol=1e-6)
+    with pytest.raises(PolicyError, match="expects 3 observation dimensions"):
+        asked(load_policy(path), np.zeros((4, 2)))
+
+
+def test_an_onnx_output_that_says_nothing_must_be_explained(tmp_path, rng):
+    pytest.importorskip("onnxruntime")
+    weight = rng.normal(size=(3, 4))
+    path = onnx_model(tmp_path, weight, name="y")
+    refused(path, "output='probabilities'", "output='logits'")
+    np.testing.assert_allclose(asked(load_policy(path, output="logits")), softmax(STATES @ weight), atol=1e-6)
+    with pytest.raises(PolicyError, match="output='logits'"):
+        asked(load_policy(path, output="probabilities"))
+    acting = load_policy(path, output="actions")
+    np.testing.assert_allclose(acting.sample_action(STATES, rng), STATES @ weight, atol=1e-5)
+    assert protocol.is_deterministic(acting)
+    path.write_bytes(path.read_bytes()[:40])
+    refused(path, "cannot be read as an ONNX model")
+
+
+def test_onnx_models_of_other_shapes_are_refused(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper
+
+    for kind, shape, words in (
+        (TensorProto.INT64, ["n", 3], "One input of floats"),
+        (TensorProto.FLOAT, ["n"], "inputs"),
+    ):
+        ends = [helper.make_tensor_value_info(name, kind, shape) for name in ("x", "y")]
+        graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", ends[:1], ends[1:])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        onnx.save(model, tmp_path / "odd.onnx")
+        refused(tmp_path / "odd.onnx", words)
+
+
+# What models return
+
+
+def test_single_precision_sums_are_normalised_and_other_sums_refused():
+    probs = np.full((4, 3), 1 / 3, dtype=np.float32) * np.float32(1.00001)
+    np.testing.assert_allclose(to_probabilities(probs, 4, "probabilities", "x").sum(axis=1), 1.0, rtol=1e-15)
+    for bad in (np.full((4, 3), 0.5), np.array([[1.5, -0.5]] * 4), np.full((4, 2), np.nan), np.ones(4), [["a"]] * 4):
+        with pytest.raises(PolicyError):
+            to_probabilities(bad, 4, "probabilities", "x")
+    assert np.isfinite(to_probabilities(np.array([[1e6, -1e6]]), 1, "logits", "x")).all()
+    with pytest.raises(PolicyError, match="2 probabilities for 1"):
+        in_order(np.ones((1, 2)), [0], None, "x")
+
+
+def test_files_that_run_code_need_trust(tmp_path):
+    for ending in (".pt", ".pth", ".ts", ".zip", ".pkl"):
+        (tmp_path / f"policy{ending}").write_bytes(b"anything")
+        refused(tmp_path / f"policy{ending}", "trust_pickle=True")
+    refused(tmp_path / "policy.zip", "not a model saved by stable-baselines3", trust_pickle=True)
+
+
+# torch and stable-baselines3
+
+
+@pytest.mark.torch
+def test_torch_modules_and_torchscript(tmp_path, rng):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2))
+    with torch.no_grad():
+        module.eval()
+        logits = module(torch.as_tensor(STATES, dtype=torch.float32)).numpy().astype(float)
+    refused(module, "output='logits'")
+    module.train()
+    np.testing.assert_allclose(asked(load_policy(module, output="logits")), softmax(logits), atol=1e-6)
+    acting = load_policy(module, output="actions")
+    np.testing.assert_allclose(acting.sample_action(STATES, rng), logits, atol=1e-6)
+
+    class Distribution(torch.nn.Module):
+        def forward(self, x):
+            return torch.distributions.Categorical(logits=x[:, :2])
+
+    np.testing.assert_allclose(
+        asked(load_policy(Distribution(), output="probabilities")), softmax(STATES[:, :2]), atol=1e-6
+    )
+    path = tmp_path / "policy.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch discourages TorchScript; files of it exist
+        torch.jit.save(torch.jit.script(module.eval()), path)
+        loaded = load_policy(path, trust_pickle=True, output="logits")
+        np.testing.assert_allclose(asked(loaded), softmax(logits), atol=1e-6)
+        path.write_bytes(b"nothing")
+        refused(path, "cannot be read as TorchScript", trust_pickle=True, output="logits")
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("name", ["PPO", "A2C", "DQN"])
+def test_discrete_baselines(tmp_path, name):
+    baselines = pytest.importorskip("stable_baselines3")
+    torch = pytest.importorskip("torch")
+    model = getattr(baselines, name)("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
+    model.save(tmp_path / "model.zip")
+    states = np.random.default_rng(0).normal(size=(9, 4))
+    policy = load_policy(tmp_path / "model.zip", trust_pickle=True)
+    probs = asked(policy, states)
+    best = model.predict(states.astype(np.float32), deterministic=True)[0]
+    np.testing.assert_array_equal(probs.argmax(axis=1), best)
+    assert policy.deterministic == (name == "DQN")
+    if name != "DQN":
+        with torch.no_grad():
+            tensor = model.policy.obs_to_tensor(states.astype(np.float32))[0]
+            for action in range(2):
+                log = model.policy.evaluate_actions(tensor, torch.full((9,), action))[1].numpy()
+                np.testing.assert_allclose(probs[:, action], np.exp(log), atol=1e-6)
+    with pytest.raises(PolicyError, match="the log has 2 dimensions"):
+        asked(load_policy(model), np.zeros((3, 2)))
+    with pytest.raises(PolicyError, match="continuous actions"):
+        policy.sample_action(states, np.random.default_rng(0))
+
+
+@pytest.mark.train
+@pytest.mark.parametrize("name", ["PPO", "SAC", "TD3", "DDPG"])
+def test_continuous_baselines(tmp_path, name):
+    baselines = pytest.importorskip("stable_baselines3")
+    model = getattr(baselines, name)("MlpPolicy", "Pendulum-v1", seed=0, device="cpu")
+    model.save(tmp_path / "model.zip")
+    policy = load_policy(tmp_path / "model.zip", trust_pickle=True)
+    states = np.tile([[0.5, 0.5, 0.1]], (4000, 1))
+    draws = policy.sample_action(states, np.random.default_rng(1))
+    assert draws.shape == (4000, 1)
+    np.testing.assert_array_equal(draws, policy.sample_action(states, np.random.default_rng(1)))
+    again = model.predict(states.astype(np.float32), deterministic=name in ("TD3", "DDPG"))[0]
+    error = 5 * (draws.std() + 1e-6) / np.sqrt(4000) * np.sqrt(2)  # two samples of one law: five standard errors
+    assert abs(draws.mean() - again.mean()) < error
+    assert abs(draws.std() - again.std()) < 2 * error
+    with pytest.raises(PolicyError, match="discrete"):
+        policy.action_probs(states)
