@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bondic.bounds.dual import BoundTerms
@@ -10,9 +10,11 @@ from bondic.bounds.rejection import Rejection
 from bondic.certificate.assumptions import Assumption
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.conclude import Status
+from bondic.certificate.withhold import withhold_rows
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
+from bondic.problem import Question
 from bondic.rendering import result_fragment
 
 
@@ -95,6 +97,11 @@ class Result:
             "upper": f"is at most {self.high:.6g}",
         }
         return f"{level} the value of the policy {what[self.side]} ({self.status})."
+
+    def without_rows(self, problem: Question) -> Result:
+        """The same result with a certificate that holds no single row; verification then needs the policy."""
+        certificate = withhold_rows(self.certificate, problem.select(*self.rows))
+        return replace(self, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds."""
