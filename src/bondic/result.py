@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bondic.bounds.dual import BoundTerms
@@ -10,9 +10,12 @@ from bondic.bounds.rejection import Rejection
 from bondic.certificate.assumptions import Assumption
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.conclude import Status
+from bondic.certificate.withhold import withhold_rows
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
+from bondic.errors import InvalidInput
+from bondic.problem import Question
 from bondic.rendering import result_fragment
 
 
@@ -70,6 +73,15 @@ class Result:
     def length(self) -> float:
         return self.high - self.low
 
+    @property
+    def proof(self) -> Certificate:
+        """The certificate, for whoever needs one."""
+        if self.certificate is None:
+            raise InvalidInput(
+                f"The method {self.method!r} leaves no certificate: there is nothing to verify or to vary."
+            )
+        return self.certificate
+
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
@@ -99,6 +111,13 @@ class Result:
             "upper": f"is at most {self.high:.6g}",
         }
         return f"{level} the value of the policy {what[self.side]} ({self.status})."
+
+    def without_rows(self, problem: Question) -> Result:
+        """The same result with a certificate that holds no single row; verification then needs the policy."""
+        if self.certificate is None:
+            return self
+        certificate = withhold_rows(self.certificate, problem.select(*self.rows))
+        return replace(self, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""

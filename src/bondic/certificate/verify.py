@@ -52,15 +52,17 @@ def verify(
     policy: Any = None,
     *,
     functions: UserFunctions | None = None,
+    initial: InitialStates | None = None,
 ) -> Verification:
     """Recompute the interval from omega and the log; raise VerificationError on any disagreement.
 
     No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
-    and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log does not hold
-    the answers at its next states; there the policy is needed and asked again.
+    and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
+    which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
+    A sample of initial states that was withheld is read off the log, unless `initial` is given.
     """
     try:
-        return _verify(certificate, log, policy, functions)
+        return _verify(certificate, log, policy, functions, initial)
     except VerificationError:
         raise
     except BondicError as problem:
@@ -70,7 +72,11 @@ def verify(
 
 
 def _verify(
-    certificate: Certificate, log: Transitions | LogStream, policy: Any, functions: UserFunctions | None
+    certificate: Certificate,
+    log: Transitions | LogStream,
+    policy: Any,
+    functions: UserFunctions | None,
+    initial: InitialStates | None,
 ) -> Verification:
     body, checks = certificate.body, []
     _require(body["format"] == FORMAT, f"Unknown certificate format {body['format']!r}.")
@@ -84,7 +90,7 @@ def _verify(
         "The log is not the one that was certified (content hashes differ).",
     )
     checks.append("log is the certified one")
-    setting, budget = rebuild(certificate, log, functions, policy=policy)
+    setting, budget = rebuild(certificate, log, functions, policy=policy, initial=initial)
     rows = (setting.problem.rows.start, setting.problem.rows.stop)
     _require(
         not setting.instruments.provenance.saw(rows, log.content_hash),
@@ -92,8 +98,7 @@ def _verify(
     )
     checks.append("W did not see the certified rows")
     if policy is not None:
-        _check_policy(setting.problem, log, policy, certificate.arrays[body["problem"]["answers"]["initial"]["array"]])
-        checks.append("policy gives the stored answers")
+        checks.append(_check_policy(setting.problem, log, policy, body["problem"]["answers"], certificate.arrays))
     reader = Reader(certificate.arrays, setting.problem.layout, functions)
     ends = _recompute_ends(setting, reader, body, checks)
     _require(set(ends) == _needed(body["side"]), "The certificate lacks an end point.")
@@ -114,13 +119,17 @@ def _recompute_ends(setting: Setting, reader: Reader, body: Spec, checks: list[s
     omegas = [reader.function(body["ends"][end]["omega"]) for end in present]
     weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas])
     ends: dict[End, BoundTerms] = {}
-    slack = 0.0 if body["problem"].get("streamed") is None else _ASKED_AGAIN
+    slack = _slack(body)
     for end, omega, weighing in zip(present, omegas, weighed, strict=True):
         (terms,) = dual_bound(setting, omega, (end,), weighing=weighing)
         _compare_terms(end, body["ends"][end]["claim"], terms, slack)
         ends[end] = terms
         checks.append(f"{end} end point recomputed from omega")
     return ends
+
+
+def _slack(body: Spec) -> float:
+    return _ASKED_AGAIN if body["problem"]["answers"]["next"] is None else 0.0
 
 
 def _needed(side: str) -> set[str]:
@@ -138,20 +147,28 @@ def rebuild(
     functions: UserFunctions | None = None,
     *,
     policy: Any = None,
+    initial: InitialStates | None = None,
 ) -> tuple[Setting, ErrorBudget]:
-    """The setting that the certificate describes, from its data and the log (and the policy, if it was streamed)."""
+    """The setting that the certificate describes, from its data and the log (and the policy, if answers are withheld)."""
     body, arrays = certificate.body, certificate.arrays
     spec = body["problem"]
-    initial = InitialStates(
-        arrays[spec["initial"]["observations"]["array"]],
-        arrays[spec["initial"]["weights"]["array"]],
-        spec["initial"]["kind"],
-        spec["initial"]["count_fixed"],
-    )
+    start = spec["initial"]
+    if start["observations"] is not None:
+        observations = arrays[start["observations"]["array"]]
+    else:
+        observations = (InitialStates.from_log(log) if initial is None else initial).observations
+    states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
     terms = spec["terms"]
     statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
-    problem = _rebuild_question(spec, arrays, log, initial, statement, policy)
-    reader = Reader(arrays, problem.layout, functions)
+    return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
+
+
+def setting_of(
+    certificate: Certificate, problem: Question, functions: UserFunctions | None = None
+) -> tuple[Setting, ErrorBudget]:
+    """W, Q, the gauge and the split of alpha as the certificate states them, for a question that is there already."""
+    body = certificate.body
+    reader = Reader(certificate.arrays, problem.layout, functions)
     ball = Ball(
         reader.kernel(body["ball"]["kernel"]),
         body["ball"]["radius"],
@@ -178,26 +195,47 @@ def _rebuild_question(
     terms: Terms,
     policy: Any,
 ) -> Question:
-    at_start = arrays[spec["answers"]["initial"]["array"]]
-    if spec.get("streamed") is not None:
+    if spec["answers"]["next"] is None:
         if policy is None:
             raise VerificationError(
-                "This certificate comes from a streamed log and does not hold the policy's answers at its next states. Pass "
-                "the policy: verify(certificate, log, policy)."
+                "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
+                "were withheld). Pass the policy: verify(certificate, log, policy)."
             )
-        rows, draws = int(spec["streamed"]["batch_rows"]), int(spec["streamed"]["draws"])
-        stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
-        asking: dict[str, Any] = {"draws": draws, "initial_draws": None if at_start.ndim == 2 else at_start.shape[1]}
-        asked = StreamedProblem.make(stream, policy, initial, terms, seed=spec["seed"], **asking)
-        return asked.select(*spec["rows"])
+        return _ask_again(spec, arrays, log, initial, terms, policy).select(*spec["rows"])
     held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
     answers = PolicyAnswers(
-        arrays[spec["answers"]["next"]["array"]], at_start, spec["answers"]["discrete"], spec["answers"]["exact"]
+        arrays[spec["answers"]["next"]["array"]],
+        arrays[spec["answers"]["initial"]["array"]],
+        spec["answers"]["discrete"],
+        spec["answers"]["exact"],
     )
     if answers.discrete:
         for name, values in (("next", answers.next), ("initial", answers.initial)):
             check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
     return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
+
+
+def _ask_again(
+    spec: Spec,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    log: Transitions | LogStream,
+    initial: InitialStates,
+    terms: Terms,
+    policy: Any,
+) -> Question:
+    """The question of a certificate without answers: batches and draws as they were, so that the draws are the same."""
+    asking: dict[str, Any] = {"seed": spec["seed"]}
+    if spec.get("asked") is not None:
+        asking.update(spec["asked"])
+    else:
+        at_start = arrays[spec["answers"]["initial"]["array"]]
+        asking.update(draws=spec["streamed"]["draws"], initial_draws=None if at_start.ndim == 2 else at_start.shape[1])
+    if spec.get("streamed") is not None:
+        rows = int(spec["streamed"]["batch_rows"])
+        stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
+        return StreamedProblem.make(stream, policy, initial, terms, **asking)
+    held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
+    return make_problem(held, policy, initial, **asdict(terms), **asking)
 
 
 def _provenance(spec: Spec) -> Provenance:
@@ -234,7 +272,7 @@ def _compare_interval(body: Spec, low: float, high: float, ends: dict[End, Bound
         other, allowed = body["claims"][name], 0.0
         if end in ends:
             allowed = 2 * _allowed(ends[end].bound, ends[end].rounding, body["ends"][end]["claim"]["rounding"])
-            allowed += 0.0 if body["problem"].get("streamed") is None else _ASKED_AGAIN * (abs(mine) + abs(other))
+            allowed += _slack(body) * (abs(mine) + abs(other))
         _require(
             abs(mine - other) <= allowed,
             f"The interval's {name} end is {mine!r} when recomputed, {other!r} in the certificate.",
@@ -269,11 +307,14 @@ def combine_witnesses(setting: Setting, witnesses: list[Any]) -> Rejection:
     return best
 
 
-def _check_policy(problem: Question, log: Transitions | LogStream, policy: Any, at_start: npt.NDArray[Any]) -> None:
+def _check_policy(
+    problem: Question, log: Transitions | LogStream, policy: Any, stored: Spec, arrays: Mapping[str, npt.NDArray[Any]]
+) -> str:
     terms, answers = problem.terms, problem.answers
-    if isinstance(problem, StreamedProblem):
-        _compare_answers("initial", answers.initial, at_start)
-        return
+    if stored["next"] is None:
+        if stored["initial"] is not None:
+            _compare_answers("initial", answers.initial, arrays[stored["initial"]["array"]])
+        return "policy was asked again at every row"
     log = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
     fresh = make_problem(
         log,
@@ -290,6 +331,7 @@ def _check_policy(problem: Question, log: Transitions | LogStream, policy: Any, 
     ).answers
     for name in ("next", "initial"):
         _compare_answers(name, getattr(fresh, name), getattr(answers, name))
+    return "policy gives the stored answers"
 
 
 def _compare_answers(name: str, mine: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
@@ -299,4 +341,4 @@ def _compare_answers(name: str, mine: npt.NDArray[Any], stored: npt.NDArray[Any]
     _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 
-__all__ = ["Verification", "combine_witnesses", "rebuild", "verify"]
+__all__ = ["Verification", "combine_witnesses", "rebuild", "setting_of", "verify"]

@@ -100,7 +100,5 @@ def _decisions(log: Transitions) -> Table:
             table.add_row(f"{counts.size - 20} more actions", str(int(counts[20:].sum())), "")
     if log.episode_ids is not None:
         lengths = np.unique(log.episode_ids, return_counts=True)[1]
-        table.add_row(
-            "rows per episode", f"{lengths.min()} to {lengths.max()}", f"median {int(np.median(lengths))}"
-        )
+        table.add_row("rows per episode", f"{lengths.min()} to {lengths.max()}", f"median {int(np.median(lengths))}")
     return table

@@ -40,7 +40,9 @@ class Line:
 
 _MORE: list[Any] = [
     click.option("--policy", "policies", multiple=True, required=True, metavar="SPEC", help="May be repeated."),
-    click.option("--method", "methods", multiple=True, default=["dual"], show_default=True, help="May be repeated; 'all'."),
+    click.option(
+        "--method", "methods", multiple=True, default=["dual"], show_default=True, help="May be repeated; 'all'."
+    ),
     click.option("--joint", is_flag=True, help="Divide alpha over the policies, so that all intervals hold at once."),
     click.option("--plot", type=click.Path(path_type=Path), help="Write a picture (.png, .svg or .pdf)."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
@@ -105,7 +107,9 @@ def _table(lines: list[Line], *, joint: bool) -> Table:
     table = Table(title=title, title_justify="left", show_edge=False)
     for name in ("policy", "method", "low", "estimate", "high"):
         table.add_column(name, justify="left" if name in ("policy", "method") else "right", overflow="fold")
-    table.add_column(f"{number(low)} {'':{_WIDTH - len(number(low)) - len(number(high)) - 2}} {number(high)}", no_wrap=True)
+    table.add_column(
+        f"{number(low)} {'':{_WIDTH - len(number(low)) - len(number(high)) - 2}} {number(high)}", no_wrap=True
+    )
     table.add_column("guarantee")
     for line in lines:
         if line.result is None:

@@ -10,8 +10,9 @@ from rich.console import Console
 from bondic.certificate.io import load_certificate, save_certificate, write_atomically
 from bondic.certificate.verify import verify
 from bondic.environments.demo import load_demo
-from bondic.estimate import evaluate_policy
-from bondic.report.html import result_page
+from bondic.estimate import estimate_interval
+from bondic.problem import make_problem
+from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 
@@ -28,19 +29,13 @@ def command(out: Path, alpha: float) -> None:
         "What would a new machine have earned, discounted, if it had been maintained from wear level 3 on?\n"
     )
     with progress_bar(Console(stderr=True)) as progress:
-        result = evaluate_policy(
-            demo.log,
-            demo.policy,
-            gamma=demo.gamma,
-            reward_range=demo.reward_range,
-            initial=demo.initial,
-            alpha=alpha,
-            progress=progress,
-        )
+        problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
+        result = estimate_interval(problem, alpha=alpha, progress=progress)
     console.print(result_table(result))
     out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"
-    write_atomically(page, result_page(result, "When to maintain the machine").encode())
+    words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
+    write_atomically(page, words.encode())
     assert result.certificate is not None
     text, _ = save_certificate(result.certificate, out / "certificate", overwrite=True)
     checked = verify(load_certificate(text), demo.log, demo.policy)

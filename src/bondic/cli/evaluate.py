@@ -30,7 +30,9 @@ from bondic.result import Result
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
 _FILES: list[Any] = [
-    click.option("--out", type=click.Path(path_type=Path), default=Path("bondic-out"), show_default=True, help="Folder."),
+    click.option(
+        "--out", type=click.Path(path_type=Path), default=Path("bondic-out"), show_default=True, help="Folder."
+    ),
     click.option("--no-rows", is_flag=True, help="Keep every single row out of report and certificate."),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else."),
     click.option("--csv", "as_csv", is_flag=True, help="Also write result.csv."),
@@ -47,7 +49,7 @@ _FILES: list[Any] = [
 @click.option("--method", default="dual", show_default=True, help="dual, or the short name of a baseline.")
 @add_options(CONFIG, QUESTION, METHOD, LOG, _FILES, OUTPUT)
 @click.pass_context
-def command(ctx: click.Context, **options: Any) -> int:
+def command(ctx: click.Context, /, **options: Any) -> int:
     """Evaluate a policy on LOG: Parquet (file or folder), CSV, NPZ, HDF5 or minari:NAME.
 
     Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 2 bad input.
@@ -69,7 +71,9 @@ def command(ctx: click.Context, **options: Any) -> int:
     return EXIT_CODES[result.status]
 
 
-def _write(ctx: click.Context, inputs: Inputs, question: Question, result: Result, options: dict[str, Any]) -> list[str]:
+def _write(
+    ctx: click.Context, inputs: Inputs, question: Question, result: Result, options: dict[str, Any]
+) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     with result_folder(options["out"], force=options["force"]) as folder:
         write_atomically(folder / "result.json", result_json(result).encode())

@@ -77,7 +77,7 @@ def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Quest
     """The question for one policy."""
     low, high = options["reward_range"]
     question: Question = make_problem(
-        inputs.log,  # type: ignore[call-overload]
+        inputs.log,
         _policy(inputs, policy, options),
         inputs.initial,
         gamma=options["gamma"],
@@ -119,7 +119,8 @@ def _start_probabilities(inputs: Inputs, options: dict[str, Any]) -> Any:
 def make_method(name: str, options: dict[str, Any]) -> Method:
     """`dual` with the options given, or a baseline by its short name."""
     if name != "dual":
-        return make_baseline(name, side=options["side"])
+        method: Method = make_baseline(name, side=options["side"])
+        return method
     return Dual(
         gauge=options["gauge"],
         side=options["side"],

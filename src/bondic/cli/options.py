@@ -13,7 +13,6 @@ import click
 from bondic.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Option = Callable[[Command], Command]
 
 PATH = click.Path(path_type=Path)
 
@@ -33,10 +32,13 @@ def _load_config(ctx: click.Context, parameter: click.Parameter, path: Path | No
     values = {name.replace("-", "_"): value for name, value in content.items()}
     unknown = sorted(set(values) - known)
     if unknown:
-        raise InvalidInput(f"{path}: `{unknown[0]}` is not an option of {ctx.command.name}. Options: {', '.join(sorted(known))}.")
+        raise InvalidInput(
+            f"{path}: `{unknown[0]}` is not an option of {ctx.command.name}. Options: {', '.join(sorted(known))}."
+        )
     if isinstance(values.get("columns"), dict):
         values["columns"] = [
-            f"{part}={group if isinstance(group, str) else ','.join(group)}" for part, group in values["columns"].items()
+            f"{part}={group if isinstance(group, str) else ','.join(group)}"
+            for part, group in values["columns"].items()
         ]
     ctx.default_map = {**(ctx.default_map or {}), **values}
     return path
@@ -115,7 +117,9 @@ METHOD: list[Any] = [
     click.option("--radius", type=float, help="Radius of Q, fixed beforehand. Default: tuned on the pilot rows."),
     click.option("--pilot", type=str, help="Rows set aside for tuning: a share such as 0.2, or a whole number."),
     click.option("--planned-rows", type=int, help="Planned length of the log, when it was stopped by looking at it."),
-    click.option("--misspecification", type=float, default=0.0, show_default=True, help="Distance of q* to Q, at most."),
+    click.option(
+        "--misspecification", type=float, default=0.0, show_default=True, help="Distance of q* to Q, at most."
+    ),
 ]
 OUTPUT: list[Any] = [
     click.option("--force", is_flag=True, help="Replace files that exist."),
@@ -124,7 +128,7 @@ OUTPUT: list[Any] = [
 ]
 
 
-def add_options(*groups: list[Any]) -> Option[Command]:
+def add_options(*groups: list[Any]) -> Callable[[Command], Command]:
     """Decorate a command with groups of options, first group first in the help."""
 
     def decorate(command: Command) -> Command:
@@ -148,7 +152,7 @@ def parse_columns(items: tuple[str, ...]) -> dict[str, str | list[str]] | None:
 
 
 def parse_pilot(text: str | float | int | None) -> float | int:
-    """"0.2" is a share, "500" a number of rows."""
+    """ "0.2" is a share, "500" a number of rows."""
     if text is None:
         return 0.2
     try:

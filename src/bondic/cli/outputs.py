@@ -26,7 +26,9 @@ def result_folder(target: Path, *, force: bool) -> Iterator[Path]:
         working.chmod(0o755)
         _move(working, target)
     except OSError as problem:
-        raise InvalidInput(f"{target} could not be written ({problem.strerror or problem}). Nothing was left behind.") from problem
+        raise InvalidInput(
+            f"{target} could not be written ({problem.strerror or problem}). Nothing was left behind."
+        ) from problem
     finally:
         shutil.rmtree(working, ignore_errors=True)
 

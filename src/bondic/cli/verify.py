@@ -20,7 +20,9 @@ from bondic.policies.adapters.load import load_policy
 @click.command("verify", short_help="Re-check a certificate against its log.")
 @click.argument("certificate", type=click.Path(path_type=Path))
 @click.argument("log")
-@click.option("--policy", metavar="SPEC", help="Also check that this policy gives the stored answers (needed if none are).")
+@click.option(
+    "--policy", metavar="SPEC", help="Also check that this policy gives the stored answers (needed if none are)."
+)
 @click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet).")
 @add_options(LOG)
 def command(certificate: Path, log: str, policy: str | None, memory: str | None, **options: Any) -> None:

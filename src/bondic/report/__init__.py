@@ -1,1 +1,1 @@
-"""Views over results: terminal tables, progress bars, pages. They compute nothing."""
+"""Views over results: terminal tables, progress bars, pages, exports. They count and draw; they prove nothing."""

@@ -1,0 +1,172 @@
+"""Pictures of the page as SVG strings: widths in percent, so that text keeps its size on a phone."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+import numpy as np
+
+from bondic.bounds.dual import BoundTerms
+from bondic.rendering import number
+from bondic.report.bins import Bins, short
+from bondic.report.health import Health
+from bondic.report.support import Support
+from bondic.result import Result
+
+TERM_NAMES = ("bias", "noise", "initial distribution", "misspecification", "rounding")
+
+
+class Axis:
+    """Positions in percent between two numbers, with a margin on both sides."""
+
+    def __init__(self, low: float, high: float, margin: float = 2.0) -> None:
+        self.low, self.margin = low, margin
+        self.span = high - low if high > low else 1.0
+
+    def at(self, value: float) -> float:
+        share = min(max((value - self.low) / self.span, 0.0), 1.0)
+        return self.margin + (100.0 - 2 * self.margin) * share
+
+    def text(self, value: float, y: float, words: str, css: str = "") -> str:
+        """A label near its position that never leaves the picture."""
+        x = self.at(value)
+        anchor = "start" if x < 15 else "end" if x > 85 else "middle"
+        return f'<text x="{x:.2f}%" y="{y:g}" text-anchor="{anchor}" class="{css}">{html.escape(words)}</text>'
+
+
+def interval_picture(result: Result) -> str:
+    """The interval, the estimate, and what the reward range alone implies."""
+    limits = result.value_range
+    axis = Axis(limits.low, limits.high)
+    low, high = axis.at(result.low), axis.at(result.high)
+    narrow = high - low < 45  # percent: the labels of both ends would meet
+    anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
+    ends = "".join(
+        f'<text class="strong" x="{x:.2f}%" y="20" text-anchor="{anchor}">{html.escape(number(value))}</text>'
+        for x, anchor, value in zip((low, high), anchors, (result.low, result.high), strict=True)
+    )
+    return (
+        f'<svg height="82" role="img" aria-label="interval from {number(result.low)} to {number(result.high)}">{ends}'
+        f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
+        f'<rect class="bar" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+        f'<circle class="estimate" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
+        + axis.text(limits.low, 74, number(limits.low))
+        + axis.text(limits.high, 74, number(limits.high))
+        + '</svg><div class="legend"><span><i class="t0"></i>the interval</span><span>● estimate</span>'
+        "<span>grey line: all that the reward range allows</span></div>"
+    )
+
+
+def sizes(terms: BoundTerms) -> list[float]:
+    """What each term takes off (or adds to) the doubly robust value, in the order of TERM_NAMES."""
+    table = terms.table()
+    return [table[name] for name in TERM_NAMES]
+
+
+def stacked_terms(result: Result) -> str:
+    """Both end points as stacks: from the doubly robust value, term by term, to the bound."""
+    ends = [end for end in (result.lower, result.upper) if end is not None]
+    limits = result.value_range
+    axis = Axis(limits.low, limits.high)
+    rows, top = [], 4
+    for end in ends:
+        sign = 1.0 if end.end == "upper" else -1.0
+        place = end.value.mid
+        inside = limits.low <= end.bound <= limits.high
+        note = f"{end.end} end {number(end.bound)}"
+        note += "" if inside else " (beyond the reward range)"
+        rows.append(f'<text x="2%" y="{top + 12}" class="strong">{html.escape(note)}</text>')
+        for index, size in enumerate(sizes(end)):
+            a, b = sorted((axis.at(place), axis.at(place + sign * size)))
+            place += sign * size
+            if b - a > 0.05:
+                rows.append(
+                    f'<rect class="t{index}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
+                    f"<title>{TERM_NAMES[index]} {number(size)}</title></rect>"
+                )
+        rows.append(f'<circle class="estimate" cx="{axis.at(end.value.mid):.2f}%" cy="{top + 29}" r="5"/>')
+        top += 52
+    axis_line = (
+        f'<line class="rule" x1="2%" x2="98%" y1="{top}" y2="{top}"/>'
+        + axis.text(limits.low, top + 16, number(limits.low))
+        + axis.text(limits.high, top + 16, number(limits.high))
+    )
+    legend = "".join(f'<span><i class="t{k}"></i>{name}</span>' for k, name in enumerate(TERM_NAMES))
+    return (
+        f'<svg height="{top + 22}" role="img" aria-label="terms of the end points">{"".join(rows)}{axis_line}</svg>'
+        f'<div class="legend"><span>● doubly robust value, the start of each stack</span>{legend}</div>'
+    )
+
+
+def support_map(support: Support) -> str:
+    """Mean weight per cell: colour for the sign, strength for the size; grey cells hold rows that hardly matter."""
+    x_bins, y_bins = support.bins
+    means = np.divide(support.sums, support.counts, out=np.zeros_like(support.sums), where=support.counts > 0)
+    largest = float(np.abs(means).max(initial=0.0))
+    height, total = 300 if len(y_bins) > 6 else 44 * len(y_bins) + 8, max(float(support.counts.sum()), 1.0)
+    wide, tall = 100.0 / len(x_bins), height / len(y_bins)
+    cells = []
+    for i, j in zip(*np.nonzero(support.counts), strict=True):
+        mean = float(means[i, j])
+        strength = 0.12 + 0.88 * abs(mean) / largest if largest else 0.12
+        kind = "none" if mean == 0 else "pos" if mean > 0 else "neg"
+        words = (
+            f"{support.names[support.axes[0]]}: {x_bins.label(int(i))}, {support.names[support.axes[1]]}: "
+            f"{y_bins.label(int(j))}; mean weight {short(mean)}, {100 * support.counts[i, j] / total:.2g}% of the rows"
+        )
+        cells.append(
+            f'<rect class="cell {kind}" x="{wide * i:.3f}%" y="{height - tall * (j + 1):.2f}" width="{wide:.3f}%" '
+            f'height="{tall:.2f}" fill-opacity="{strength:.2f}"><title>{html.escape(words)}</title></rect>'
+        )
+    names = [html.escape(support.names[k]) for k in support.axes]
+    return (
+        f'<p class="soft">up: {names[1]}, to the right: {names[0]}</p><div class="map">'
+        f'<div class="ylab{_middle(y_bins)}">{_labels(y_bins, reverse=True)}</div>'
+        f'<svg height="{height}" role="img" aria-label="mean weight by {names[0]} and {names[1]}">{"".join(cells)}</svg>'
+        f'<div class="xlab{_middle(x_bins)}">{_labels(x_bins)}</div></div>'
+        f'<div class="legend"><span><i style="background:var(--pos)"></i>weight up to {short(largest)}</span>'
+        '<span><i style="background:var(--neg)"></i>negative weight</span><span>empty: no rows</span></div>'
+    )
+
+
+def _middle(bins: Bins) -> str:
+    return " mid" if bins.whole and len(bins) <= 12 else ""
+
+
+def _labels(bins: Bins, *, reverse: bool = False) -> str:
+    if bins.whole:
+        step = 1 if len(bins) <= 12 else len(bins) - 1
+        words = [bins.label(k) for k in range(0, len(bins), step)]
+    else:
+        words = [short(float(bins.edges[k])) for k in (0, len(bins) // 2, len(bins))] if len(bins) > 1 else []
+        words = words or [short(float(edge)) for edge in bins.edges]
+    return "".join(f"<span>{html.escape(word)}</span>" for word in (reversed(words) if reverse else words))
+
+
+def histogram(bins: Bins, counts: Sequence[float], low: float, high: float) -> str:
+    """Counts over round bins; the frame is the stated range."""
+    top = max(max(counts), 1.0)
+    axis = Axis(float(bins.edges[0]), float(bins.edges[-1]))
+    bars = []
+    for k, count in enumerate(counts):
+        a, b = axis.at(float(bins.edges[k])), axis.at(float(bins.edges[k + 1]))
+        if count > 0:
+            tall = max(90.0 * count / top, 1.0)
+            bars.append(
+                f'<rect class="bar" x="{a:.2f}%" width="{max(b - a - 0.3, 0.2):.2f}%" y="{100 - tall:.1f}" '
+                f'height="{tall:.1f}"><title>{html.escape(bins.label(k))}: {int(count)} rows</title></rect>'
+            )
+    marks = "".join(
+        f'<line class="chosen" x1="{axis.at(v):.2f}%" x2="{axis.at(v):.2f}%" y1="4" y2="100"/>' for v in (low, high)
+    )
+    return (
+        f'<svg height="120" role="img" aria-label="histogram of rewards">{"".join(bars)}{marks}'
+        + axis.text(low, 116, number(low))
+        + axis.text(high, 116, number(high))
+        + "</svg>"
+    )
+
+
+def reward_histogram(health: Health) -> str:
+    return histogram(health.reward_bins, health.reward_counts.tolist(), *health.reward_range)

@@ -1,0 +1,110 @@
+"""A result in other formats: JSON, CSV (one row) and Markdown.
+
+JSON, format "bondic result 1": `low`, `high`, `estimate`, `alpha`, `side`, `method`, `guarantee`, `status` (INTERVAL,
+TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lower", "upper"): the doubly robust value,
+then upper bounds of what is added or subtracted, and the end point; `gap` per end (null when not searched);
+`rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first, one after the last]; `budget` event ->
+probability; `assumptions` [{name, state, text}]; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`;
+`seconds`. Numbers that are not finite are null.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import asdict
+from typing import Any
+
+from bondic.rendering import number
+from bondic.result import Result
+
+FORMAT = "bondic result 1"
+
+CSV_COLUMNS = (
+    "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
+    "last_row", "effective_sample_size", "p_value", "minimal_radius", "log_hash", "certificate_hash", "bondic",
+)  # fmt: skip
+
+
+def result_dict(result: Result) -> dict[str, Any]:
+    """Plain data with the fields listed above."""
+    gap = dict(zip(("lower", "upper"), result.gap, strict=True))
+    plain = {
+        "format": FORMAT,
+        "summary": result.summary(),
+        **{name: getattr(result, name) for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")},
+        "status": result.status.name,
+        "value_range": [result.value_range.low, result.value_range.high],
+        "terms": result.terms(),
+        "gap": gap,
+        "rejection": None if result.rejection is None else asdict(result.rejection),
+        "rows": list(result.rows),
+        "budget": dict(result.budget.parts),
+        "assumptions": [asdict(item) for item in result.assumptions],
+        **{name: dict(getattr(result, name)) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
+        "effective_sample_size": result.effective_sample_size,
+    }
+    finite: dict[str, Any] = _finite(plain)
+    return finite
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def result_json(result: Result) -> str:
+    return json.dumps(result_dict(result), indent=1, allow_nan=False) + "\n"
+
+
+def result_csv(result: Result, *, header: bool = True) -> str:
+    """One row, so that many results make a table."""
+    values = {
+        **{name: getattr(result, name) for name in CSV_COLUMNS[:7]},
+        "status": result.status.name,
+        "range_low": result.value_range.low,
+        "range_high": result.value_range.high,
+        "first_row": result.rows[0],
+        "last_row": result.rows[1] - 1,
+        "effective_sample_size": result.effective_sample_size,
+        "p_value": "" if result.rejection is None else result.rejection.p_value,
+        "minimal_radius": "" if result.rejection is None else result.rejection.minimal_radius,
+        "log_hash": result.hashes["log"],
+        "certificate_hash": result.hashes.get("certificate", ""),
+        "bondic": result.versions["bondic"],
+    }
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerow(values)
+    return text.getvalue()
+
+
+def result_markdown(result: Result, title: str = "Policy evaluation") -> str:
+    """A summary for an issue, a merge request or a mail."""
+    terms = result.terms()
+    lines = [f"# {_cell(title)}", "", result.summary(), ""]
+    lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). Guarantee: {result.guarantee}.")
+    lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
+    lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
+    lines += ["", _row(["assumption", "state", "in words"]), _row(["---"] * 3)]
+    lines += [_row([item.name, item.state, item.text]) for item in result.assumptions]
+    lines += ["", f"log `{result.hashes['log']}`", "", f"certificate `{result.hashes['certificate']}`", ""]
+    return "\n".join(lines)
+
+
+def _row(cells: list[str]) -> str:
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _cell(text: str) -> str:
+    """Text that neither ends a cell nor becomes HTML, emphasis or code."""
+    for mark in "\\`*_|<>[]":
+        text = text.replace(mark, f"\\{mark}" if mark not in "<>" else {"<": "&lt;", ">": "&gt;"}[mark])
+    return " ".join(text.split())

@@ -1,0 +1,103 @@
+"""A result as one self-contained page for whoever decides: opens offline, follows light and dark, prints."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+from bondic._version import __version__
+from bondic.certificate.spec import Reader, UserFunctions
+from bondic.data.stream import LogStream
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.methods.frontier import Frontier
+from bondic.methods.sensitivity import result_frontier
+from bondic.problem import Question
+from bondic.report import sections
+from bondic.report.health import examine
+from bondic.report.support import Support, column_names, find_support
+from bondic.result import Result
+from bondic.spaces.functions import Function
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+"""Content security policy: whatever a text on the page says, nothing is loaded from anywhere."""
+
+
+def report_page(
+    result: Result,
+    problem: Question,
+    *,
+    title: str,
+    sensitivity: Frontier | None = None,
+    no_rows: bool = False,
+    log: Transitions | LogStream | None = None,
+    columns: Sequence[str] = (),
+    functions: UserFunctions | None = None,
+) -> str:
+    """The whole report as HTML text.
+
+    `problem` is the question that `result` answers; `log` adds episodes, ends and copies to the data health (a streamed
+    problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
+    out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `functions` are needed when
+    a kernel uses feature functions of your own.
+    """
+    if problem.log_hash != result.hashes["log"]:
+        raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
+    certified = problem.select(*result.rows)
+    frontier = result_frontier(result, problem, functions=functions) if sensitivity is None else sensitivity
+    withheld = result.proof.body["problem"]["answers"]["next"] is None
+    body = [
+        sections.answer(result),
+        sections.contributions(result),
+        sections.what_if(frontier),
+        sections.assumptions(result),
+        sections.support(result, _support(result, certified, functions, columns, no_rows), no_rows),
+        sections.data_health(examine(certified, log, no_rows=no_rows), no_rows),
+        sections.verification(result, withheld),
+    ]
+    return _document(title, "".join(body), frontier.to_dict())
+
+
+def _support(
+    result: Result, certified: Question, functions: UserFunctions | None, columns: Sequence[str], no_rows: bool
+) -> Support | None:
+    omega = _shown_omega(result, certified, functions)
+    if omega is None:
+        return None
+    return find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)
+
+
+def _shown_omega(result: Result, certified: Question, functions: UserFunctions | None) -> Function | None:
+    """The omega of an end that narrows the value range, the lower one first; otherwise any that there is."""
+    limits, ends = result.value_range, result.proof.body["ends"]
+    useful = {"lower": result.low > limits.low, "upper": result.high < limits.high}
+    reader = Reader(result.proof.arrays, certified.layout, functions)
+    for end in sorted(ends, key=lambda name: (not useful[name], name)):
+        if ends[end]["omega"] is not None:
+            return reader.function(ends[end]["omega"])
+    return None
+
+
+def script_json(data: dict[str, Any]) -> str:
+    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    text = json.dumps(data, allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _document(title: str, body: str, data: dict[str, Any]) -> str:
+    heading = html.escape(title)
+    folder = files("bondic.report")
+    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="referrer" content="no-referrer"><title>{heading}</title><style>{style}</style></head><body><main>'
+        f'<header class="top"><h1>{heading}</h1><button id="theme" type="button" aria-label="light or dark">◐</button></header>'
+        f"{body}<footer>bondic {html.escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
+        f'<script type="application/json" id="bondic-data">{script_json(data)}</script><script>{script}</script>'
+        "</body></html>\n"
+    )

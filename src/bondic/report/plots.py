@@ -1,0 +1,97 @@
+"""Pictures for papers and slides through matplotlib (extra `plot`): PNG, SVG or PDF by the file's name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.methods.frontier import Frontier
+from bondic.report.drawings import TERM_NAMES, sizes
+from bondic.result import Result
+
+_COLOURS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    """A figure of its own: no global state, no window, whatever backend is set."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as problem:
+        raise InvalidInput("Plots need matplotlib. Install it with: pip install 'bondic[plot]'.") from problem
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def terms_figure(result: Result) -> Any:
+    """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure."""
+    figure, axes = _figure(7.0, 2.6)
+    limits = result.value_range
+    axes.axvspan(result.low, result.high, color=_COLOURS[0], alpha=0.12, label="interval")
+    axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label="estimate")
+    ends = [end for end in (result.lower, result.upper) if end is not None]
+    for height, end in enumerate(ends):
+        sign, place = (1.0 if end.end == "upper" else -1.0), end.value.mid
+        for index, size in enumerate(sizes(end)):
+            axes.barh(height, sign * size, left=place, height=0.5, color=_COLOURS[index])
+            place += sign * size
+        axes.plot(end.value.mid, height, "o", color="black", markersize=4)
+    for index, name in enumerate(TERM_NAMES):
+        if any(sizes(end)[index] > 0 for end in ends):
+            axes.plot([], [], "s", color=_COLOURS[index], label=name)
+    axes.set_yticks(range(len(ends)), [f"{end.end} end" for end in ends])
+    axes.set_ylim(len(ends) - 0.4, -0.6)
+    axes.set_xlim(limits.low, limits.high)
+    axes.set_xlabel("value of the policy")
+    axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
+    return figure
+
+
+def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
+    """One line per named result: interval and estimate, coloured by guarantee; a matplotlib Figure."""
+    figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
+    colours = {"finite-sample": _COLOURS[0], "asymptotic": _COLOURS[1], "none": _COLOURS[4]}
+    for height, (_, result) in enumerate(results):
+        colour = colours[result.guarantee]
+        axes.plot([result.low, result.high], [height, height], color=colour, linewidth=4, solid_capstyle="butt")
+        axes.plot(result.estimate, height, "o", color="black", markersize=4)
+    for guarantee in dict.fromkeys(result.guarantee for _, result in results):
+        axes.plot([], [], color=colours[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
+    axes.set_yticks(range(len(results)), [name for name, _ in results])
+    axes.set_ylim(len(results) - 0.4, -0.6)
+    axes.set_xlabel("value of the policy")
+    if results:
+        axes.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=3, frameon=False)
+    return figure
+
+
+def sensitivity_figure(frontier: Frontier, *, alpha: float | None = None) -> Any:
+    """[F-(r), F+(r)] against r on a log axis; a matplotlib Figure. Contradicted radii are left out."""
+    figure, axes = _figure(6.0, 3.4)
+    radii = np.geomspace(frontier.radius / 100, frontier.radius * 100, 160)
+    ends = np.array([frontier.interval(float(radius), alpha) for radius in radii])
+    ends[ends[:, 0] > ends[:, 1]] = np.nan
+    axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLOURS[0], alpha=0.25)
+    axes.plot(radii, ends, color=_COLOURS[0])
+    axes.axvline(frontier.radius, color="black", linewidth=1, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_ylim(frontier.value_range.low, frontier.value_range.high)
+    axes.set_xlabel("radius of Q")
+    axes.set_ylabel("value of the policy")
+    return figure
+
+
+def save_plot(figure: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a figure; the suffix chooses the format. No date and no machine name go into the file."""
+    target = Path(path)
+    if target.suffix not in (".png", ".svg", ".pdf"):
+        raise InvalidInput(f"{target.name}: a plot is written as .png, .svg or .pdf.")
+    dateless: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}
+    figure.savefig(target, dpi=160, metadata=dateless[target.suffix])
+    return target

@@ -1,0 +1,493 @@
+"""The page for whoever decides: it says what bondic says, shows no row that is withheld, and loads nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bondic
+from bondic.bounds.weighing import weights_at_rows
+from bondic.errors import InvalidInput, VerificationError
+from bondic.report import exports, plots
+from bondic.report.bins import range_bins, round_bins
+from bondic.report.health import examine
+from bondic.report.page import report_page, script_json
+from bondic.report.support import column_names, find_support
+from problems import continuous, synthetic, tabular
+
+FEW = bondic.Choices(pairs=24)
+
+
+def ask(kind="synthetic", rows=600, **options):
+    """(log, policy, problem, result) of a small question."""
+    starts = options.pop("starts", None)
+    terms = options.pop("terms", {})
+    if kind == "continuous":
+        log, policy, initial = continuous(rows)
+        terms = {"gamma": 0.5, "reward_range": (-1.0, 1.0), **terms}
+    else:
+        mdp, log, policy, initial = (synthetic if kind == "synthetic" else tabular)(rows, gamma=0.5)
+        terms = {"gamma": 0.5, "reward_range": mdp.reward_range, **terms}
+    if starts == "log":
+        initial = bondic.InitialStates.from_log(log)
+    elif starts == "sample":
+        initial = bondic.InitialStates.sample(log.observations[:40])
+    problem = bondic.make_problem(log, policy, initial, **terms)
+    options.setdefault("choices", FEW)
+    return log, policy, problem, bondic.estimate_interval(problem, method=bondic.Dual(**options))
+
+
+@pytest.fixture(scope="module")
+def world():
+    log, policy, problem, result = ask(gauge=bondic.PlugIn(0.02))
+    return log, policy, problem, result, bondic.result_frontier(result, problem)
+
+
+# --- the frontier ------------------------------------------------------------------------------------------------------
+
+
+def by_hand(data, radius, alpha):
+    """F-+(r, alpha) from the exported numbers: plain floats, one formula at a time."""
+    log_term = math.log(2 / (alpha * data["shares"]["noise"]))
+    law = data["noise"]
+    if law["kind"] == "root":
+        eps = math.sqrt(2 * law["variance"] * log_term * law["planned"]) / law["rows"]
+    else:
+        eps = (log_term + law["rate"] ** 2 * law["charge"] / 8) / (law["rate"] * law["rows"])
+    start, law = 0.0, data["initial"]
+    if law["kind"] == "mean":
+        start = law["width"] * math.sqrt(
+            math.log(law["sides"] / (alpha * data["shares"]["initial"])) * law["square"] / 2
+        )
+    elif law["kind"] == "any":
+        found = []
+        for j in range(1, 25):
+            level = math.log(law["sides"] * j * (j + 1) / (alpha * data["shares"]["initial"]))
+            rate = math.sqrt(8 * level / 4 ** (j - 1)) / law["width"]
+            found.append(level / rate / law["count"] + rate * law["width"] ** 2 / 8)
+        start = min(found)
+    low, high = data["range"]
+    for down, up, size, norm, slack, beta in data["points"]:
+        spread = radius * size + eps * norm + slack + start + beta
+        low = low if data["side"] == "upper" else max(low, down - spread)
+        high = high if data["side"] == "lower" else min(high, up + spread)
+    return low, high
+
+
+CASES = {
+    "half": {},
+    "range": {"gauge": "range"},
+    "paper": {"gauge": "paper"},
+    "plug-in": {"gauge": "plug-in"},
+    "stopping time": {"planned_rows": 600},
+    "horizon": {"terms": {"horizon": 6}},
+    "starts sampled": {"starts": "sample"},
+    "starts of the log": {"starts": "log"},
+    "lower end": {"side": "lower", "starts": "sample"},
+    "misspecified": {"misspecification": 0.01, "gauge": bondic.PlugIn(0.02)},
+    "continuous": {"kind": "continuous", "rows": 300, "gauge": bondic.PlugIn(0.01)},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_exported_numbers_give_the_interval_of_every_gauge_and_start(name):
+    _, _, problem, result = ask(**CASES[name])
+    frontier = bondic.result_frontier(result, problem)
+    data = json.loads(json.dumps(frontier.to_dict()))
+    inside = 0
+    for radius, alpha in itertools.product((0.03, 1.0, 8.0), (0.001, 0.1, 0.6)):
+        low, high = frontier.interval(radius * frontier.radius, alpha)
+        assert by_hand(data, radius * frontier.radius, alpha) == pytest.approx((low, high), rel=1e-11, abs=1e-11)
+        inside += low > frontier.value_range.low or high < frontier.value_range.high
+    assert inside or name in ("half", "range", "paper", "stopping time", "horizon", "starts sampled", "lower end",
+                              "starts of the log")  # fmt: skip
+    low, high = frontier.interval(frontier.radius)
+    assert (low, high) == pytest.approx((result.low, result.high), abs=1e-6 * (1 + result.length))
+    assert low >= result.low - 1e-13 * (1 + abs(low))
+    assert high <= result.high + 1e-13 * (1 + abs(high))
+
+
+def test_the_interval_is_nested_in_the_radius_and_in_alpha(world):
+    frontier = world[4]
+    for radius in np.geomspace(0.1, 1000, 7) * frontier.radius / 10:
+        ends = [frontier.interval(radius, alpha) for alpha in (1e-6, 1e-3, 0.05, 0.3, 0.9)]
+        assert all(a[0] <= b[0] and a[1] >= b[1] for a, b in itertools.pairwise(ends))
+        assert ends[0] != ends[-1] or radius > 10 * frontier.radius
+    for alpha in (0.01, 0.4):
+        ends = [frontier.interval(radius, alpha) for radius in np.geomspace(0.1, 1000, 9)]
+        assert all(a[0] >= b[0] and a[1] <= b[1] for a, b in itertools.pairwise(ends))
+
+
+def test_another_alpha_gives_the_interval_that_would_have_been_estimated(world):
+    _, _, problem, _, frontier = world
+    other = bondic.estimate_interval(problem, alpha=0.01, method=bondic.Dual(gauge=bondic.PlugIn(0.02), choices=FEW))
+    low, high = frontier.interval(frontier.radius, 0.01)
+    assert low == pytest.approx(other.low, abs=0.01 * other.length)
+    assert high == pytest.approx(other.high, abs=0.01 * other.length)
+
+
+@pytest.mark.parametrize("side", ["above", "below"])
+def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
+    frontier = world[4]
+    low, high = frontier.interval(frontier.radius, 0.02)
+    alpha = frontier.breakdown_alpha(**{side: low if side == "above" else high})
+    assert alpha == pytest.approx(0.02, rel=1e-6)
+    index, sign = (0, 1) if side == "above" else (1, -1)
+    threshold = low if side == "above" else high
+    assert sign * (frontier.interval(frontier.radius, alpha)[index] - threshold) > 0
+    assert sign * (frontier.interval(frontier.radius, alpha * 0.999)[index] - threshold) < 0
+    assert frontier.breakdown_alpha(above=frontier.value_range.high) == 1.0
+    assert frontier.breakdown_alpha(above=frontier.value_range.low - 1) < 1e-8
+    smaller = frontier.breakdown_radius(**{side: threshold}, alpha=0.01)
+    assert smaller < frontier.breakdown_radius(**{side: threshold}, alpha=0.05)
+
+
+def test_a_one_sided_bound_leaves_the_other_end_alone():
+    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02), side="lower")
+    frontier = bondic.result_frontier(result, problem)
+    low, high = frontier.interval(frontier.radius)
+    assert high == frontier.value_range.high
+    assert low > frontier.value_range.low
+    assert frontier.breakdown_radius(below=high - 0.1) == 0.0
+
+
+def test_a_result_of_another_log_is_refused(world):
+    _, _, _, result, frontier = world
+    _, _, other, _ = ask(rows=400)
+    with pytest.raises(InvalidInput, match="another log"):
+        bondic.result_frontier(result, other)
+    with pytest.raises(InvalidInput, match="another log"):
+        report_page(result, other, title="x", sensitivity=frontier)
+
+
+# --- the page ----------------------------------------------------------------------------------------------------------
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quotes' "
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.words, self._skip = [], [], 0
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        self._skip += tag in ("script", "style")
+
+    def handle_endtag(self, tag):
+        self._skip -= tag in ("script", "style")
+
+    def handle_data(self, data):
+        if not self._skip:
+            self.words.append(data)
+
+
+def parse(page):
+    tags = Tags()
+    tags.feed(page)
+    return tags
+
+
+@pytest.fixture(scope="module")
+def page(world):
+    log, _, problem, result, frontier = world
+    return report_page(result, problem, title=EVIL, sensitivity=frontier, log=log, columns=[EVIL])
+
+
+def test_texts_are_escaped_and_nothing_is_loaded(page):
+    tags = parse(page)
+    assert len(page.encode()) < 2_000_000
+    assert [tag for tag, _ in tags.seen].count("script") == 2
+    assert not {"img", "link", "iframe", "object", "embed", "video", "audio", "source", "base"} & {
+        t for t, _ in tags.seen
+    }
+    for _, attributes in tags.seen:
+        assert not {"src", "href", "srcset", "action", "background", "poster"} & set(attributes)
+        assert not any(name.startswith("on") for name in attributes)
+    assert "http" not in page.replace("http-equiv", "")
+    assert "url(" not in page
+    assert "@import" not in page
+    assert EVIL in "".join(tags.words)
+    assert any("alert(1)" in word for word in tags.words)
+
+
+def test_it_is_made_for_phones_both_themes_and_paper(page):
+    metas = [attributes for tag, attributes in parse(page).seen if tag == "meta"]
+    assert {"name": "viewport", "content": "width=device-width, initial-scale=1"} in metas
+    assert any(m.get("http-equiv") == "Content-Security-Policy" and "default-src 'none'" in m["content"] for m in metas)
+    for words in ("prefers-color-scheme: dark", "@media print", "max-width: 640px", '<html lang="en">'):
+        assert words in page
+
+
+def test_it_shows_the_interval_every_term_every_assumption_and_the_hashes(world, page):
+    result = world[3]
+    words = " ".join("".join(parse(page).words).split())
+    assert " ".join(result.summary().split()) in words
+    for end in result.terms().values():
+        for name, value in end.items():
+            assert name in words
+            assert (f"{value:.6g}" if value else "0") in words
+    for item in result.assumptions:
+        assert " ".join(item.text.split()) in words
+    for value in result.hashes.values():
+        assert value in words
+    assert "before looking" in words
+
+
+def test_data_in_scripts_cannot_leave_them():
+    text = script_json({"x": "</script><!--", "y": [1.5, "&"]})
+    assert "<" not in text
+    assert ">" not in text
+    assert json.loads(text) == {"x": "</script><!--", "y": [1.5, "&"]}
+    with pytest.raises(ValueError, match="Out of range"):
+        script_json({"x": math.inf})
+
+
+@pytest.mark.parametrize("case", ["tabular", "continuous", "trivial", "streamed"])
+def test_other_questions_have_pages_too(case):
+    if case == "streamed":
+        log, policy, whole, _ = ask()
+        stream = bondic.stream_log(log.columns(), batch_rows=100)
+        terms = {"gamma": 0.5, "reward_range": whole.terms.reward_range}
+        problem = bondic.make_problem(stream, policy, whole.initial_states, **terms)
+        result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), choices=FEW))
+    elif case == "trivial":
+        log, _, problem, result = ask("tabular", rows=40)
+        assert result.status is bondic.Status.TRIVIAL
+    else:
+        log, _, problem, result = ask(case, rows=300, gauge=bondic.PlugIn(0.01))
+    page = report_page(result, problem, title="t", log=None if case == "streamed" else log)
+    words = "".join(parse(page).words)
+    assert "How to check this number" in words
+    assert ("log, policy)" in words) == (case == "streamed")
+    assert "episodes" in words
+
+
+def test_a_contradiction_is_said_first():
+    _, _, problem, result = ask(rows=2000, radius=1e-3, gauge=bondic.PlugIn(1e-4))
+    assert result.status is bondic.Status.REJECTED
+    page = report_page(result, problem, title="t")
+    assert "assumptions contradicted" in page
+    assert "Do not widen anything" in page
+
+
+# --- what is counted ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6, allow_nan=False), min_size=1, max_size=40),
+    st.integers(3, 30),
+)
+@settings(max_examples=150)
+def test_bins_are_round_few_and_complete(values, most):
+    sample = np.array(values)
+    bins = round_bins(sample, most)
+    assert 1 <= len(bins) <= most
+    assert np.all(np.diff(bins.edges) > 0)
+    where = bins.of(sample)
+    assert where.min() >= 0
+    assert where.max() < len(bins)
+    covering = range_bins(float(sample.min()), float(sample.max()), most)
+    slack = 1e-9 * (1 + np.abs(sample).max())
+    assert covering.edges[0] <= sample.min() + slack
+    assert covering.edges[-1] >= sample.max() - slack
+    inside = (covering.edges[covering.of(sample)] <= sample + slack) & (
+        sample <= covering.edges[covering.of(sample) + 1] + slack
+    )
+    assert inside.all()
+    assert all(len(f"{abs(edge):.12g}".replace(".", "").strip("0").split("e")[0]) <= 9 for edge in covering.edges)
+
+
+def test_health_counts_what_is_there(world):
+    log, _, problem, result, _ = world
+    certified = problem.select(*result.rows)
+    health = examine(certified, log)
+    rows = range(*result.rows)
+    assert (health.rows, health.certified, health.dropped) == (len(log), len(rows), 0)
+    assert health.episodes == len(set(log.episode_ids.tolist()))
+    assert health.terminations == sum(bool(x) for x in log.terminations)
+    assert health.truncations == sum(bool(x) for x in log.truncations)
+    assert health.copies == 0
+    assert health.reward_counts.sum() == len(rows)
+    edges = health.reward_bins.edges
+    slow = [sum(a <= log.rewards[i] < b for i in rows) for a, b in itertools.pairwise(edges)]
+    assert health.reward_counts.tolist() == slow
+    for action, use in enumerate(health.actions):
+        assert use.rows == sum(int(log.actions[i]) == action for i in rows)
+    assert sum(use.target for use in health.actions) == pytest.approx(1.0)
+    thin = examine(certified, log, no_rows=True)
+    assert set(thin.reward_counts.tolist()) == {c if c >= 5 else 0 for c in slow}
+
+
+def test_the_map_shows_mean_weights_and_drops_thin_cells(world):
+    _, _, problem, result, _ = world
+    certified = problem.select(*result.rows)
+    omega = bondic.KernelFunction(
+        bondic.Gaussian(0.5), problem.layout, problem.logged[:3], np.ones((3, problem.layout.slots))
+    )
+    found = find_support(certified, omega, names=column_names(problem.layout), no_rows=False)
+    weights, _ = weights_at_rows(certified, omega)
+    points = np.column_stack([certified.logged, certified.slots])
+    (x, y), (x_bins, y_bins) = found.axes, found.bins
+    slow_counts, slow_sums = np.zeros(found.counts.shape), np.zeros(found.counts.shape)
+    for point, weight in zip(points, weights, strict=True):
+        i, j = (
+            min(max(sum(edge <= point[k] for edge in bins.edges) - 1, 0), len(bins) - 1)
+            for k, bins in ((x, x_bins), (y, y_bins))
+        )
+        slow_counts[i, j] += 1
+        slow_sums[i, j] += weight
+    np.testing.assert_array_equal(found.counts, slow_counts)
+    np.testing.assert_allclose(found.sums, slow_sums, rtol=1e-12, atol=1e-12)
+    assert found.heavy[0].row == certified.log_rows[np.argmax(np.abs(weights))]
+    hidden = find_support(certified, omega, names=column_names(problem.layout), no_rows=True)
+    assert hidden.heavy == ()
+    assert hidden.suppressed == ((slow_counts > 0) & (slow_counts < 5)).sum() > 0
+    assert not ((hidden.counts > 0) & (hidden.counts < 5)).any()
+
+
+def test_the_columns_that_explain_omega_are_found(rng):
+    states = rng.normal(size=(400, 4))
+    log = bondic.Transitions(states, rng.integers(0, 2, 400), rng.random(400), states + 0.1, np.zeros(400, dtype=bool))
+    problem = bondic.make_problem(
+        log, bondic.UniformPolicy(2), bondic.InitialStates.exact(states[:3]), gamma=0.5, reward_range=(0.0, 1.0)
+    )
+    omega = bondic.FeatureFunction(bondic.Linear(1e3), problem.layout, np.array([0.0, 3.0, 0.0, 1.0]))
+    found = find_support(problem, omega, names=column_names(problem.layout, ["a", "b", "c", "d"]), no_rows=True)
+    assert [found.names[k] for k in found.axes] == ["b", "d"]
+    assert found.explained[0] > 0.7 > 0.2 > found.explained[1]
+
+
+# --- rows that are withheld --------------------------------------------------------------------------------------------
+
+
+def numbers_in(text):
+    return {float(word) for word in re.findall(r"-?\d+\.?\d*(?:[eE][-+]?\d+)?", text)}
+
+
+def test_no_single_row_is_on_a_page_without_rows(world):
+    log, _, problem, result, frontier = world
+    raw = {
+        float(f"{v:.6g}") for column in (log.observations, log.rewards, log.next_observations) for v in column.ravel()
+    }
+    raw |= {float(v) for column in (log.observations, log.rewards, log.next_observations) for v in column.ravel()}
+    weights, _ = weights_at_rows(problem.select(*result.rows), frontier_omega(result, problem))
+    raw |= {float(f"{v:.6g}") for v in weights}
+    without = report_page(result.without_rows(problem), problem, title="t", sensitivity=frontier, log=log, no_rows=True)
+    data = re.search(r'id="bondic-data">(.*?)</script>', without)[1]
+    shown = " ".join(parse(without).words)  # titles of cells and bars included
+    stated = {0.0} | {float(f"{v:.6g}") for v in problem.terms.reward_range}
+    stated |= {v for end in result.terms().values() for v in numbers_in(" ".join(f"{x:.6g}" for x in end.values()))}
+    assert not (numbers_in(shown) | numbers_in(data)) & (raw - stated)
+    assert "Single rows are withheld" in without
+    with_rows = report_page(result, problem, title="t", sensitivity=frontier, log=log)
+    assert len(numbers_in(" ".join(parse(with_rows).words)) & (raw - stated)) >= 10
+
+
+def frontier_omega(result, problem):
+    from bondic.certificate.spec import Reader
+
+    return Reader(result.certificate.arrays, problem.layout).function(result.certificate.body["ends"]["lower"]["omega"])
+
+
+@pytest.mark.parametrize("case", ["exact starts", "starts of the log", "continuous", "streamed", "table"])
+def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
+    options = {"gauge": bondic.PlugIn(0.02)}
+    if case == "continuous":
+        log, policy, problem, result = ask("continuous", rows=200, **options)
+    elif case == "table":
+        log, policy, problem, result = ask("tabular", rows=2000, choices=bondic.Choices())
+    else:
+        log, policy, problem, result = ask(starts="log" if case == "starts of the log" else None, **options)
+    if case == "streamed":
+        stream = bondic.stream_log(log.columns(), batch_rows=150)
+        terms = {"gamma": 0.5, "reward_range": problem.terms.reward_range}
+        problem = bondic.make_problem(stream, policy, bondic.InitialStates.from_log(log), **terms)
+        result = bondic.estimate_interval(problem, method=bondic.Dual(choices=FEW, **options))
+    bare = result.without_rows(problem)
+    assert bare.hashes["certificate"] != result.hashes["certificate"]
+    bondic.save_certificate(bare.certificate, tmp_path / "c")
+    certificate = bondic.load_certificate(tmp_path / "c")
+    checked = bondic.verify(certificate, log, policy)
+    assert (checked.low, checked.high) == pytest.approx((result.low, result.high), rel=1e-9)
+    with pytest.raises(VerificationError, match="Pass the policy"):
+        bondic.verify(certificate, log)
+    raw = {row.tobytes() for row in log.observations} if case != "table" else set()
+    for name, array in certificate.arrays.items():
+        # an exact list of initial states is part of the question
+        if array.ndim == 2 and array.shape[1] == log.observations.shape[1] and name != "initial.observations":
+            assert not {row.tobytes() for row in array} & raw
+    assert not any(name.startswith("policy.next") for name in certificate.arrays)
+    if case in ("starts of the log", "streamed"):
+        assert not any(name.startswith(("policy.", "initial.observations")) for name in certificate.arrays)
+        given_states = bondic.InitialStates.from_log(log)
+        assert bondic.verify(certificate, log, policy, initial=given_states).low == checked.low
+        wrong = bondic.InitialStates.sample(given_states.observations + 0.5)
+        with pytest.raises(VerificationError):
+            bondic.verify(certificate, log, policy, initial=wrong)
+
+
+def test_another_policy_does_not_verify_without_rows(world):
+    log, _, problem, result, _ = world
+    certificate = result.without_rows(problem).certificate
+    with pytest.raises(VerificationError):
+        bondic.verify(certificate, log, bondic.UniformPolicy(problem.layout.slots))
+
+
+def test_landmarks_that_are_rows_are_refused():
+    instruments = bondic.Instruments(0.2 * bondic.Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * bondic.Dirac())
+    _, _, problem, result = ask(rows=200, instruments=instruments, gauge=bondic.PlugIn(0.02))
+    with pytest.raises(InvalidInput, match=r"landmark points, and \d+ of them are states of fewer than 5 rows"):
+        result.without_rows(problem)
+
+
+# --- other formats -----------------------------------------------------------------------------------------------------
+
+
+def test_json_csv_and_markdown_hold_the_result(world):
+    result = world[3]
+    data = json.loads(exports.result_json(result))
+    assert data["format"] == "bondic result 1"
+    assert (data["low"], data["high"], data["alpha"]) == (result.low, result.high, result.alpha)
+    assert data["terms"] == result.terms()
+    assert data["status"] == result.status.name
+    assert {item["name"] for item in data["assumptions"]} == {item.name for item in result.assumptions}
+    documented = set(re.findall(r"`(\w+)`", exports.__doc__)) | {"format"}
+    assert set(data) <= documented
+    (row,) = csv.DictReader(io.StringIO(exports.result_csv(result)))
+    assert tuple(row) == exports.CSV_COLUMNS
+    assert (float(row["low"]), float(row["high"])) == (result.low, result.high)
+    assert exports.result_csv(result, header=False).count("\n") == 1
+    text = exports.result_markdown(result, "a | b <i>")
+    assert text.startswith("# a \\| b &lt;i&gt;\n")
+    assert result.summary() in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) == 4
+
+
+def test_one_sided_gaps_are_null_in_json():
+    _, _, _, result = ask(rows=200, side="lower")
+    assert json.loads(exports.result_json(result))["gap"]["upper"] is None
+
+
+def test_plots_are_written(world, tmp_path):
+    _, _, _, result, frontier = world
+    png = plots.save_plot(plots.terms_figure(result), tmp_path / "terms.png").read_bytes()
+    assert png.startswith(b"\x89PNG")
+    assert len(png) < 300_000
+    svg = [plots.save_plot(plots.sensitivity_figure(frontier, alpha=0.05), tmp_path / f"{k}.svg") for k in "ab"]
+    assert "<svg" in svg[0].read_text()
+    assert "dc:date" not in svg[0].read_text()
+    with pytest.raises(InvalidInput, match=r"\.png, \.svg or \.pdf"):
+        plots.save_plot(plots.terms_figure(result), tmp_path / "terms.gif")
