@@ -12,8 +12,6 @@ from rich.console import Console
 
 import bondic
 from bondic.cli import main as cli
-from bondic.cli.verify import read_npz_log
-from bondic.errors import InvalidInput
 from bondic.report.html import result_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
@@ -57,15 +55,6 @@ def test_verify_command_says_what_it_checked_and_fails_on_another_log(result, tm
     missing = subprocess.run([*command, str(tmp_path / "none.npz")], capture_output=True, text=True, check=False)
     assert missing.returncode == cli.BAD_INPUT
     assert "Traceback" not in missing.stderr
-
-
-def test_logs_that_cannot_be_read_are_named(tmp_path):
-    np.savez(tmp_path / "short.npz", observations=np.zeros((2, 1)))
-    with pytest.raises(InvalidInput, match=r"lacks actions, rewards"):
-        read_npz_log(tmp_path / "short.npz")
-    (tmp_path / "broken.npz").write_bytes(b"PK not really")
-    with pytest.raises(InvalidInput, match=r"broken\.npz cannot be read"):
-        read_npz_log(tmp_path / "broken.npz")
 
 
 def test_table_and_html_show_every_term_and_assumption(result):

@@ -18,13 +18,12 @@ from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options
 from bondic.errors import BondicError, InvalidInput
 from bondic.estimate import estimate_interval
-from bondic.rendering import number
 from bondic.report.exports import result_dict
 from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 
-_WIDTH = 40
+_WIDEST, _NARROWEST = 40, 16
 _COLOURS = {"finite-sample": "green", "asymptotic": "yellow", "none": "red"}
 
 
@@ -77,7 +76,10 @@ def command(log: str, **options: Any) -> int:
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
-        Console().print(_table(lines, joint=options["joint"]))
+        console = Console()
+        # names, three numbers and the label need some sixty characters
+        width = min(_WIDEST, max(_NARROWEST, console.width - 62))
+        console.print(_table(lines, width, joint=options["joint"]))
     if plot is not None:
         _save(lines, plot)
     return 0
@@ -99,37 +101,37 @@ def _as_dict(line: Line) -> dict[str, Any]:
     return {"policy": line.policy, "method": line.method, **found}
 
 
-def _table(lines: list[Line], *, joint: bool) -> Table:
+def _table(lines: list[Line], width: int, *, joint: bool) -> Table:
     found = [line.result for line in lines if line.result is not None]
     low = min((result.value_range.low for result in found), default=0.0)
     high = max((result.value_range.high for result in found), default=1.0)
     title = "All policies hold at once" if joint else "Each interval on its own"
     table = Table(title=title, title_justify="left", show_edge=False)
-    for name in ("policy", "method", "low", "estimate", "high"):
-        table.add_column(name, justify="left" if name in ("policy", "method") else "right", overflow="fold")
-    table.add_column(
-        f"{number(low)} {'':{_WIDTH - len(number(low)) - len(number(high)) - 2}} {number(high)}", no_wrap=True
-    )
-    table.add_column("guarantee")
+    table.add_column("policy", overflow="ellipsis", no_wrap=True, min_width=10, max_width=24)
+    table.add_column("method", no_wrap=True)
+    for name in ("low", "estimate", "high"):
+        table.add_column(name, justify="right", no_wrap=True)
+    ends = f"{low:.3g}", f"{high:.3g}"
+    table.add_column(ends[0] + " " * max(1, width - len(ends[0]) - len(ends[1])) + ends[1], no_wrap=True)
+    table.add_column("guarantee", no_wrap=True)
     for line in lines:
         if line.result is None:
-            table.add_row(Text(line.policy), line.method, "", "", "", Text(line.reason[:_WIDTH], style="dim"), "")
+            table.add_row(Text(line.policy), line.method, "", "", "", Text(line.reason[:width], style="dim"), "")
             continue
-        ends = (number(line.result.low), number(line.result.estimate), number(line.result.high))
-        colour = _COLOURS[line.result.guarantee]
-        label = Text(line.result.guarantee, style=colour)
-        table.add_row(Text(line.policy), line.method, *ends, bar(line.result, low, high), label)
+        found_ends = [f"{value:.4g}" for value in (line.result.low, line.result.estimate, line.result.high)]
+        label = Text(line.result.guarantee, style=_COLOURS[line.result.guarantee])
+        table.add_row(Text(line.policy), line.method, *found_ends, bar(line.result, low, high, width), label)
     return table
 
 
-def bar(result: Result, low: float, high: float) -> str:
+def bar(result: Result, low: float, high: float, width: int) -> str:
     """The interval on a line of characters, the estimate as a dot."""
     span = (high - low) or 1.0
 
     def at(value: float) -> int:
-        return min(_WIDTH - 1, max(0, int((value - low) / span * _WIDTH)))
+        return min(width - 1, max(0, int((value - low) / span * width)))
 
-    cells = ["·"] * _WIDTH
+    cells = ["·"] * width
     for place in range(at(result.low), at(result.high) + 1):
         cells[place] = "━"
     cells[at(result.estimate)] = "●"

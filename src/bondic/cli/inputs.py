@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +116,19 @@ def _start_probabilities(inputs: Inputs, options: dict[str, Any]) -> Any:
     return np.asarray(probs)[: len(inputs.initial)]
 
 
+def _baseline(name: str, side: str) -> Method:
+    method: Any = make_baseline(name)
+    if side == "both":
+        return method  # type: ignore[no-any-return]
+    if "side" not in {field.name for field in fields(method)}:
+        raise InvalidInput(f"The method {name} gives an interval only; --side {side} is not available for it.")
+    return replace(method, side=side)  # type: ignore[no-any-return]
+
+
 def make_method(name: str, options: dict[str, Any]) -> Method:
     """`dual` with the options given, or a baseline by its short name."""
     if name != "dual":
-        method: Method = make_baseline(name, side=options["side"])
-        return method
+        return _baseline(name, options["side"])
     return Dual(
         gauge=options["gauge"],
         side=options["side"],

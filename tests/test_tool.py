@@ -1,0 +1,386 @@
+"""`bondic evaluate`, `check`, `compare` and `verify` as a person types them."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import bondic
+import fuzz_corpus
+from bondic.cli import main as cli
+from bondic.cli.outputs import result_folder
+from bondic.errors import InvalidInput
+from problems import tabular
+
+MDP, LOG, POLICY, START = tabular(1500, gamma=0.2)
+QUESTION = ["--gamma", "0.2", "--reward-range", str(MDP.reward_range[0]), str(MDP.reward_range[1])]
+
+
+def columns():
+    out = {name: np.asarray(column) for name, column in LOG.columns().items() if column is not None}
+    return {
+        "obs_0": out["observations"][:, 0],
+        "action": out["actions"],
+        "reward": out["rewards"],
+        "next_obs_0": out["next_observations"][:, 0],
+        "terminated": out["terminations"],
+        "truncated": out["truncations"],
+        "episode_id": out["episode_ids"],
+        "timestep": out["timesteps"],
+        "behavior_prob": out["behavior_action_probs"],
+    }
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with the log in three formats, a policy file and initial states."""
+    monkeypatch.chdir(tmp_path)
+    table = pa.table(columns())
+    pq.write_table(table, "log.parquet")
+    pyarrow.csv.write_csv(table, "log.csv")
+    np.savez("log.npz", **{name: column for name, column in LOG.columns().items() if column is not None})
+    np.savez("policy.npz", probs=MDP.target)
+    states = pa.table({"obs_0": START.observations[:, 0], "weight": START.weights})
+    pyarrow.csv.write_csv(states, "starts.csv")
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    """(exit code, stdout, stderr) of the command line, in this process."""
+    capsys.readouterr()
+    before = sys.argv
+    sys.argv = ["bondic", *map(str, arguments)]
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        sys.argv = before
+    said = capsys.readouterr()
+    return ended.value.code, said.out, said.err
+
+
+def evaluate(capsys, *arguments, log="log.parquet", policy="policy.npz"):
+    return run(capsys, "evaluate", log, "--policy", policy, *QUESTION, "--initial", "starts.csv", *arguments)
+
+
+def test_evaluate_writes_everything_and_says_where(place, capsys):
+    code, out, err = evaluate(capsys, "--csv", "--markdown", "--plot", "svg", "--out", "res")
+    assert code == 0
+    assert "At 90% confidence" in out
+    assert "wrote res/report.html" in err
+    assert "peak memory" in err
+    names = {item.name for item in (place / "res").iterdir()}
+    assert names == {
+        "certificate.json", "certificate.npz", "configuration.toml", "report.html", "result.csv", "result.json",
+        "summary.md", "terms.svg",
+    }  # fmt: skip
+    expected = bondic.evaluate_policy(LOG, POLICY, initial=START, gamma=0.2, reward_range=MDP.reward_range)
+    found = json.loads((place / "res" / "result.json").read_text())
+    assert found["low"] == pytest.approx(expected.low, abs=1e-9)
+    assert found["high"] == pytest.approx(expected.high, abs=1e-9)
+    code, out, _ = run(capsys, "verify", "res/certificate.json", "log.csv", "--policy", "policy.npz")
+    assert code == 0
+    assert out.startswith("verified: [")
+
+
+@pytest.mark.usefixtures("place")
+def test_the_same_log_in_every_format_gives_the_identical_interval(capsys):
+    ends = []
+    for log in ("log.parquet", "log.csv", "log.npz"):
+        code, out, _ = evaluate(capsys, "--json", "--out", f"res-{log}", log=log)
+        assert code == 0
+        ends.append((json.loads(out)["low"], json.loads(out)["high"], json.loads(out)["hashes"]["log"]))
+    assert len(set(ends)) == 1
+    code, out, _ = evaluate(capsys, "--json", "--out", "res-stream", "--memory", "3GB")
+    assert json.loads(out)["low"] == pytest.approx(ends[0][0], abs=1e-3)
+
+
+def test_options_may_live_in_a_file_and_the_effective_ones_are_written(place, capsys):
+    (place / "question.toml").write_text(
+        f'policy = "policy.npz"\ngamma = 0.2\nreward-range = [{MDP.reward_range[0]}, {MDP.reward_range[1]}]\n'
+        'initial = "starts.csv"\nalpha = 0.2\nout = "first"\n[columns]\nrewards = "reward"\n'
+    )
+    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "question.toml", "--json")
+    assert code == 0
+    first = json.loads(out)
+    assert first["alpha"] == 0.2
+    written = tomllib.loads((place / "first" / "configuration.toml").read_text())
+    assert written["alpha"] == 0.2
+    assert written["columns"] == ["rewards=reward"]
+    again = ["evaluate", "log.parquet", "--config", "first/configuration.toml", "--json", "--out", "second"]
+    code, out, _ = run(capsys, *again)
+    assert json.loads(out)["low"] == first["low"]
+    code, out, _ = run(capsys, *again, "--force", "--alpha", "0.05")
+    assert json.loads(out)["alpha"] == 0.05
+    (place / "bad.toml").write_text("colour = 3\n")
+    code, _, err = run(capsys, "evaluate", "log.parquet", "--config", "bad.toml")
+    assert code == 2
+    assert "`colour` is not an option" in err
+    (place / "bad.toml").write_text("= 3\n")
+    assert run(capsys, "evaluate", "log.parquet", "--config", "bad.toml")[0] == 2
+
+
+@pytest.mark.usefixtures("place")
+def test_exit_codes_tell_trivial_and_rejected_results(capsys):
+    code, out, _ = evaluate(capsys, "--alpha", "1e-9", "--gauge", "paper", "--quiet", "--out", "t")
+    assert code == 4
+    assert out.count("\n") == 1
+    code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--json", "--out", "r")
+    assert code == 3
+    assert json.loads(out)["status"] == "REJECTED"
+
+
+def test_results_are_not_overwritten_unless_told(place, capsys):
+    assert evaluate(capsys, "--out", "res", "--quiet")[0] == 0
+    (place / "res" / "mine.txt").write_text("keep me")
+    code, _, err = evaluate(capsys, "--out", "res", "--quiet")
+    assert code == 2
+    assert "--force" in err
+    assert evaluate(capsys, "--out", "res", "--quiet", "--force")[0] == 0
+    assert (place / "res" / "mine.txt").read_text() == "keep me"
+    assert evaluate(capsys, "--out", "log.csv", "--force")[0] == 2
+
+
+def test_a_failure_leaves_nothing_behind(place, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "bondic.cli.evaluate.report_page", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left"))
+    )
+    before = sorted(item.name for item in place.iterdir())
+    code, _, err = evaluate(capsys, "--out", "res")
+    assert code == 2
+    assert "No space left" in err
+    assert sorted(item.name for item in place.iterdir()) == before
+
+
+def test_an_interruption_leaves_nothing_behind(place, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bondic.cli.evaluate.report_page", interrupted)
+    before = sorted(item.name for item in place.iterdir())
+    code, _, err = evaluate(capsys, "--out", "res")
+    assert code == 130
+    assert "interrupted" in err
+    assert sorted(item.name for item in place.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_place_is_named(place, capsys):
+    (place / "locked").mkdir(mode=0o500)
+    code, _, err = evaluate(capsys, "--out", "locked/res")
+    assert code == 2
+    assert "locked" in err
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InvalidInput, match="cannot be written"), result_folder(tmp_path / "file" / "out", force=False):
+        pass
+
+
+@pytest.mark.usefixtures("place")
+def test_policies_in_columns_of_the_log_need_no_code(capsys):
+    probs = MDP.target[LOG.next_observations[:, 0].astype(int)]
+    first = MDP.target[LOG.observations[:, 0].astype(int)]
+    table = columns() | {f"next_action_probs_{a}": probs[:, a] for a in range(probs.shape[1])}
+    table |= {f"initial_action_probs_{a}": first[:, a] for a in range(probs.shape[1])}
+    pq.write_table(pa.table(table), "with.parquet")
+    code, out, _ = run(capsys, "evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--json", "--out", "a")
+    assert code == 0
+    code, plain, _ = run(capsys, "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--json", "--out", "b")
+    assert json.loads(out)["low"] == pytest.approx(json.loads(plain)["low"], abs=1e-9)
+    code, _, err = run(capsys, "evaluate", "log.parquet", "--policy", "columns", *QUESTION, "--out", "c")
+    assert code == 2
+    assert "next_action_probs" in err
+
+
+@pytest.mark.usefixtures("place")
+def test_a_fixed_number_of_episode_starts(capsys):
+    code, out, _ = run(
+        capsys,
+        "evaluate",
+        "log.parquet",
+        "--policy",
+        "policy.npz",
+        *QUESTION,
+        "--initial-count",
+        "5",
+        "--json",
+        "--out",
+        "a",
+    )
+    assert code in (0, 4)
+    texts = " ".join(item["text"] for item in json.loads(out)["assumptions"])
+    assert "The 5 initial states are independent draws" in texts
+    assert "fixed beforehand" in texts
+    code, _, err = run(
+        capsys, "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial-count", "5000", "--out", "b"
+    )
+    assert code == 2
+    assert "5000 were asked for" in err
+
+
+def test_no_rows_keeps_rows_out_of_report_and_certificate(place, capsys):
+    code, _, _ = evaluate(capsys, "--no-rows", "--out", "res", "--quiet")
+    assert code == 0
+    with np.load(place / "res" / "certificate.npz") as arrays:
+        assert not any(array.shape[:1] == (len(LOG),) for array in arrays.values())
+    code, _, err = run(capsys, "verify", "res/certificate.json", "log.parquet")
+    assert code == 1
+    assert "policy" in err
+    assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz")[0] == 0
+
+
+@pytest.mark.usefixtures("place")
+def test_check_says_what_was_understood(capsys):
+    code, out, _ = run(capsys, "check", "log.csv")
+    assert code == 0
+    assert f"{len(LOG)} transitions" in out
+    assert "column reward" in out
+    assert "█" in out
+    table = columns()
+    table["reward"] = np.where(np.arange(len(LOG)) == 17, np.nan, table["reward"])
+    pq.write_table(pa.table(table), "gap.parquet")
+    code, _, err = run(capsys, "check", "gap.parquet")
+    assert code == 2
+    assert "17" in err
+
+
+def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
+    np.savez("uniform.npz", probs=np.full_like(MDP.target, 1 / MDP.target.shape[1]))
+    arguments = ["compare", "log.parquet", "--policy", "policy.npz", "--policy", "uniform.npz", *QUESTION]
+    code, out, _ = run(capsys, *arguments, "--method", "dual", "--method", "lstd", "--plot", "c.png")
+    assert code == 0
+    assert "uniform.npz" in out
+    assert "asymptotic" in out
+    assert "●" in out
+    assert (place / "c.png").stat().st_size > 1000
+    code, out, _ = run(capsys, *arguments, "--json", "--joint")
+    both = json.loads(out)
+    assert [line["alpha"] for line in both] == [0.05, 0.05]
+    code, _, err = run(capsys, *arguments, "--method", "magic")
+    assert code == 2
+    assert "magic" in err
+    assert run(capsys, *arguments, "--plot", "c.png")[0] == 2
+
+
+@pytest.mark.usefixtures("place")
+def test_compare_all_explains_what_cannot_be_used(capsys):
+    bare = {name: column for name, column in columns().items() if name != "behavior_prob"}
+    pq.write_table(pa.table(bare), "bare.parquet")
+    code, out, _ = run(
+        capsys, "compare", "bare.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv",
+        "--method", "all", "--json",
+    )  # fmt: skip
+    assert code == 0
+    lines = {line["method"]: line for line in json.loads(out)}
+    assert "behavior" in lines["tis"]["reason"]
+    assert lines["lstd"]["guarantee"] == "asymptotic"
+    assert {"dual", "hcope", "dm", "feng2020"} <= set(lines)
+
+
+def test_hostile_names_are_shown_as_text(place, capsys):
+    evil = "<script>alert(1)</script>"
+    table = columns()
+    table[evil] = table.pop("obs_0")
+    table["next_" + evil] = table.pop("next_obs_0")
+    pq.write_table(pa.table(table), "evil.parquet")
+    mapped = ["--columns", f"observations={evil}", "--columns", f"next_observations=next_{evil}"]
+    (place / "states.csv").write_text("x,weight\n0,1\n")
+    code, _, _ = run(
+        capsys, "evaluate", "evil.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "states.csv", *mapped,
+        "--title", evil, "--out", "res",
+    )  # fmt: skip
+    assert code in (0, 4)
+    page = (place / "res" / "report.html").read_text()
+    assert evil not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize("case", fuzz_corpus.CORPUS, ids=lambda case: case.name)
+def test_malformed_logs_end_with_a_message_and_code_2(case, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = case.write(tmp_path)
+    code, _, err = run(capsys, "check", path)
+    assert code == 2
+    assert "Traceback" not in err
+    assert 0 < err.count("\n") <= 24
+
+
+BAD_COMMANDS = {
+    "no policy": ["evaluate", "log.parquet", *QUESTION],
+    "no log": ["evaluate", "nowhere.parquet", "--policy", "policy.npz", *QUESTION],
+    "gamma": ["evaluate", "log.parquet", "--policy", "policy.npz", "--gamma", "1", "--reward-range", "0", "1"],
+    "range": ["evaluate", "log.parquet", "--policy", "policy.npz", "--gamma", "0.5", "--reward-range", "0", "0.01"],
+    "alpha": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--alpha", "2"],
+    "columns": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--columns", "rewards"],
+    "pilot": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--pilot", "some"],
+    "policy file": ["evaluate", "log.parquet", "--policy", "nobody.npz", *QUESTION],
+    "policy object": ["evaluate", "log.parquet", "--policy", "math:pi", *QUESTION],
+    "policy raises": ["evaluate", "log.parquet", "--policy", "angry.py:policy", *QUESTION],
+    "method": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--method", "magic"],
+    "states": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "policy.npz"],
+    "both starts": [
+        "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv", "--initial-count", "3",
+    ],
+    "memory": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--memory", "5MB"],
+    "stream of csv": ["evaluate", "log.csv", "--policy", "policy.npz", *QUESTION, "--memory", "3GB"],
+    "certificate": ["verify", "nothing.json", "log.parquet"],
+    "not a certificate": ["verify", "angry.py", "log.parquet"],
+    "unknown option": ["evaluate", "log.parquet", "--colour", "red"],
+    "pickle": ["check", "log.pkl"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_COMMANDS)
+def test_bad_commands_end_with_one_screen(name, place, capsys):
+    (place / "angry.py").write_text("def policy(observations):\n    raise RuntimeError('not today')\n")
+    (place / "log.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    code, out, err = run(capsys, *BAD_COMMANDS[name])
+    assert code in (1, 2)
+    assert "Traceback" not in out + err
+    assert 0 < err.count("\n") <= 24
+    assert not (place / "bondic-out").exists()
+
+
+def test_help_is_instant_and_loads_nothing_heavy():
+    script = (
+        "import sys, click.testing\n"
+        "from bondic.cli.main import group\n"
+        "done = click.testing.CliRunner().invoke(group, ['--help'])\n"
+        "assert done.exit_code == 0\n"
+        "heavy = {'numpy', 'scipy', 'numba', 'pyarrow', 'matplotlib', 'torch'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.usefixtures("place")
+def test_output_into_a_pipe_is_plain():
+    command = [
+        str(Path(sys.executable).parent / "bondic"),
+        "evaluate",
+        "log.parquet",
+        "--policy",
+        "policy.npz",
+        *QUESTION,
+    ]
+    done = subprocess.run([*command, "--initial", "starts.csv"], capture_output=True, text=True, check=True)
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "At 90% confidence" in done.stdout
+
+
+@pytest.mark.usefixtures("place")
+def test_completion_is_offered():
+    command = [str(Path(sys.executable).parent / "bondic")]
+    environment = os.environ | {"_BONDIC_COMPLETE": "bash_source"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert "_bondic_completion" in done.stdout
