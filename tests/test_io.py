@@ -355,6 +355,7 @@ def test_nested_observations_are_flattened_in_the_order_of_their_keys():
 def test_scope_rl_scores_and_steps():
     data = scope_rl(whole_log())
     data["pscore"] = np.full((N, 2), 0.5)
+    assert read_log(data).names == ("state.a", "state.b")
     assert set(read_log(data).transitions.behavior_action_probs) == {0.25}
     data["done"][2] = 1.0  # ends inside a trajectory: another episode starts in the next row
     log = read_log(data).transitions
@@ -572,6 +573,14 @@ def test_probabilities_at_logged_states_give_the_others(rng):
     np.testing.assert_array_equal(loaded.initial_action_probs, logged[::STEPS])
 
 
+def test_initial_probabilities_by_episode(rng):
+    first = probabilities(rng, EPISODES)
+    loaded = read_log({**whole_log(), "initial_action_probs": first})
+    np.testing.assert_array_equal(loaded.initial_action_probs, first)
+    with pytest.raises(InvalidInput, match=r"has 5 rows. One per episode \(6\)"):
+        read_log({**whole_log(), "initial_action_probs": first[1:]})
+
+
 def test_probabilities_that_cannot_be_used(rng):
     data = whole_log()
     probs = probabilities(rng)
@@ -642,6 +651,56 @@ def test_objects_with_to_arrow_are_tables():
             return arrow(whole_log())
 
     assert read_log(Relation()).transitions.content_hash == Transitions(**whole_log()).content_hash
+
+
+def test_a_frame_with_a_column_that_arrow_cannot_take():
+    frame = to_pandas(whole_log(), None)
+    frame["odd"] = [{1: 2}, "a"] * (N // 2)
+    assert read_log(frame).transitions.content_hash == Transitions(**whole_log()).content_hash
+
+
+def test_lists_of_unequal_length_in_memory_name_their_row():
+    data = whole_log()
+    with pytest.raises(InvalidInput, match="list of 3 numbers at row 4, 2 before"):
+        read_log(data | {"observations": [[1.0, 2.0]] * 4 + [[1.0, 2.0, 3.0]] * (N - 4)})
+
+
+def test_what_is_said_about_columns_is_checked():
+    data = whole_log()
+    for columns, words in (
+        ("rewards", "it is a str"),
+        ({"reward": "rewards"}, "`reward` is not a part"),
+        ({"rewards": 3}, "a column name or a list"),
+        ({"rewards": "nothing"}, "was said to be in column nothing"),
+        ({"rewards": []}, r"\(none\)"),
+        ({"rewards": None}, "alone"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            read_log(data, columns=columns)
+    for treatment in ({"missing": "drop"}, {"missing": {"observations_0": "a"}}, {"categorical": "hash"}):
+        with pytest.raises(InvalidInput):
+            read_log(data, **treatment)
+
+
+def test_rows_are_counted_without_those_that_were_left_out():
+    data = without_next(terminations=np.zeros(N, dtype=bool), truncations=np.arange(N) % STEPS == STEPS - 1)
+    data["rewards"][7] = np.inf
+    with pytest.raises(InvalidInput, match=r"row 6 .*counted without the 6 that"):
+        read_log(data)
+
+
+def test_an_hdf5_file_does_not_reach_for_other_files(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    other = write_hdf5(whole_log(), tmp_path)
+    with h5py.File(tmp_path / "linked.hdf5", "w") as file:
+        for name in whole_log():
+            file[name] = h5py.ExternalLink(str(other), name)
+    with pytest.raises(InvalidInput, match="link to another file"):
+        read_log(tmp_path / "linked.hdf5")
+    with h5py.File(tmp_path / "outside.hdf5", "w") as file:
+        file.create_dataset("rewards", (4,), "f8", external=str(other))
+    with pytest.raises(InvalidInput, match="another file"):
+        read_log(tmp_path / "outside.hdf5")
 
 
 @pytest.mark.parametrize("bad", [3, object(), [1, 2], b"bytes", io.BytesIO()])

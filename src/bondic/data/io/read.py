@@ -15,7 +15,7 @@ from bondic.data.io.assemble import Assembly, Given
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
-from bondic.data.io.table import Table
+from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 
 _PICKLES = (".pkl", ".pickle")
@@ -48,8 +48,15 @@ def _table(source: Any, trust_pickle: bool) -> Table:
     if isinstance(source, str) and source.startswith(minari.PREFIX):
         return minari.read_minari_name(source.removeprefix(minari.PREFIX))
     if isinstance(source, str | Path):
-        return _from_path(Path(source), trust_pickle)
+        return _from_path(_home(source), trust_pickle)
     return _from_object(source, "The log")
+
+
+def _home(source: str | Path) -> Path:
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:  # no such user
+        return Path(source)
 
 
 def _from_object(source: Any, label: str) -> Table:
@@ -64,11 +71,22 @@ def _from_object(source: Any, label: str) -> Table:
     if hasattr(source, "to_arrow") and not is_arrow_like(source):
         source = source.to_arrow()
     if is_arrow_like(source):
-        return arrow_table(to_arrow(source, label), label)
+        return _from_frame(source, label)
     raise InvalidInput(
         f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
         "(pandas, polars, pyarrow)."
     )
+
+
+def _from_frame(source: Any, label: str) -> Table:
+    """By Arrow; a table with a column that Arrow cannot take goes column by column, and only those in use must be sound."""
+    try:
+        return arrow_table(to_arrow(source, label), label)
+    except InvalidInput:
+        names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
+        if not names or not hasattr(source, "to_numpy"):
+            raise
+        return Table(label, tuple(names), lambda name: as_column(name, source[name].to_numpy(), label))
 
 
 def _from_path(path: Path, trust_pickle: bool) -> Table:
