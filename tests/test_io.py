@@ -18,7 +18,7 @@ from bondic.data.io.follow import following_rows
 from bondic.data.io.probabilities import first_rows
 from bondic.data.io.read import read_log
 from bondic.errors import one_line, shown
-from fuzz_corpus import CORPUS
+from fuzz_corpus import CORPUS, GOOD, damaged
 
 EPISODES, STEPS = 6, 5
 N = EPISODES * STEPS
@@ -461,6 +461,17 @@ def test_text_becomes_columns_in_sorted_order_and_is_noted():
     assert any("0 = a, 1 = b, 2 = none" in note for note in loaded.notes)
 
 
+def test_the_order_of_text_actions_can_be_stated():
+    loaded = read_log(clinic(), columns=OBS, actions=["none", "c", "b", "a"])
+    np.testing.assert_array_equal(loaded.transitions.actions, [0, 2, 3, 3, 0])
+    assert loaded.encodings["actions"].values == ("none", "c", "b", "a")
+    with pytest.raises(InvalidInput, match="'b' at row 1 is not among"):
+        read_log(clinic(), columns=OBS, actions=["none", "a"])
+    for bad in ("none", [1, 2], [], ["a", "a"]):
+        with pytest.raises(InvalidInput, match="actions="):
+            read_log(clinic(), columns=OBS, actions=bad)
+
+
 def test_codes_and_dictionary_columns():
     loaded = read_log(clinic(), columns=OBS, categorical="codes")
     np.testing.assert_array_equal(loaded.transitions.observations[:, 0], [1, 0, 0, 1, 2])
@@ -729,3 +740,21 @@ def test_malformed_files_are_refused_on_one_screen(case, tmp_path):
     assert len(message.splitlines()) <= 12
     assert len(message) < 1500
     assert all(c.isprintable() or c == "\n" for c in message)
+
+
+@pytest.mark.parametrize("form", GOOD)
+def test_files_damaged_at_random_are_read_or_refused(form, tmp_path, rng):
+    """Formats without checksums cannot tell that a number was changed; nothing else but a refusal may happen."""
+    path = GOOD[form](tmp_path)
+    sound = path.read_bytes()
+    refusals = []
+    for _ in range(60):
+        path.write_bytes(damaged(sound, rng))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                read_log(path)
+            except InvalidInput as refusal:
+                refusals.append(str(refusal))
+    assert all(len(message) < 1500 and message.isprintable() for message in refusals)
+    assert len(refusals) > 30

@@ -36,10 +36,22 @@ def _checked(columns: Any) -> dict[str, Any]:
     return dict(columns or {})
 
 
+def _known(actions: Sequence[str] | None) -> tuple[str, ...] | None:
+    if actions is None:
+        return None
+    if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
+        raise InvalidInput("actions= lists the names of the actions in order, such as ['none', 'low', 'high'].")
+    if len(set(actions)) < len(actions):
+        raise InvalidInput(f"actions= names an action twice: {shown(actions)}.")
+    return tuple(actions)
+
+
 class Assembly:
     """One log being put together from one table."""
 
-    def __init__(self, table: Table, columns: Given | None, treatment: Treatment) -> None:
+    def __init__(
+        self, table: Table, columns: Given | None, treatment: Treatment, actions: Sequence[str] | None = None
+    ) -> None:
         stated = {**table.groups, **_checked(columns)}
         self.table = table
         self.absent = {part for part, value in stated.items() if value is None}
@@ -59,6 +71,7 @@ class Assembly:
                 "state that nothing ever terminates: columns={'terminations': None}."
             )
         self.treatment = treatment
+        self.known_actions = _known(actions)
         self.notes = [
             *table.notes,
             *(self._says(part, group) for part, group in {**self.columns, **self.probs}.items()),
@@ -161,14 +174,19 @@ class Assembly:
 
     def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         texts = values.tolist()
-        if all(text.isdecimal() and len(text) < 10 for text in texts):
+        if self.known_actions is None and all(text.isdecimal() and len(text) < 10 for text in texts):
             self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
             return np.array([int(text) for text in texts], dtype=np.int64)
-        known = tuple(sorted(set(texts)))
+        known = self.known_actions or tuple(sorted(set(texts)))
+        if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
+            raise InvalidInput(
+                f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {row} is not among actions= "
+                f"({shown(known)}). Name every action that was taken."
+            )
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(
-            f"Actions are text, coded in sorted order: {shown(f'{code} = {text}' for code, text in enumerate(known))}. The "
-            "policy's probabilities must follow that order, and cover actions that the log never took."
+            f"Actions are text, coded as {shown(f'{code} = {text}' for code, text in enumerate(known))}. The policy's "
+            "probabilities must follow that order; actions=[...] sets it, and adds actions that the log never took."
         )
         code = {text: index for index, text in enumerate(known)}
         return np.array([code[text] for text in texts], dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ def read_log(
     columns: Given | None = None,
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
+    actions: Sequence[str] | None = None,
     trust_pickle: bool = False,
 ) -> LoadedLog:
     """Read a log: Parquet (file or folder), CSV, NPZ, HDF5 (D4RL, d3rlpy, Minari), a table or a mapping of arrays.
@@ -36,12 +37,13 @@ def read_log(
     "observations": ["age", "bmi"]}; {"truncations": None} (or terminations) states that there are none. `missing`
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
+    `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken.
     Pickles run code when they are loaded: only with `trust_pickle=True`.
 
     Nothing here can tell whether rows were left out before because of what they contained.
     """
     treatment = Treatment(missing, categorical)
-    return Assembly(_table(source, trust_pickle), columns, treatment).build()
+    return Assembly(_table(source, trust_pickle), columns, treatment, actions).build()
 
 
 def _table(source: Any, trust_pickle: bool) -> Table:
