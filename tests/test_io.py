@@ -524,6 +524,16 @@ def test_next_observations_may_be_missing_after_a_termination():
     )
 
 
+def test_fill_values_stay_out_of_rows_after_a_termination():
+    data = clinic(next_ward=["er", "er", None, "ward", None], next_bmi=[21.0, 22.0, None, 31.0, None])
+    data["bmi"][1] = None
+    given_next = OBS | {"next_observations": ["next_ward", "next_bmi"]}
+    for kind in ("codes", "one-hot"):
+        log = read_log(data, columns=given_next, missing={"bmi": 25.0}, categorical=kind).transitions
+        np.testing.assert_array_equal(log.next_observations[[2, 4]], 0.0)
+        assert 25.0 in log.observations[1]
+
+
 def test_a_word_among_numbers_is_not_a_category():
     with pytest.raises(InvalidInput, match="'abc' at row 1"):
         read_log(clinic(bmi=["20", "abc", "22", "30", "31"]), columns=OBS)
@@ -606,6 +616,13 @@ def test_probabilities_that_cannot_be_used(rng):
     bare |= {"terminations": np.zeros(N, dtype=bool), "initial_action_probs": probabilities(rng)}
     with pytest.raises(InvalidInput, match="neither episode ids nor episode ends"):
         read_log(bare)
+
+
+def test_first_rows_are_in_the_order_of_the_log():
+    data = whole_log()
+    log = Transitions(**data | {"episode_ids": -data["episode_ids"]})
+    np.testing.assert_array_equal(first_rows(log), np.arange(0, N, STEPS))
+    np.testing.assert_array_equal(log.observations[first_rows(log)], InitialStates.from_log(log).observations)
 
 
 def test_first_rows_without_ids_are_those_of_from_log():
