@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import warnings
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -525,11 +526,12 @@ def test_next_observations_may_be_missing_after_a_termination():
 
 
 def test_fill_values_stay_out_of_rows_after_a_termination():
-    data = clinic(next_ward=["er", "er", None, "ward", None], next_bmi=[21.0, 22.0, None, 31.0, None])
-    data["bmi"][1] = None
+    both = clinic(next_ward=["er", "er", None, "ward", None], next_bmi=[21.0, 22.0, None, 31.0, None])
+    both["bmi"][1] = None
     given_next = OBS | {"next_observations": ["next_ward", "next_bmi"]}
-    for kind in ("codes", "one-hot"):
-        log = read_log(data, columns=given_next, missing={"bmi": 25.0}, categorical=kind).transitions
+    one = ({"next_ward": ["er", "er", "er", "ward", "er"]}, {"next_bmi": [21.0, 22.0, 1.0, 31.0, 1.0]}, {})
+    for kind, change in product(("codes", "one-hot"), one):
+        log = read_log(both | change, columns=given_next, missing={"bmi": 25.0}, categorical=kind).transitions
         np.testing.assert_array_equal(log.next_observations[[2, 4]], 0.0)
         assert 25.0 in log.observations[1]
 
