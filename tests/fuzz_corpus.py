@@ -156,6 +156,21 @@ def spoiled(write: Callable[[Path], Path], start: float, stop: float) -> Callabl
     return write_spoiled
 
 
+def damaged(content: bytes, rng: np.random.Generator) -> bytes:
+    """A few bytes changed, lost or added, anywhere."""
+    out = bytearray(content)
+    for _ in range(int(rng.integers(1, 6))):
+        place = int(rng.integers(0, len(out)))
+        kind = int(rng.integers(0, 3))
+        if kind == 0:
+            out[place] = int(rng.integers(0, 256))
+        elif kind == 1:
+            del out[place : place + int(rng.integers(1, 8))]
+        else:
+            out[place:place] = rng.bytes(int(rng.integers(1, 5)))
+    return bytes(out)
+
+
 def folder_of(**files: bytes) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
         where = folder / "log"
@@ -228,6 +243,7 @@ def _csv_cases() -> list[Case]:
         Case("csv: same name twice", raw("log.csv", text.replace("actions,", "rewards,", 1)), "two columns"),
         Case("csv: binary", raw("log.csv", b"\x00\x01\x02" * 50), "zero bytes"),
         Case("csv: utf-16", raw("log.csv", text.encode("utf-16")), "zero bytes"),
+        Case("csv: name not in UTF-8", raw("log.csv", text.encode().replace(b"rewards", b"r\xe9")), "column name"),
         Case("csv: latin-1", raw("log.csv", text.replace("False", "näh").encode("latin-1")), ""),
         Case("csv: json", raw("log.csv", '{"observations": [1, 2]}\n{"observations": [1, 2]}\n'), "No column"),
         Case("csv: html", raw("log.csv", "<html><script>alert(1)</script></html>\n<p>1</p>\n"), "No column"),
@@ -406,6 +422,16 @@ def _other_cases() -> list[Case]:
         Case("pickle that is spoiled", raw("log.pickle", b"\x80\x04"), "trust_pickle"),
     ]
 
+
+GOOD: dict[str, Callable[[Path], Path]] = {
+    "csv": csv(),
+    "parquet": parquet(),
+    "npz": npz(),
+    "hdf5": replaced(),
+    "d3rlpy": hdf5(_d3rlpy, base=False),
+    "minari": hdf5(_minari, base=False),
+}
+"""Sound files, to be damaged at random."""
 
 CORPUS: tuple[Case, ...] = (
     *_csv_cases(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import warnings
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from bondic.data.io.follow import following_rows
 from bondic.data.io.probabilities import first_rows
 from bondic.data.io.read import read_log
 from bondic.errors import one_line, shown
-from fuzz_corpus import CORPUS
+from fuzz_corpus import CORPUS, GOOD, damaged
 
 EPISODES, STEPS = 6, 5
 N = EPISODES * STEPS
@@ -355,6 +356,7 @@ def test_nested_observations_are_flattened_in_the_order_of_their_keys():
 def test_scope_rl_scores_and_steps():
     data = scope_rl(whole_log())
     data["pscore"] = np.full((N, 2), 0.5)
+    assert read_log(data).names == ("state.a", "state.b")
     assert set(read_log(data).transitions.behavior_action_probs) == {0.25}
     data["done"][2] = 1.0  # ends inside a trajectory: another episode starts in the next row
     log = read_log(data).transitions
@@ -460,6 +462,17 @@ def test_text_becomes_columns_in_sorted_order_and_is_noted():
     assert any("0 = a, 1 = b, 2 = none" in note for note in loaded.notes)
 
 
+def test_the_order_of_text_actions_can_be_stated():
+    loaded = read_log(clinic(), columns=OBS, actions=["none", "c", "b", "a"])
+    np.testing.assert_array_equal(loaded.transitions.actions, [0, 2, 3, 3, 0])
+    assert loaded.encodings["actions"].values == ("none", "c", "b", "a")
+    with pytest.raises(InvalidInput, match="'b' at row 1 is not among"):
+        read_log(clinic(), columns=OBS, actions=["none", "a"])
+    for bad in ("none", [1, 2], [], ["a", "a"]):
+        with pytest.raises(InvalidInput, match="actions="):
+            read_log(clinic(), columns=OBS, actions=bad)
+
+
 def test_codes_and_dictionary_columns():
     loaded = read_log(clinic(), columns=OBS, categorical="codes")
     np.testing.assert_array_equal(loaded.transitions.observations[:, 0], [1, 0, 0, 1, 2])
@@ -510,6 +523,17 @@ def test_next_observations_may_be_missing_after_a_termination():
     assert (
         read_log(data | {"next_observations": rows}).transitions.content_hash == Transitions(**whole_log()).content_hash
     )
+
+
+def test_fill_values_stay_out_of_rows_after_a_termination():
+    both = clinic(next_ward=["er", "er", None, "ward", None], next_bmi=[21.0, 22.0, None, 31.0, None])
+    both["bmi"][1] = None
+    given_next = OBS | {"next_observations": ["next_ward", "next_bmi"]}
+    one = ({"next_ward": ["er", "er", "er", "ward", "er"]}, {"next_bmi": [21.0, 22.0, 1.0, 31.0, 1.0]}, {})
+    for kind, change in product(("codes", "one-hot"), one):
+        log = read_log(both | change, columns=given_next, missing={"bmi": 25.0}, categorical=kind).transitions
+        np.testing.assert_array_equal(log.next_observations[[2, 4]], 0.0)
+        assert 25.0 in log.observations[1]
 
 
 def test_a_word_among_numbers_is_not_a_category():
@@ -572,6 +596,14 @@ def test_probabilities_at_logged_states_give_the_others(rng):
     np.testing.assert_array_equal(loaded.initial_action_probs, logged[::STEPS])
 
 
+def test_initial_probabilities_by_episode(rng):
+    first = probabilities(rng, EPISODES)
+    loaded = read_log({**whole_log(), "initial_action_probs": first})
+    np.testing.assert_array_equal(loaded.initial_action_probs, first)
+    with pytest.raises(InvalidInput, match=r"has 5 rows. One per episode \(6\)"):
+        read_log({**whole_log(), "initial_action_probs": first[1:]})
+
+
 def test_probabilities_that_cannot_be_used(rng):
     data = whole_log()
     probs = probabilities(rng)
@@ -586,6 +618,13 @@ def test_probabilities_that_cannot_be_used(rng):
     bare |= {"terminations": np.zeros(N, dtype=bool), "initial_action_probs": probabilities(rng)}
     with pytest.raises(InvalidInput, match="neither episode ids nor episode ends"):
         read_log(bare)
+
+
+def test_first_rows_are_in_the_order_of_the_log():
+    data = whole_log()
+    log = Transitions(**data | {"episode_ids": -data["episode_ids"]})
+    np.testing.assert_array_equal(first_rows(log), np.arange(0, N, STEPS))
+    np.testing.assert_array_equal(log.observations[first_rows(log)], InitialStates.from_log(log).observations)
 
 
 def test_first_rows_without_ids_are_those_of_from_log():
@@ -644,6 +683,56 @@ def test_objects_with_to_arrow_are_tables():
     assert read_log(Relation()).transitions.content_hash == Transitions(**whole_log()).content_hash
 
 
+def test_a_frame_with_a_column_that_arrow_cannot_take():
+    frame = to_pandas(whole_log(), None)
+    frame["odd"] = [{1: 2}, "a"] * (N // 2)
+    assert read_log(frame).transitions.content_hash == Transitions(**whole_log()).content_hash
+
+
+def test_lists_of_unequal_length_in_memory_name_their_row():
+    data = whole_log()
+    with pytest.raises(InvalidInput, match="list of 3 numbers at row 4, 2 before"):
+        read_log(data | {"observations": [[1.0, 2.0]] * 4 + [[1.0, 2.0, 3.0]] * (N - 4)})
+
+
+def test_what_is_said_about_columns_is_checked():
+    data = whole_log()
+    for columns, words in (
+        ("rewards", "it is a str"),
+        ({"reward": "rewards"}, "`reward` is not a part"),
+        ({"rewards": 3}, "a column name or a list"),
+        ({"rewards": "nothing"}, "was said to be in column nothing"),
+        ({"rewards": []}, r"\(none\)"),
+        ({"rewards": None}, "alone"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            read_log(data, columns=columns)
+    for treatment in ({"missing": "drop"}, {"missing": {"observations_0": "a"}}, {"categorical": "hash"}):
+        with pytest.raises(InvalidInput):
+            read_log(data, **treatment)
+
+
+def test_rows_are_counted_without_those_that_were_left_out():
+    data = without_next(terminations=np.zeros(N, dtype=bool), truncations=np.arange(N) % STEPS == STEPS - 1)
+    data["rewards"][7] = np.inf
+    with pytest.raises(InvalidInput, match=r"row 6 .*counted without the 6 that"):
+        read_log(data)
+
+
+def test_an_hdf5_file_does_not_reach_for_other_files(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    other = write_hdf5(whole_log(), tmp_path)
+    with h5py.File(tmp_path / "linked.hdf5", "w") as file:
+        for name in whole_log():
+            file[name] = h5py.ExternalLink(str(other), name)
+    with pytest.raises(InvalidInput, match="link to another file"):
+        read_log(tmp_path / "linked.hdf5")
+    with h5py.File(tmp_path / "outside.hdf5", "w") as file:
+        file.create_dataset("rewards", (4,), "f8", external=str(other))
+    with pytest.raises(InvalidInput, match="another file"):
+        read_log(tmp_path / "outside.hdf5")
+
+
 @pytest.mark.parametrize("bad", [3, object(), [1, 2], b"bytes", io.BytesIO()])
 def test_other_objects_are_refused(bad):
     with pytest.raises(InvalidInput, match="cannot be read"):
@@ -670,3 +759,21 @@ def test_malformed_files_are_refused_on_one_screen(case, tmp_path):
     assert len(message.splitlines()) <= 12
     assert len(message) < 1500
     assert all(c.isprintable() or c == "\n" for c in message)
+
+
+@pytest.mark.parametrize("form", GOOD)
+def test_files_damaged_at_random_are_read_or_refused(form, tmp_path, rng):
+    """Formats without checksums cannot tell that a number was changed; nothing else but a refusal may happen."""
+    path = GOOD[form](tmp_path)
+    sound = path.read_bytes()
+    refusals = []
+    for _ in range(60):
+        path.write_bytes(damaged(sound, rng))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                read_log(path)
+            except InvalidInput as refusal:
+                refusals.append(str(refusal))
+    assert all(len(message) < 1500 and message.isprintable() for message in refusals)
+    assert len(refusals) > 30

@@ -261,7 +261,6 @@ def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
     assert code == 0
     assert "uniform.npz" in out
     assert "asymptotic" in out
-    assert "●" in out
     assert (place / "c.png").stat().st_size > 1000
     code, out, _ = run(capsys, *arguments, "--json", "--joint")
     both = json.loads(out)

@@ -23,7 +23,7 @@ from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 
-_WIDEST, _NARROWEST = 40, 16
+_WIDEST, _NARROWEST = 40, 12
 _COLOURS = {"finite-sample": "green", "asymptotic": "yellow", "none": "red"}
 
 
@@ -77,9 +77,12 @@ def command(log: str, **options: Any) -> int:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
         console = Console()
-        # names, three numbers and the label need some sixty characters
-        width = min(_WIDEST, max(_NARROWEST, console.width - 62))
-        console.print(_table(lines, width, joint=options["joint"]))
+        # names, three numbers and the label need some seventy characters; the picture gets what is left, if it is enough
+        width = min(_WIDEST, console.width - 72)
+        console.print(_table(lines, width if width >= _NARROWEST else 0, joint=options["joint"]))
+        for line in lines:
+            if line.result is None:
+                console.print(Text(f"{line.method}: {line.reason}", style="dim"), soft_wrap=True)
     if plot is not None:
         _save(lines, plot)
     return 0
@@ -106,21 +109,23 @@ def _table(lines: list[Line], width: int, *, joint: bool) -> Table:
     low = min((result.value_range.low for result in found), default=0.0)
     high = max((result.value_range.high for result in found), default=1.0)
     title = "All policies hold at once" if joint else "Each interval on its own"
-    table = Table(title=title, title_justify="left", show_edge=False)
-    table.add_column("policy", overflow="ellipsis", no_wrap=True, min_width=10, max_width=24)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("policy", overflow="ellipsis", no_wrap=True, min_width=8, max_width=24)
     table.add_column("method", no_wrap=True)
     for name in ("low", "estimate", "high"):
         table.add_column(name, justify="right", no_wrap=True)
-    ends = f"{low:.3g}", f"{high:.3g}"
-    table.add_column(ends[0] + " " * max(1, width - len(ends[0]) - len(ends[1])) + ends[1], no_wrap=True)
     table.add_column("guarantee", no_wrap=True)
+    ends = f"{low:.3g}", f"{high:.3g}"
+    if width:
+        table.add_column(ends[0] + " " * max(1, width - len(ends[0]) - len(ends[1])) + ends[1], no_wrap=True)
     for line in lines:
         if line.result is None:
-            table.add_row(Text(line.policy), line.method, "", "", "", Text(line.reason[:width], style="dim"), "")
+            table.add_row(Text(line.policy), line.method, "", "", "", Text("see below", style="dim"))
             continue
         found_ends = [f"{value:.4g}" for value in (line.result.low, line.result.estimate, line.result.high)]
         label = Text(line.result.guarantee, style=_COLOURS[line.result.guarantee])
-        table.add_row(Text(line.policy), line.method, *found_ends, bar(line.result, low, high, width), label)
+        picture = [bar(line.result, low, high, width)] if width else []
+        table.add_row(Text(line.policy), line.method, *found_ends, label, *picture)
     return table
 
 

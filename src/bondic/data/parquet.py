@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from bondic.data.blocks import RowRange
 from bondic.data.names import ColumnMap, find_columns
 from bondic.data.stream import LogStream, RawColumns, code_identifiers
-from bondic.errors import InvalidInput, ValidityWarning
+from bondic.errors import InvalidInput, ValidityWarning, one_line
 
 _READ_ROWS = 65_536
 
@@ -63,7 +63,7 @@ def _open(path: Path, root: Path) -> _File:
             meta = file.metadata
             groups = tuple(meta.row_group(k).num_rows for k in range(meta.num_row_groups))
             columns, rows = tuple(file.schema_arrow.names), meta.num_rows
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         raise broken(path, problem) from problem
     return _File(path, rows, groups, columns, folder_values(path, root), _stamp(path))
 
@@ -81,8 +81,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 def broken(path: Path, problem: Exception) -> InvalidInput:
     return InvalidInput(
-        f"{path} cannot be read as Parquet ({type(problem).__name__}: {str(problem).splitlines()[0]}). The file is damaged or "
-        "incomplete: write it again. Leaving rows out because of what they contain would break the guarantee."
+        f"{one_line(path, 200)} cannot be read as Parquet ({type(problem).__name__}: {one_line(problem, 200)}). The "
+        "file is damaged or incomplete: write it again. Leaving rows out because of what they contain would break the guarantee."
     )
 
 

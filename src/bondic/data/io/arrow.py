@@ -31,16 +31,21 @@ def to_arrow(source: Any, label: str) -> pa.Table:
 def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **more: Any) -> Table:
     """Columns are decoded when they are asked for."""
 
+    try:
+        names = tuple(table.column_names)
+    except UnicodeDecodeError as problem:
+        raise InvalidInput(f"{label}: a column name is not UTF-8. Write the file again in UTF-8.") from problem
+
     def load(name: str) -> Column:
         column = table.column(name)
         try:
             return decode(column, name, label, lists_as_text)
-        except (pa.ArrowException, NotImplementedError) as problem:
+        except (pa.ArrowException, NotImplementedError, UnicodeDecodeError) as problem:
             raise InvalidInput(
                 f"{label}: column {one_line(name)} of type {one_line(column.type)} cannot be read ({one_line(problem, 200)})."
             ) from problem
 
-    return Table(label, tuple(table.column_names), load, **more)
+    return Table(label, names, load, **more)
 
 
 def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) -> Column:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_nu
 from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.io.table import BoolArray, Table
-from bondic.data.names import REQUIRED, find_columns
+from bondic.data.names import ALIASES, REQUIRED, find_columns
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, ValidityWarning, one_line, shown
 
@@ -23,11 +23,36 @@ Given = Mapping[str, str | Iterable[str] | None]
 FloatArray = npt.NDArray[np.float64]
 
 
+def _checked(columns: Any) -> dict[str, Any]:
+    """What the caller said about columns: parts that exist, each with a name, names, or None."""
+    if not isinstance(columns, Mapping | None):
+        raise InvalidInput(f"columns= maps parts of a transition to column names; it is a {type(columns).__name__}.")
+    for part, value in dict(columns or {}).items():
+        if part not in ALIASES and part not in probabilities.PARTS:
+            parts = ", ".join((*ALIASES, *probabilities.PARTS))
+            raise InvalidInput(f"`{one_line(part)}` is not a part of a transition; the parts are {parts}.")
+        if value is not None and not isinstance(value, str | Sequence):
+            raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
+    return dict(columns or {})
+
+
+def _known(actions: Sequence[str] | None) -> tuple[str, ...] | None:
+    if actions is None:
+        return None
+    if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
+        raise InvalidInput("actions= lists the names of the actions in order, such as ['none', 'low', 'high'].")
+    if len(set(actions)) < len(actions):
+        raise InvalidInput(f"actions= names an action twice: {shown(actions)}.")
+    return tuple(actions)
+
+
 class Assembly:
     """One log being put together from one table."""
 
-    def __init__(self, table: Table, columns: Given | None, treatment: Treatment) -> None:
-        stated = {**table.groups, **dict(columns or {})}
+    def __init__(
+        self, table: Table, columns: Given | None, treatment: Treatment, actions: Sequence[str] | None = None
+    ) -> None:
+        stated = {**table.groups, **_checked(columns)}
         self.table = table
         self.absent = {part for part, value in stated.items() if value is None}
         if self.absent - {"terminations", "truncations"}:
@@ -46,12 +71,14 @@ class Assembly:
                 "state that nothing ever terminates: columns={'terminations': None}."
             )
         self.treatment = treatment
+        self.known_actions = _known(actions)
         self.notes = [
             *table.notes,
             *(self._says(part, group) for part, group in {**self.columns, **self.probs}.items()),
         ]
         self.doubts = list(self.map.notes)
         self.encodings: dict[str, Encoding] = {}
+        self.dropped = 0
 
     @staticmethod
     def _says(part: str, group: tuple[str, ...]) -> str:
@@ -147,14 +174,19 @@ class Assembly:
 
     def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         texts = values.tolist()
-        if all(text.isdecimal() and len(text) < 10 for text in texts):
+        if self.known_actions is None and all(text.isdecimal() and len(text) < 10 for text in texts):
             self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
             return np.array([int(text) for text in texts], dtype=np.int64)
-        known = tuple(sorted(set(texts)))
+        known = self.known_actions or tuple(sorted(set(texts)))
+        if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
+            raise InvalidInput(
+                f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {row} is not among actions= "
+                f"({shown(known)}). Name every action that was taken."
+            )
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(
-            f"Actions are text, coded in sorted order: {shown(f'{code} = {text}' for code, text in enumerate(known))}. The "
-            "policy's probabilities must follow that order, and cover actions that the log never took."
+            f"Actions are text, coded as {shown(f'{code} = {text}' for code, text in enumerate(known))}. The policy's "
+            "probabilities must follow that order; actions=[...] sets it, and adds actions that the log never took."
         )
         code = {text: index for index, text in enumerate(known)}
         return np.array([code[text] for text in texts], dtype=np.int64)
@@ -177,14 +209,22 @@ class Assembly:
         for part, values in parts.items():
             parts[part] = None if values is None else values[rows.keep]
         for part, values in probs.items():
-            probs[part] = values[rows.keep]
+            probs[part] = values[rows.keep] if len(values) == n else values
+        self.dropped = int((~rows.keep).sum())
         self.notes += rows.notes
         self.doubts += rows.doubts
 
     def _transitions(self, parts: dict[str, Any]) -> Transitions:
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            log = Transitions(**parts)
+            warnings.simplefilter("always", ValidityWarning)
+            try:
+                log = Transitions(**parts)
+            except InvalidInput as problem:
+                if not self.dropped:
+                    raise
+                raise InvalidInput(
+                    f"{problem} (Rows are counted without the {self.dropped} that have no next observation.)"
+                ) from problem
         self.doubts += [str(entry.message) for entry in caught]
         return log
 
@@ -201,7 +241,13 @@ class Assembly:
             self.notes.append("`initial_action_probs` were taken from `logged_action_probs` of first rows.")
         if "initial_action_probs" in probs:
             first = probabilities.first_rows(log)
-            probs["initial_action_probs"] = probs["initial_action_probs"][first]
+            if len(probs["initial_action_probs"]) == len(log):  # else: one row per episode, see read_probabilities
+                probs["initial_action_probs"] = probs["initial_action_probs"][first]
+            elif len(probs["initial_action_probs"]) != first.size:
+                raise InvalidInput(
+                    f"{self.table.source}: `initial_action_probs` has {len(probs['initial_action_probs'])} rows. One per episode "
+                    f"({first.size}) or one per row of the log ({len(log)}) is needed."
+                )
             probabilities.refuse_gaps(
                 self.table.source, "initial_action_probs", probs["initial_action_probs"], first, log
             )

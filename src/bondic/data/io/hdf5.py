@@ -42,7 +42,7 @@ def read_hdf5(path: Path) -> Table:
                 )
             if "episode_0" in names:
                 return join_episodes(label, list(_minari_episodes(file, label)), ("The layout is Minari's.",))
-            arrays = {name: _value(file[name]) for name in file if isinstance(file[name], h5py.Dataset)}
+            arrays = {name: _value(file[name]) for name in file if isinstance(_inside(file, name), h5py.Dataset)}
     except _BROKEN as problem:
         if isinstance(problem, InvalidInput):
             raise
@@ -63,26 +63,39 @@ def _arrays_by_name(arrays: dict[str, Any], label: str) -> Table:
     return read_mapping(arrays | {"terminations": terminals, "truncations": ends & ~terminals}, label, notes=(note,))
 
 
+def _inside(group: Any, name: str) -> Any:
+    """The entry, unless it leads to another file: a log must not pull in what lies elsewhere on the machine."""
+    if type(group.get(name, getlink=True)).__name__ == "ExternalLink":
+        raise InvalidInput(
+            f"{one_line(name)} is a link to another file, which is not followed. Copy the data into one file."
+        )
+    return group[name]
+
+
 def _value(dataset: Any) -> Any:
     """The array; text comes as bytes and is decoded where columns are read."""
+    if getattr(dataset, "external", None) or getattr(dataset, "is_virtual", False):
+        raise InvalidInput(
+            f"{one_line(dataset.name)} keeps its data in another file, which is not read. Copy the data into one file."
+        )
     return dataset[()]
 
 
 def _d3rlpy_episodes(file: Any, label: str) -> Iterator[Episode]:
     """observations_i, actions_i, rewards_i of T steps and one flag terminated_i; the last next observation is not kept."""
-    for index in range(int(file["num_episodes"][()])):
+    for index in range(int(_inside(file, "num_episodes")[()])):
         if f"observations_{index}_0" in file:
             raise InvalidInput(f"{label}: episode {index} has several kinds of observations; one array is needed.")
-        rewards = np.asarray(_value(file[f"rewards_{index}"]))
+        rewards = np.asarray(_value(_inside(file, f"rewards_{index}")))
         rewards = rewards.reshape(rewards.shape[0], -1)
         if rewards.shape[1] != 1:
             raise InvalidInput(f"{label}: episode {index} has {rewards.shape[1]} rewards per step; one is needed.")
         last = np.arange(rewards.shape[0]) == rewards.shape[0] - 1
-        terminated = bool(_value(file[f"terminated_{index}"]))
+        terminated = bool(_value(_inside(file, f"terminated_{index}")))
         yield Episode(
             f"episode {index}",
-            _value(file[f"observations_{index}"]),
-            _one_column(_value(file[f"actions_{index}"])),
+            _value(_inside(file, f"observations_{index}")),
+            _one_column(_value(_inside(file, f"actions_{index}"))),
             rewards[:, 0],
             last & terminated,
             last & (not terminated),
@@ -102,8 +115,8 @@ def _minari_episodes(file: Any, label: str) -> Iterator[Episode]:
         name = f"episode_{index}"
         if name not in file:
             raise InvalidInput(f"{label}: {count} episodes, but {name} is missing: the file is incomplete.")
-        group = file[name]
-        tree = {key: _tree(group[key]) for key in group if key != "infos"}
+        group = _inside(file, name)
+        tree = {key: _tree(_inside(group, key)) for key in group if key != "infos"}
         lacking = [
             key for key in ("observations", "actions", "rewards", "terminations", "truncations") if key not in tree
         ]
@@ -114,4 +127,4 @@ def _minari_episodes(file: Any, label: str) -> Iterator[Episode]:
 
 def _tree(node: Any) -> Any:
     """Nested groups are Dict and Tuple spaces."""
-    return {key: _tree(node[key]) for key in node} if hasattr(node, "keys") else _value(node)
+    return {key: _tree(_inside(node, key)) for key in node} if hasattr(node, "keys") else _value(node)

@@ -36,9 +36,10 @@ def _read(part: Path, root: Path) -> pa.Table:
     try:
         with pq.ParquetFile(part, page_checksum_verification=True) as file:
             table = file.read()
-    except (pa.ArrowException, OSError, MemoryError) as problem:
+            names = set(table.column_names)
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as problem:
         raise broken(part, problem) from problem
     for name, value in folder_values(part, root):
-        if name not in table.column_names:
+        if name not in names:
             table = table.append_column(name, pa.array(folder_column(value, table.num_rows)))
     return table

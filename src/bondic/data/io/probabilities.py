@@ -38,19 +38,25 @@ def find_probabilities(table: Table, given: Mapping[str, str | Iterable[str]]) -
 
 
 def read_probabilities(table: Table, part: str, group: tuple[str, ...], rows: int) -> FloatArray:
-    """(rows, actions) as floats; missing entries are NaN and are judged where it is known which rows count."""
+    """(rows, actions) as floats; missing entries are NaN and are judged where it is known which rows count.
+
+    Arrays by name may hold initial probabilities with one row per episode instead.
+    """
     blocks = []
     for name in group:
         column = table.load(name)
-        if column.text or column.values.shape[0] != rows or column.values.ndim > 2:
+        count = column.values.shape[0]
+        if column.text or column.values.ndim > 2 or (count != rows and part != "initial_action_probs"):
             raise InvalidInput(
                 f"{table.source}: {one_line(name)} (`{part}`) has shape {column.values.shape} and dtype {column.values.dtype}; "
                 f"{rows} rows of probabilities are needed."
             )
-        values = np.array(column.values, dtype=np.float64).reshape(rows, -1)
+        values = np.array(column.values, dtype=np.float64).reshape(count, -1)
         if column.missing is not None:
-            values[column.missing.reshape(rows, -1)] = np.nan
+            values[column.missing.reshape(count, -1)] = np.nan
         blocks.append(values)
+    if len({block.shape[0] for block in blocks}) > 1:
+        raise InvalidInput(f"{table.source}: the columns of `{part}` have different lengths.")
     return np.concatenate(blocks, axis=1)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from bondic.data.io.assemble import Assembly, Given
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
-from bondic.data.io.table import Table
+from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 
 _PICKLES = (".pkl", ".pickle")
@@ -28,6 +28,7 @@ def read_log(
     columns: Given | None = None,
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
+    actions: Sequence[str] | None = None,
     trust_pickle: bool = False,
 ) -> LoadedLog:
     """Read a log: Parquet (file or folder), CSV, NPZ, HDF5 (D4RL, d3rlpy, Minari), a table or a mapping of arrays.
@@ -36,12 +37,13 @@ def read_log(
     "observations": ["age", "bmi"]}; {"truncations": None} (or terminations) states that there are none. `missing`
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
+    `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken.
     Pickles run code when they are loaded: only with `trust_pickle=True`.
 
     Nothing here can tell whether rows were left out before because of what they contained.
     """
     treatment = Treatment(missing, categorical)
-    return Assembly(read_table(source, trust_pickle=trust_pickle), columns, treatment).build()
+    return Assembly(read_table(source, trust_pickle=trust_pickle), columns, treatment, actions).build()
 
 
 def read_table(source: Any, *, trust_pickle: bool = False) -> Table:
@@ -49,8 +51,15 @@ def read_table(source: Any, *, trust_pickle: bool = False) -> Table:
     if isinstance(source, str) and source.startswith(minari.PREFIX):
         return minari.read_minari_name(source.removeprefix(minari.PREFIX))
     if isinstance(source, str | Path):
-        return _from_path(Path(source), trust_pickle)
+        return _from_path(_home(source), trust_pickle)
     return _from_object(source, "The log")
+
+
+def _home(source: str | Path) -> Path:
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:  # no such user
+        return Path(source)
 
 
 def _from_object(source: Any, label: str) -> Table:
@@ -65,11 +74,22 @@ def _from_object(source: Any, label: str) -> Table:
     if hasattr(source, "to_arrow") and not is_arrow_like(source):
         source = source.to_arrow()
     if is_arrow_like(source):
-        return arrow_table(to_arrow(source, label), label)
+        return _from_frame(source, label)
     raise InvalidInput(
         f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
         "(pandas, polars, pyarrow)."
     )
+
+
+def _from_frame(source: Any, label: str) -> Table:
+    """By Arrow; a table with a column that Arrow cannot take goes column by column, and only those in use must be sound."""
+    try:
+        return arrow_table(to_arrow(source, label), label)
+    except InvalidInput:
+        names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
+        if not names or not hasattr(source, "to_numpy"):
+            raise
+        return Table(label, tuple(names), lambda name: as_column(name, source[name].to_numpy(), label))
 
 
 def _from_path(path: Path, trust_pickle: bool) -> Table:

@@ -35,8 +35,9 @@ def read_scope_rl(source: Mapping[str, Any], label: str = "The logged dataset") 
     terminations = done & ~limit
     starts = np.concatenate([[True], (done | limit | last)[:-1]])
     first = np.flatnonzero(starts)[np.cumsum(starts) - 1]
+    states = _states(source)
     arrays: dict[str, Any] = {
-        "observations": source["state"],
+        **states,
         "actions": _actions(source),
         "rewards": source["reward"],
         "terminations": terminations,
@@ -52,7 +53,15 @@ def read_scope_rl(source: Mapping[str, Any], label: str = "The logged dataset") 
         "The layout is SCOPE-RL's: `done` without `terminal` is a termination, `terminal` is the step limit and read as a "
         "truncation. If the task itself ends at the limit, its last rows are needed: pass arrays with terminations yourself.",
     )
-    return arrays_table(label, arrays, notes=notes)
+    return arrays_table(label, arrays, groups={"observations": tuple(states)}, notes=notes)
+
+
+def _states(source: Mapping[str, Any]) -> dict[str, Any]:
+    """One column per state variable under its own name, where the names are known."""
+    state, keys = np.asarray(source["state"]), source.get("state_keys")
+    if state.ndim != 2 or keys is None or len(keys) != state.shape[1] or len(set(map(str, keys))) < len(keys):
+        return {"state": state}
+    return {f"state.{key}": state[:, k] for k, key in enumerate(keys)}
 
 
 def _whole(source: Mapping[str, Any], key: str, label: str) -> int:
