@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -41,7 +42,15 @@ class Inputs:
 
 
 def read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
-    """Read the log (in batches when a memory budget is given) and the initial states."""
+    """Read the log (in batches when a memory budget is given) and the initial states; warnings become notes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        inputs = _read_inputs(log, options, progress)
+    said = dict.fromkeys(str(item.message) for item in caught)
+    return replace(inputs, notes=(*inputs.notes, *(text for text in said if text not in inputs.notes)))
+
+
+def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None) -> Inputs:
     columns = parse_columns(options["columns"])
     if options.get("memory"):
         if options["missing"] or options["categorical"]:
