@@ -43,6 +43,12 @@
     return [low, high];
   }
 
+  // a witness at one level of noise is one at every lower level
+  function contradicted(radius, alpha) {
+    const [low, high] = interval(radius, alpha);
+    return low > high || (radius < data.floor && alpha >= data.alpha);
+  }
+
   function breakdownRadius(direction, threshold, alpha) {
     const up = direction === "above", eps = epsilon(alpha), start = initial(alpha);
     if (up ? data.range[0] > threshold : data.range[1] < threshold) return Infinity;
@@ -103,8 +109,9 @@
     put("what-high", high, text(high, "up"));
     const moved = state.radius !== data.radius || state.alpha !== data.alpha;
     const verdict = byId("what-verdict");
-    verdict.className = "verdict" + (low > high ? " bad" : "");
-    if (low > high) verdict.textContent = "The two ends cross: at this α the log contradicts the assumptions with so small a radius.";
+    const against = contradicted(state.radius, state.alpha);
+    verdict.className = "verdict" + (against ? " bad" : "");
+    if (against) verdict.textContent = "Not an interval: at this α the log contradicts the assumptions with so small a radius.";
     else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = "Nothing is left beyond what the reward range alone implies.";
     else verdict.textContent = moved ? "Not the reported interval: valid had these numbers been chosen beforehand." : "The reported choice.";
     showBreakdown();
@@ -135,7 +142,7 @@
     let crossing = null;
     for (let k = 0; k <= steps; k++) {
       const r = Math.pow(10, t0 + (t1 - t0) * k / steps), [low, high] = interval(r, state.alpha);
-      if (low > high) { crossing = r; continue; }
+      if (contradicted(r, state.alpha)) { crossing = r; continue; }
       upper.push(x(r).toFixed(1) + "," + y(high).toFixed(1));
       lower.unshift(x(r).toFixed(1) + "," + y(low).toFixed(1));
     }
@@ -159,7 +166,7 @@
     }
     parts.push('<line class="chosen" x1="' + x(data.radius) + '" x2="' + x(data.radius) + '" y1="' + pad.top + '" y2="' + (height - pad.bottom) + '"><title>the reported radius</title></line>');
     const [low, high] = interval(state.radius, state.alpha), at = x(state.radius);
-    if (low <= high) {
+    if (!contradicted(state.radius, state.alpha)) {
       parts.push('<line class="marker" x1="' + at + '" x2="' + at + '" y1="' + y(high) + '" y2="' + y(low) + '"/>');
       for (const v of [low, high]) parts.push('<circle class="dot" cx="' + at + '" cy="' + y(v) + '" r="4"/>');
     }
@@ -211,7 +218,7 @@
     setAlpha(data.alpha);
     setRadius(data.radius);
     window.addEventListener("resize", draw);
-    window.bondicReport = { interval, epsilon, initial, breakdownRadius, breakdownAlpha, state };
+    window.bondicReport = { interval, contradicted, epsilon, initial, breakdownRadius, breakdownAlpha, state };
   }
 
   const root = document.documentElement;
