@@ -78,7 +78,7 @@ def by_hand(data, radius, alpha):
             rate = math.sqrt(8 * level / 4 ** (j - 1)) / law["width"]
             found.append(level / rate / law["count"] + rate * law["width"] ** 2 / 8)
         start = min(found)
-    low, high = data["range"]
+    low, high = -math.inf, math.inf
     for down, up, size, norm, slack, beta in data["points"]:
         spread = radius * size + eps * norm + slack + start + beta
         low = low if data["side"] == "upper" else max(low, down - spread)
@@ -98,6 +98,7 @@ CASES = {
     "lower end": {"side": "lower", "starts": "sample"},
     "misspecified": {"misspecification": 0.01, "gauge": bondic.PlugIn(0.02)},
     "continuous": {"kind": "continuous", "rows": 300, "gauge": bondic.PlugIn(0.01)},
+    "radius 0": {"radius": 0.0},
 }
 
 
@@ -106,13 +107,15 @@ def test_the_exported_numbers_give_the_interval_of_every_gauge_and_start(name):
     _, _, problem, result = ask(**CASES[name])
     frontier = bondic.result_frontier(result, problem)
     data = json.loads(json.dumps(frontier.to_dict()))
-    inside = 0
-    for radius, alpha in itertools.product((0.03, 1.0, 8.0), (0.001, 0.1, 0.6)):
-        low, high = frontier.interval(radius * frontier.radius, alpha)
-        assert by_hand(data, radius * frontier.radius, alpha) == pytest.approx((low, high), rel=1e-11, abs=1e-11)
-        inside += low > frontier.value_range.low or high < frontier.value_range.high
-    assert inside or name in ("half", "range", "paper", "stopping time", "horizon", "starts sampled", "lower end",
-                              "starts of the log")  # fmt: skip
+    limits = frontier.value_range
+    assert data["range"] == [limits.low, limits.high]
+    for radius, alpha in itertools.product((0.03, frontier.radius, 8.0), (0.001, 0.1, 0.6)):
+        low, high = frontier.ends(radius, alpha)
+        assert by_hand(data, radius, alpha) == pytest.approx((low, high), rel=1e-11, abs=1e-11)
+        assert frontier.interval(radius, alpha) == (max(low, limits.low), min(high, limits.high))
+    if result.status is bondic.Status.REJECTED:
+        assert frontier.contradicted(frontier.radius)
+        return
     low, high = frontier.interval(frontier.radius)
     assert (low, high) == pytest.approx((result.low, result.high), abs=1e-6 * (1 + result.length))
     assert low >= result.low - 1e-13 * (1 + abs(low))

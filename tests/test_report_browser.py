@@ -45,7 +45,7 @@ def make(name):
     rows = 600 if name == "stopping time" else None
     gauge = "half" if rows else gauge
     side = "lower" if name == "lower end" else "both"
-    radius = 3.0 if name in ("half", "stopping time", "horizon") else None
+    radius = 0.0 if name == "radius 0" else 3.0 if name in ("half", "stopping time", "horizon") else None
     return problem, bondic.Dual(gauge=gauge, choices=choices, planned_rows=rows, side=side, radius=radius)
 
 
@@ -87,7 +87,17 @@ def agree(page, frontier, radius, alpha):
     return low, high
 
 
-NAMES = ["half", "paper", "plug-in", "stopping time", "horizon", "starts of the log", "lower end", "continuous"]
+NAMES = [
+    "half",
+    "paper",
+    "plug-in",
+    "stopping time",
+    "horizon",
+    "starts of the log",
+    "lower end",
+    "continuous",
+    "radius 0",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,6 +121,9 @@ def test_sliders_and_numbers_give_the_interval_of_bondic(browser, pages, name):
         page = reading(browser)
         assert (page["radius"], page["alpha"]) == (radius, alpha)
         agree(page, frontier, radius, alpha)
+        beyond = browser.run(f"bondicReport.ends({radius}, {alpha}).map(String)")
+        low, high = (float(end.replace("Infinity", "inf")) for end in beyond)
+        assert (low, high) == pytest.approx(frontier.ends(radius, alpha), rel=1e-9, abs=1e-9)
         against = browser.run(f"bondicReport.contradicted({radius}, {alpha})")
         assert against == frontier.contradicted(radius, alpha)
     for radius, alpha in [("-1", "2"), ("", "0")]:  # what makes no sense changes nothing

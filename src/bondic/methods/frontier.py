@@ -58,10 +58,14 @@ class Frontier:
 
     def interval(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
         """[F-, F+] within the value range; low > high means that this radius is rejected at this alpha."""
+        low, high = self.ends(radius, alpha)
+        return max(low, self.value_range.low), min(high, self.value_range.high)
+
+    def ends(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
+        """F- and F+ themselves, wherever they lie; an end that was not asked for is infinite."""
         if not (math.isfinite(radius) and radius >= 0):
             raise InvalidInput(f"A radius is finite and >= 0, not {radius}.")
-        limits = self.value_range
-        low, high = limits.low, limits.high
+        low, high = -math.inf, math.inf
         eps, start = self.levels(alpha)
         for point in self.points:
             spread = Enclosure(radius) * point.discrepancy + self._rest(point, eps, start)

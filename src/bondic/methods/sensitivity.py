@@ -112,7 +112,7 @@ def _proposals(
     function: Callable[[FloatArray], Function],
 ) -> list[Function]:
     """Omegas for every radius at the noise level of alpha and, unless radii were named, for a few at other levels."""
-    kappa, middle = setting.epsilon().upper, setting.ball.radius
+    kappa, middle = setting.epsilon().upper, setting.ball.radius or 1.0
     if radii is None:
         wanted = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, 11))]
         wanted += [(middle * factor, level) for level in _OTHER_LEVELS for factor in (0.1, 1.0)]
