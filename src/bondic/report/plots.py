@@ -58,7 +58,7 @@ def sensitivity_figure(frontier: Frontier, *, alpha: float | None = None) -> Any
     middle = frontier.radius or 1.0
     radii = np.geomspace(middle / 100, middle * 100, 160)
     ends = np.array([frontier.interval(float(radius), alpha) for radius in radii])
-    ends[ends[:, 0] > ends[:, 1]] = np.nan
+    ends[[frontier.contradicted(float(radius), alpha) for radius in radii]] = np.nan
     axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLOURS[0], alpha=0.25)
     axes.plot(radii, ends, color=_COLOURS[0])
     axes.axvline(frontier.radius, color="black", linewidth=1, linestyle=":")
