@@ -23,7 +23,14 @@ from bondic.bounds.weighing import weights_at_rows
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.rounding import U
-from bondic.spaces.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
+from bondic.spaces.functions import (
+    ExpansionFunction,
+    FeatureFunction,
+    Function,
+    KernelFunction,
+    TermExpansion,
+    values_together,
+)
 from core_cases import inside, kernel_function, make_case
 
 SETTINGS = {
@@ -294,6 +301,25 @@ def test_feature_function_is_the_kernel_function_of_its_features(rng):
     (first, e), (second, f) = one.values(points), other.values(points)
     assert np.abs(first - second).max() <= e + f + 1e-14
     assert abs(one.norm().mid - other.norm().mid) <= 1e-13
+
+
+def test_functions_evaluated_together_have_the_values_they_have_alone(rng):
+    layout = Layout(2, False, 0, 3)
+    features = bondic.RandomFeatures.gaussian(4, 2, 1.0, seed=0)
+    shared = features * bondic.Dirac(on="action") + bondic.Constant(0.5)
+    other = bondic.RandomFeatures.gaussian(2, 2, 1.0, seed=1)
+    points = rng.normal(size=(5000, 2))
+    functions = [
+        FeatureFunction(shared, layout, rng.normal(size=25)),
+        bondic.KernelFunction(bondic.Gaussian(1.0), layout, points[:2], rng.normal(size=(2, 3))),
+        FeatureFunction(other, layout, rng.normal(size=4)),
+        FeatureFunction(shared, layout, rng.normal(size=25)),
+    ]
+    for function, (values, error) in zip(functions, values_together(functions, points), strict=True):
+        alone, own = function.values(points)
+        np.testing.assert_array_equal(values, alone)
+        assert error == own
+    assert values_together([], points) == []
 
 
 def test_feature_function_error_covers_planted_errors(rng):

@@ -8,7 +8,9 @@ import itertools
 import json
 import math
 import re
+from dataclasses import dataclass
 from html.parser import HTMLParser
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -76,7 +78,7 @@ def by_hand(data, radius, alpha):
             rate = math.sqrt(8 * level / 4 ** (j - 1)) / law["width"]
             found.append(level / rate / law["count"] + rate * law["width"] ** 2 / 8)
         start = min(found)
-    low, high = data["range"]
+    low, high = -math.inf, math.inf
     for down, up, size, norm, slack, beta in data["points"]:
         spread = radius * size + eps * norm + slack + start + beta
         low = low if data["side"] == "upper" else max(low, down - spread)
@@ -96,6 +98,7 @@ CASES = {
     "lower end": {"side": "lower", "starts": "sample"},
     "misspecified": {"misspecification": 0.01, "gauge": bondic.PlugIn(0.02)},
     "continuous": {"kind": "continuous", "rows": 300, "gauge": bondic.PlugIn(0.01)},
+    "radius 0": {"radius": 0.0},
 }
 
 
@@ -104,13 +107,15 @@ def test_the_exported_numbers_give_the_interval_of_every_gauge_and_start(name):
     _, _, problem, result = ask(**CASES[name])
     frontier = bondic.result_frontier(result, problem)
     data = json.loads(json.dumps(frontier.to_dict()))
-    inside = 0
-    for radius, alpha in itertools.product((0.03, 1.0, 8.0), (0.001, 0.1, 0.6)):
-        low, high = frontier.interval(radius * frontier.radius, alpha)
-        assert by_hand(data, radius * frontier.radius, alpha) == pytest.approx((low, high), rel=1e-11, abs=1e-11)
-        inside += low > frontier.value_range.low or high < frontier.value_range.high
-    assert inside or name in ("half", "range", "paper", "stopping time", "horizon", "starts sampled", "lower end",
-                              "starts of the log")  # fmt: skip
+    limits = frontier.value_range
+    assert data["range"] == [limits.low, limits.high]
+    for radius, alpha in itertools.product((0.03, frontier.radius, 8.0), (0.001, 0.1, 0.6)):
+        low, high = frontier.ends(radius, alpha)
+        assert by_hand(data, radius, alpha) == pytest.approx((low, high), rel=1e-11, abs=1e-11)
+        assert frontier.interval(radius, alpha) == (max(low, limits.low), min(high, limits.high))
+    if result.status is bondic.Status.REJECTED:
+        assert frontier.contradicted(frontier.radius)
+        return
     low, high = frontier.interval(frontier.radius)
     assert (low, high) == pytest.approx((result.low, result.high), abs=1e-6 * (1 + result.length))
     assert low >= result.low - 1e-13 * (1 + abs(low))
@@ -152,13 +157,20 @@ def test_the_breakdown_alpha_is_where_the_decision_breaks(world, side):
     assert smaller < frontier.breakdown_radius(**{side: threshold}, alpha=0.05)
 
 
-def test_a_one_sided_bound_leaves_the_other_end_alone():
-    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02), side="lower")
+@pytest.mark.parametrize("side", ["lower", "upper"])
+def test_a_one_sided_bound_leaves_the_other_end_alone(side):
+    _, _, problem, result = ask(gauge=bondic.PlugIn(0.02), side=side)
     frontier = bondic.result_frontier(result, problem)
     low, high = frontier.interval(frontier.radius)
-    assert high == frontier.value_range.high
-    assert low > frontier.value_range.low
-    assert frontier.breakdown_radius(below=high - 0.1) == 0.0
+    limits = frontier.value_range
+    if side == "lower":
+        assert (low > limits.low, high) == (True, limits.high)
+        assert frontier.breakdown_radius(above=low - 0.1) > frontier.radius
+        assert frontier.breakdown_radius(below=high - 0.1) == 0.0
+    else:
+        assert (low, high < limits.high) == (limits.low, True)
+        assert frontier.breakdown_radius(below=high + 0.1) > frontier.radius
+        assert frontier.breakdown_radius(above=low + 0.1) == 0.0
 
 
 def test_a_result_of_another_log_is_refused(world):
@@ -168,6 +180,50 @@ def test_a_result_of_another_log_is_refused(world):
         bondic.result_frontier(result, other)
     with pytest.raises(InvalidInput, match="another log"):
         report_page(result, other, title="x", sensitivity=frontier)
+
+
+@dataclass(frozen=True)
+class OwnGauge(bondic.Pinelis):
+    """A noise bound that no certificate knows."""
+
+    name: ClassVar[str] = "own"
+
+    def epsilon(self, facts, probability):
+        return super().epsilon(facts, probability) * 0.1
+
+
+def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():
+    _, _, problem, result = ask(gauge=OwnGauge())
+    with pytest.raises(InvalidInput, match=r"unknown noise bound 'own'.*radius_sensitivity"):
+        bondic.result_frontier(result, problem)
+    frontier = bondic.radius_sensitivity(problem, method=bondic.Dual(gauge=OwnGauge(), choices=FEW))
+    data = frontier.to_dict()
+    assert data["noise"] == {"kind": "fixed", "epsilon": frontier.levels()[0].upper}
+    assert "α cannot be moved" in report_page(result, problem, title="t", sensitivity=frontier)
+
+
+def test_feature_functions_of_the_caller_are_handed_through():
+    def waves(x):
+        return np.column_stack([np.cos(k * x[:, 0] + p) for k in range(1, 6) for p in (0.0, 1.0)]) / 4
+
+    kernel = bondic.ExplicitFeatures(waves, 1.0, "waves") * bondic.Dirac(on="action") + bondic.Constant(0.2)
+    _, _, problem, result = ask(instruments=bondic.Instruments(kernel), gauge=bondic.PlugIn(0.002))
+    with pytest.raises(InvalidInput, match=r"functions=\{'waves'"):
+        bondic.result_frontier(result, problem)
+    page = report_page(result, problem, title="t", functions={"waves": waves})
+    assert "How evenly the weight is spread" in page
+
+
+def test_witnesses_speak_against_small_radii():
+    _, _, problem, result = ask(rows=2000, radius=3.0, gauge=bondic.PlugIn(1e-3))
+    frontier = bondic.result_frontier(result, problem)
+    assert 0 < frontier.floor == result.rejection.minimal_radius < frontier.radius
+    below, above = frontier.floor * 0.999, frontier.radius
+    assert frontier.contradicted(below)
+    assert frontier.contradicted(below, 0.5)
+    assert not frontier.contradicted(above)
+    low, high = frontier.interval(below, 0.001)
+    assert frontier.contradicted(below, 0.001) == (low > high)
 
 
 # --- the page ----------------------------------------------------------------------------------------------------------
@@ -390,6 +446,10 @@ def test_no_single_row_is_on_a_page_without_rows(world):
     stated |= {v for end in result.terms().values() for v in numbers_in(" ".join(f"{x:.6g}" for x in end.values()))}
     assert not (numbers_in(shown) | numbers_in(data)) & (raw - stated)
     assert "Single rows are withheld" in without
+    hidden = re.search(r"(\d+) cells with fewer than 5 rows are not shown", without)
+    assert int(hidden[1]) > 0
+    cells = re.findall(r"mean weight (\S+), (\S+)% of the rows", shown)
+    assert min(float(share) for _, share in cells) >= 100 * 5 / len(problem) * 0.9
     with_rows = report_page(result, problem, title="t", sensitivity=frontier, log=log)
     assert len(numbers_in(" ".join(parse(with_rows).words)) & (raw - stated)) >= 10
 

@@ -24,6 +24,9 @@ def browser(tmp_path_factory):
     chromium.close()
 
 
+LONG = "a_column_with_a_name_that_is_much_longer_than_any_phone_is_wide_" * 2
+
+
 def make(name):
     """(problem, method): every kind of noise bound and of initial term that the page computes by itself."""
     choices = bondic.Choices(pairs=24)
@@ -34,7 +37,7 @@ def make(name):
     mdp, log, policy, initial = synthetic(600, gamma=0.5)
     terms = {"gamma": 0.5, "reward_range": mdp.reward_range}
     if name == "starts of the log":
-        initial = bondic.InitialStates.from_log(log)
+        initial = bondic.InitialStates.sample(log.observations, count_fixed=False)  # as from_log, but more of them
     if name == "horizon":
         terms["horizon"] = 3
     problem = bondic.make_problem(log, policy, initial, **terms)
@@ -42,7 +45,7 @@ def make(name):
     rows = 600 if name == "stopping time" else None
     gauge = "half" if rows else gauge
     side = "lower" if name == "lower end" else "both"
-    radius = 3.0 if name in ("half", "stopping time", "horizon") else None
+    radius = 0.0 if name == "radius 0" else 3.0 if name in ("half", "stopping time", "horizon") else None
     return problem, bondic.Dual(gauge=gauge, choices=choices, planned_rows=rows, side=side, radius=radius)
 
 
@@ -84,7 +87,17 @@ def agree(page, frontier, radius, alpha):
     return low, high
 
 
-NAMES = ["half", "paper", "plug-in", "stopping time", "horizon", "starts of the log", "lower end", "continuous"]
+NAMES = [
+    "half",
+    "paper",
+    "plug-in",
+    "stopping time",
+    "horizon",
+    "starts of the log",
+    "lower end",
+    "continuous",
+    "radius 0",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,6 +121,11 @@ def test_sliders_and_numbers_give_the_interval_of_bondic(browser, pages, name):
         page = reading(browser)
         assert (page["radius"], page["alpha"]) == (radius, alpha)
         agree(page, frontier, radius, alpha)
+        beyond = browser.run(f"bondicReport.ends({radius}, {alpha}).map(String)")
+        low, high = (float(end.replace("Infinity", "inf")) for end in beyond)
+        assert (low, high) == pytest.approx(frontier.ends(radius, alpha), rel=1e-9, abs=1e-9)
+        against = browser.run(f"bondicReport.contradicted({radius}, {alpha})")
+        assert against == frontier.contradicted(radius, alpha)
     for radius, alpha in [("-1", "2"), ("", "0")]:  # what makes no sense changes nothing
         browser.type_into("radius-number", radius)
         browser.type_into("alpha-number", alpha)
@@ -170,6 +188,20 @@ def test_nothing_sticks_out_and_both_themes_work(browser, pages, width):
         browser.run("document.getElementById('theme').click()")
         colours.add(browser.run("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
+
+
+def test_paper_is_white_whatever_the_theme(browser, pages):
+    _, _, file = pages("plug-in")
+    browser.window(1000, 800, dark=True)
+    browser.open(file)
+    for theme in ("", "dark", "light"):
+        browser.run(f"document.documentElement.dataset.theme = {theme!r}")
+        browser.call("Emulation.setEmulatedMedia", media="print")
+        assert (
+            browser.run("getComputedStyle(document.querySelector('section')).backgroundColor") == "rgb(255, 255, 255)"
+        )
+        assert browser.run("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+        browser.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_hostile_titles_do_nothing_and_no_request_leaves_the_page(browser, pages, tmp_path):

@@ -18,7 +18,7 @@ from bondic.kernels.normal_form import normal_form
 from bondic.problem import Problem, Question
 from bondic.rounding import Enclosure, U, certified_dot
 from bondic.spaces.ball import Ball
-from bondic.spaces.functions import Function
+from bondic.spaces.functions import Function, values_together
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
@@ -26,6 +26,8 @@ from bondic.sums.streamed import Batch, PointStream, streamed_forms
 FloatArray = npt.NDArray[np.float64]
 
 _SAMPLED_ROWS = 20_000
+_AT_ONCE = 8
+"""Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,19 @@ class Candidate:
 
 def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
     """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
-    if omega is None or omega.is_zero:
-        return np.zeros(len(problem)), 0.0
-    values, error = omega.values(problem.logged)
-    return np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
+    return all_weights_at_rows(problem, [omega])[0]
+
+
+def all_weights_at_rows(problem: Problem, omegas: list[Function | None]) -> list[tuple[FloatArray, float]]:
+    """The same for several omegas."""
+    out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
+    used = [(k, omega) for k, omega in enumerate(omegas) if omega is not None and not omega.is_zero]
+    for top in range(0, len(used), _AT_ONCE):
+        some = used[top : top + _AT_ONCE]
+        found = values_together([omega for _, omega in some], problem.logged)
+        for (k, _), (values, error) in zip(some, found, strict=True):
+            out[k] = np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
+    return out
 
 
 def weigh(
@@ -90,7 +101,8 @@ def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) ->
     yield Batch(start.points, groups, start.error)
     count, first_time = len(question), sums.fresh
     for part in question.parts():
-        weights = sums.add(part) if first_time else [weights_at_rows(part, c.omega)[0] for c in candidates]
+        omegas = [candidate.omega for candidate in candidates]
+        weights = sums.add(part) if first_time else [rows for rows, _ in all_weights_at_rows(part, omegas)]
         measures = [rows_measure(part, rows, count) for rows in weights]
         yield Batch(measures[0].points, np.array([measure.weights for measure in measures]), measures[0].error)
 
@@ -112,8 +124,8 @@ class _RowSums:
         center = values_at_rows(part, self._ball.center)
         factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
         out = []
-        for k, candidate in enumerate(self._candidates):
-            rows, eta = weights_at_rows(part, candidate.omega)
+        omegas = [candidate.omega for candidate in self._candidates]
+        for k, (rows, eta) in enumerate(all_weights_at_rows(part, omegas)):
             self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
             self._reaches[k] = self._reaches[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
             self._etas[k] = max(self._etas[k], eta)

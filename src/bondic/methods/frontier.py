@@ -50,6 +50,7 @@ class Frontier:
     shares: dict[str, float]  # how alpha is divided over events
     points: tuple[FrontierPoint, ...]  # one entry per omega
     setting: Setting = field(repr=False)
+    floor: float = 0.0  # radii below it are contradicted by a witness, at `alpha` and every larger one
 
     @property
     def value_range(self) -> ValueRange:
@@ -57,16 +58,28 @@ class Frontier:
 
     def interval(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
         """[F-, F+] within the value range; low > high means that this radius is rejected at this alpha."""
+        low, high = self.ends(radius, alpha)
+        return max(low, self.value_range.low), min(high, self.value_range.high)
+
+    def ends(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
+        """F- and F+ themselves, wherever they lie; an end that was not asked for is infinite."""
         if not (math.isfinite(radius) and radius >= 0):
             raise InvalidInput(f"A radius is finite and >= 0, not {radius}.")
-        limits = self.value_range
-        low, high = limits.low, limits.high
+        low, high = -math.inf, math.inf
         eps, start = self.levels(alpha)
         for point in self.points:
             spread = Enclosure(radius) * point.discrepancy + self._rest(point, eps, start)
             low = low if self.side == "upper" else max(low, (point.value - spread).lower)
             high = high if self.side == "lower" else min(high, (point.value + spread).upper)
         return low, high
+
+    def contradicted(self, radius: float, alpha: float | None = None) -> bool:
+        """Whether the log speaks against q* within this radius: the ends cross, or a witness says so.
+
+        A witness at one level of noise is one at every lower level, hence at every larger alpha.
+        """
+        low, high = self.interval(radius, alpha)
+        return low > high or (radius < self.floor and (alpha is None or alpha >= self.alpha))
 
     def levels(self, alpha: float | None = None) -> tuple[Enclosure, Enclosure]:
         """eps and the term of the initial distribution at this alpha."""
@@ -135,6 +148,7 @@ class Frontier:
             "alpha": self.alpha,
             "radius": self.radius,
             "side": self.side,
+            "floor": self.floor,
             "range": [limits.low, limits.high],
             "shares": {name: share / math.fsum(self.shares.values()) for name, share in self.shares.items()},
             "noise": noise_law(self.setting.gauge, self.setting.facts(), self.levels()[0].upper),
@@ -168,10 +182,11 @@ def noise_law(gauge: Gauge, facts: NoiseFacts, epsilon: float) -> dict[str, Any]
     rate:  eps = ( log(2/delta) + rate^2 charge / 8 ) / ( rate rows )
     fixed: eps as it is; alpha cannot be moved
     """
-    if isinstance(gauge, Pinelis | PlugIn):
-        variance = gauge.variance(facts).upper if isinstance(gauge, Pinelis) else gauge.variance
+    # the very types: a subclass may have a formula of its own
+    if type(gauge) in (Pinelis, PlugIn):
+        variance = gauge.variance(facts).upper if isinstance(gauge, Pinelis) else gauge.variance  # type: ignore[attr-defined]
         return {"kind": "root", "variance": variance, "planned": facts.fixed_count, "rows": facts.count}
-    if isinstance(gauge, FixedLambda):
+    if type(gauge) is FixedLambda:
         return {"kind": "rate", "rate": gauge.rate, "charge": facts.charge.upper, "rows": facts.count}
     return {"kind": "fixed", "epsilon": epsilon}
 

@@ -6,6 +6,7 @@ The radius cannot be proved from data; the curve over all radii can, and so can 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,7 @@ from bondic.bounds.dual import BoundTerms, Setting
 from bondic.certificate.spec import UserFunctions
 from bondic.certificate.verify import setting_of
 from bondic.concentration.budget import ErrorBudget, check_alpha
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, VerificationError
 from bondic.methods.dual import Dual, search_model
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
@@ -30,6 +31,9 @@ Progress = Callable[[str, float], None]
 
 _OTHER_LEVELS = (0.2, 2.0)
 """The best omega depends on r and eps; eps moves with the root of log(2/alpha), so two more levels of it are enough."""
+
+_LARGEST_FLOOR = 1e300
+"""A witness without |nu| rejects every radius; the floor stays a finite number all the same."""
 
 
 def radius_sensitivity(
@@ -66,9 +70,17 @@ def result_frontier(
     certificate = result.proof
     if problem.log_hash != certificate.body["problem"]["log_hash"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    setting, budget = setting_of(certificate, problem.select(*result.rows), functions)
+    try:
+        setting, budget = setting_of(certificate, problem.select(*result.rows), functions)
+    except (VerificationError, InvalidInput) as cause:
+        raise InvalidInput(
+            f"W, Q or the noise bound cannot be read back from the result's certificate: {cause} Pass functions=, or make the "
+            "frontier from the problem: radius_sensitivity(problem, alpha=..., method=...)."
+        ) from cause
     own = tuple(_point(end, end.noise.rad) for end in (result.lower, result.upper) if end is not None)
-    return _frontier(Dual(side=result.side), setting, budget, own, radii, progress)  # type: ignore[arg-type]
+    found = _frontier(Dual(side=result.side), setting, budget, own, radii, progress)  # type: ignore[arg-type]
+    floor = 0.0 if result.rejection is None else result.rejection.minimal_radius
+    return replace(found, floor=min(floor, _LARGEST_FLOOR))
 
 
 def _point(terms: BoundTerms, slack: float) -> FrontierPoint:
@@ -101,9 +113,9 @@ def _proposals(
     function: Callable[[FloatArray], Function],
 ) -> list[Function]:
     """Omegas for every radius at the noise level of alpha and, unless radii were named, for a few at other levels."""
-    kappa, middle = setting.epsilon().upper, setting.ball.radius
+    kappa, middle = setting.epsilon().upper, setting.ball.radius or 1.0
     if radii is None:
-        wanted = [(float(radius), 1.0) for radius in np.geomspace(middle / 30, middle * 10, 9)]
+        wanted = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, 11))]
         wanted += [(middle * factor, level) for level in _OTHER_LEVELS for factor in (0.1, 1.0)]
     else:
         wanted = [(float(radius), 1.0) for radius in radii]

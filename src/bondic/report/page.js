@@ -30,9 +30,9 @@
   // what an omega pays besides r |mu|, at both ends
   function rest(point, eps, start) { return eps * point[3] + point[4] + start + point[5]; }
 
-  function interval(radius, alpha) {
+  function ends(radius, alpha) {
     const eps = epsilon(alpha), start = initial(alpha);
-    let low = data.range[0], high = data.range[1];
+    let low = -Infinity, high = Infinity;
     for (const point of data.points) {
       const spread = radius * point[2] + rest(point, eps, start);
       const below = point[0] - spread - OUTWARD * (Math.abs(point[0]) + spread) - UNDERFLOW;
@@ -41,6 +41,17 @@
       if (data.side !== "lower") high = Math.min(high, above);
     }
     return [low, high];
+  }
+
+  function interval(radius, alpha) {
+    const [low, high] = ends(radius, alpha);
+    return [Math.max(low, data.range[0]), Math.min(high, data.range[1])];
+  }
+
+  // a witness at one level of noise is one at every lower level
+  function contradicted(radius, alpha) {
+    const [low, high] = interval(radius, alpha);
+    return low > high || (radius < data.floor && alpha >= data.alpha);
   }
 
   function breakdownRadius(direction, threshold, alpha) {
@@ -59,8 +70,8 @@
 
   function breakdownAlpha(direction, threshold, radius) {
     const proved = (alpha) => {
-      const ends = interval(radius, alpha);
-      return direction === "above" ? ends[0] > threshold : ends[1] < threshold;
+      const [low, high] = interval(radius, alpha);
+      return direction === "above" ? low > threshold : high < threshold;
     };
     if (proved(SMALLEST)) return SMALLEST;
     if (!proved(LARGEST)) return 1;
@@ -93,7 +104,8 @@
   // ---- state: what the reader has chosen
   const DECADES = 2, ALPHA_LOW = Math.log(1e-4), ALPHA_HIGH = Math.log(0.5);
   const state = { radius: data.radius, alpha: data.alpha, threshold: null, direction: "above" };
-  const radiusAt = (t) => data.radius * Math.pow(10, DECADES * (t / 500 - 1));
+  const base = data.radius > 0 ? data.radius : 1;  // where the slider stands in the middle
+  const radiusAt = (t) => t === 500 ? base : base * Math.pow(10, DECADES * (t / 500 - 1));
   const alphaAt = (t) => Math.exp(ALPHA_LOW + (ALPHA_HIGH - ALPHA_LOW) * t / 1000);
   const clamp = (t) => String(Math.min(1000, Math.max(0, Math.round(t))));
 
@@ -103,8 +115,9 @@
     put("what-high", high, text(high, "up"));
     const moved = state.radius !== data.radius || state.alpha !== data.alpha;
     const verdict = byId("what-verdict");
-    verdict.className = "verdict" + (low > high ? " bad" : "");
-    if (low > high) verdict.textContent = "The two ends cross: at this α the log contradicts the assumptions with so small a radius.";
+    const against = contradicted(state.radius, state.alpha);
+    verdict.className = "verdict" + (against ? " bad" : "");
+    if (against) verdict.textContent = "Not an interval: at this α the log contradicts the assumptions with so small a radius.";
     else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = "Nothing is left beyond what the reward range alone implies.";
     else verdict.textContent = moved ? "Not the reported interval: valid had these numbers been chosen beforehand." : "The reported choice.";
     showBreakdown();
@@ -116,9 +129,8 @@
     out.hidden = threshold === null;
     if (threshold === null) return;
     const r = breakdownRadius(direction, threshold, alpha), a = breakdownAlpha(direction, threshold, radius);
-    const factor = r / data.radius;
     put("break-radius", r, r === 0 ? "for no radius" : r === Infinity ? "for every radius"
-      : "up to radius " + text(r, "down") + " (" + text(factor, "down") + " × the chosen one)");
+      : "up to radius " + text(r, "down") + (data.radius > 0 ? " (" + text(r / data.radius, "down") + " × the chosen one)" : ""));
     put("break-alpha", a, data.noise.kind === "fixed" ? "not available for this noise bound" : a >= 1 ? "for no α"
       : a <= SMALLEST ? "down to α = 1e-9 and below" : "down to α = " + text(a, "up"));
   }
@@ -127,7 +139,7 @@
   function draw() {
     const box = byId("curve"), width = Math.max(280, box.clientWidth), height = 260;
     const pad = { left: 46, right: 10, top: 10, bottom: 34 }, steps = 160;
-    const t0 = Math.log10(data.radius) - DECADES, t1 = Math.log10(data.radius) + DECADES;
+    const t0 = Math.log10(base) - DECADES, t1 = Math.log10(base) + DECADES;
     const [v0, v1] = data.range, span = v1 - v0 || 1;
     const x = (r) => pad.left + (width - pad.left - pad.right) * (Math.min(t1, Math.max(t0, Math.log10(r))) - t0) / (t1 - t0);
     const y = (v) => pad.top + (height - pad.top - pad.bottom) * (v1 + 0.03 * span - v) / (1.06 * span);
@@ -135,7 +147,7 @@
     let crossing = null;
     for (let k = 0; k <= steps; k++) {
       const r = Math.pow(10, t0 + (t1 - t0) * k / steps), [low, high] = interval(r, state.alpha);
-      if (low > high) { crossing = r; continue; }
+      if (contradicted(r, state.alpha)) { crossing = r; continue; }
       upper.push(x(r).toFixed(1) + "," + y(high).toFixed(1));
       lower.unshift(x(r).toFixed(1) + "," + y(low).toFixed(1));
     }
@@ -159,7 +171,7 @@
     }
     parts.push('<line class="chosen" x1="' + x(data.radius) + '" x2="' + x(data.radius) + '" y1="' + pad.top + '" y2="' + (height - pad.bottom) + '"><title>the reported radius</title></line>');
     const [low, high] = interval(state.radius, state.alpha), at = x(state.radius);
-    if (low <= high) {
+    if (!contradicted(state.radius, state.alpha)) {
       parts.push('<line class="marker" x1="' + at + '" x2="' + at + '" y1="' + y(high) + '" y2="' + y(low) + '"/>');
       for (const v of [low, high]) parts.push('<circle class="dot" cx="' + at + '" cy="' + y(v) + '" r="4"/>');
     }
@@ -178,7 +190,7 @@
   function setRadius(value, from) {
     if (!(isFinite(value) && value >= 0)) return;
     state.radius = value;
-    if (from !== "slider") byId("radius-slider").value = clamp(500 * (Math.log10(value / data.radius) / DECADES + 1));
+    if (from !== "slider") byId("radius-slider").value = clamp(500 * (Math.log10(value / base) / DECADES + 1));
     if (from !== "number") byId("radius-number").value = String(value);
     show();
   }
@@ -211,7 +223,7 @@
     setAlpha(data.alpha);
     setRadius(data.radius);
     window.addEventListener("resize", draw);
-    window.bondicReport = { interval, epsilon, initial, breakdownRadius, breakdownAlpha, state };
+    window.bondicReport = { interval, ends, contradicted, epsilon, initial, breakdownRadius, breakdownAlpha, state };
   }
 
   const root = document.documentElement;

@@ -48,17 +48,18 @@ def report_page(
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
     certified = problem.select(*result.rows)
     frontier = result_frontier(result, problem, functions=functions) if sensitivity is None else sensitivity
+    numbers = frontier.to_dict()
     withheld = result.proof.body["problem"]["answers"]["next"] is None
     body = [
         sections.answer(result),
         sections.contributions(result),
-        sections.what_if(frontier),
+        sections.what_if(frontier, fixed_alpha=numbers["noise"]["kind"] == "fixed"),
         sections.assumptions(result),
         sections.support(result, _support(result, certified, functions, columns, no_rows), no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows),
         sections.verification(result, withheld),
     ]
-    return _document(title, "".join(body), frontier.to_dict())
+    return _document(title, "".join(body), numbers)
 
 
 def _support(

@@ -74,9 +74,10 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
 def sensitivity_figure(frontier: Frontier, *, alpha: float | None = None) -> Any:
     """[F-(r), F+(r)] against r on a log axis; a matplotlib Figure. Contradicted radii are left out."""
     figure, axes = _figure(6.0, 3.4)
-    radii = np.geomspace(frontier.radius / 100, frontier.radius * 100, 160)
+    middle = frontier.radius or 1.0
+    radii = np.geomspace(middle / 100, middle * 100, 160)
     ends = np.array([frontier.interval(float(radius), alpha) for radius in radii])
-    ends[ends[:, 0] > ends[:, 1]] = np.nan
+    ends[[frontier.contradicted(float(radius), alpha) for radius in radii]] = np.nan
     axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLOURS[0], alpha=0.25)
     axes.plot(radii, ends, color=_COLOURS[0])
     axes.axvline(frontier.radius, color="black", linewidth=1, linestyle=":")

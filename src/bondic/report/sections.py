@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from bondic.certificate.conclude import Status
 from bondic.methods.frontier import Frontier
 from bondic.rendering import gap_text, number
+from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import interval_picture, reward_histogram, stacked_terms, support_map
 from bondic.report.health import Health
 from bondic.report.support import Support
@@ -78,6 +79,11 @@ def _reading(result: Result) -> str:
         )
     if result.status is Status.TRIVIAL:
         return "The log is too short, or too far from the policy, to say more than the reward range alone."
+    if result.guarantee != "finite-sample":
+        return (
+            "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log "
+            "and is fit for comparison only.</strong>"
+        )
     return (
         f"If the assumptions below hold, a procedure like this is wrong in at most {esc(f'{100 * result.alpha:g}')}% of the "
         "logs it is used on."
@@ -95,8 +101,15 @@ def contributions(result: Result) -> str:
         "reaches and the log does not balance; <b>noise</b> for chance in finitely many rows; the rest for sampled starting "
         "points, a stated model error and the computer's rounding.</p>"
         f"{stacked_terms(result)}{table(['term', *(f'{end} end' for end in terms)], rows, total=True)}"
-        f'<p class="soft">A better search could still gain {esc(gap_text(result.gap))}.</p></section>'
+        f"{_gap(result)}</section>"
     )
+
+
+def _gap(result: Result) -> str:
+    known = [value for value in result.gap if value == value]
+    if not all(math.isfinite(value) for value in known):
+        return '<p class="soft">How much a better search could gain is not known.</p>'
+    return f'<p class="soft">A better search could gain at most {esc(gap_text(result.gap))}.</p>'
 
 
 def assumptions(result: Result) -> str:
@@ -107,7 +120,7 @@ def assumptions(result: Result) -> str:
         items.append(f"<li><b>{esc(title)}</b>{badge(_STATES[item.state], item.state)}<p>{esc(item.text)}</p></li>")
     rejection, tested = result.rejection, []
     if rejection is not None and rejection.p_value < 1:
-        tested.append(f"The p-value of all assumptions together is at most {number(rejection.p_value)}.")
+        tested.append(f"The p-value of all assumptions together is at most {max(rejection.p_value, 1e-12):.3g}.")
     if rejection is not None and rejection.minimal_radius > 0:
         tested.append(f"At this α the log rules out radii below {number(rejection.minimal_radius)}.")
     listed = "".join(f"<li><b>{esc(name)}</b><p>{esc(text)}</p></li>" for name, text in result.choices.items())
@@ -120,10 +133,11 @@ def assumptions(result: Result) -> str:
     )
 
 
-def what_if(frontier: Frontier) -> str:
+def what_if(frontier: Frontier, *, fixed_alpha: bool) -> str:
     """Sliders for the radius and alpha; the numbers are recomputed in the page."""
-    fixed = frontier.to_dict()["noise"]["kind"] == "fixed"
-    note = "<p>For this noise bound α cannot be moved.</p>" if fixed else ""
+    note = "<p>For this noise bound α cannot be moved.</p>" if fixed_alpha else ""
+    if frontier.setting.gauge.guarantee != "finite-sample":
+        note += "<p>This noise bound is an estimate: none of these intervals has a guarantee.</p>"
     return f"""<section id="what-if"><h2>What if the assumption were weaker?</h2>
 <p>The radius r<sub>Q</sub> says how large and how rough the value function may be. Data can contradict it, not prove it. Here is
 the valid interval for every radius and every error probability α, computed in this page from certified numbers.</p>
@@ -156,10 +170,10 @@ def support(result: Result, found: Support | None, no_rows: bool) -> str:
         f"<p>{result.effective_sample_size:.0f} rows' worth of evidence out of {rows} ({100 * share:.3g}%): the bound rests "
         "on rows weighted by how much the policy would be in their situation.</p>"
     )
-    if found is None or not found.shares:
+    if found is None:
         return f"{head}<p>No row carries weight: the end points do not use the log.</p></section>"
     spread = [[f"{100 * a:g}% of the rows", f"{100 * b:.3g}%"] for a, b in found.shares]
-    hidden = f" {found.suppressed} cells with fewer than 5 rows are not shown." if found.suppressed else ""
+    hidden = f" {found.suppressed} cells with fewer than {FEWEST_ROWS} rows are not shown." if found.suppressed else ""
     return (
         f"{head}{support_map(found)}<p class=soft>The two columns that explain the weights best "
         f"({100 * found.explained[0]:.0f}% and {100 * found.explained[1]:.0f}% of their variance). Strong colour: the policy "
@@ -189,7 +203,7 @@ def data_health(health: Health, no_rows: bool) -> str:
         ("certified rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
         ("distinct situations certified", health.distinct),
     ]  # fmt: skip
-    items = [(name, f"{value:,}".replace(",", " ")) for name, value in known if value is not None]
+    items = [(name, _count(value, no_rows)) for name, value in known if value is not None]
     low, high = health.reward_range
     if health.discrete:
         header, form = ["action", "rows", "logged", "target policy"], "{:.3g}%"
@@ -201,7 +215,7 @@ def data_health(health: Health, no_rows: bool) -> str:
     else:
         header = ["action", "mean logged", "mean of the target policy"]
         actions = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
-    hidden = " Bars of fewer than 5 rows are not shown." if no_rows else ""
+    hidden = f" Bars of fewer than {FEWEST_ROWS} rows are not shown." if no_rows else ""
     return (
         f'<section id="health"><h2>Is it the right log?</h2>{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
@@ -209,6 +223,10 @@ def data_health(health: Health, no_rows: bool) -> str:
         f"reward must lie.{hidden}</p><h3>Actions</h3>{table(header, actions)}"
         '<p class="soft">The target policy was asked at the next states of the log.</p></section>'
     )
+
+
+def _count(value: int, no_rows: bool) -> str:
+    return f"below {FEWEST_ROWS}" if no_rows and 0 < value < FEWEST_ROWS else f"{value:,}".replace(",", " ")
 
 
 def verification(result: Result, withheld: bool) -> str:

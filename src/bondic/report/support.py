@@ -87,7 +87,7 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
         HeavyRow(item.row, item.values, item.reward, item.weight, abs(item.weight) / total if total else 0.0)
         for item in heavy
     )
-    shares = _concentration(weights)
+    shares = _concentration(weights, FEWEST_ROWS if no_rows else 1)
     shown = (explained[x], explained[y])
     return Support(tuple(names), (x, y), shown, bins, counts, sums, shares, int(thin.sum()), listed)
 
@@ -114,13 +114,14 @@ def _explained(column: FloatArray, weights: FloatArray) -> float:
     return float(np.average((means - weights.mean()) ** 2, weights=counts)) / spread
 
 
-def _concentration(weights: FloatArray) -> tuple[tuple[float, float], ...]:
-    """How much of sum |omega_i| the heaviest 1, 10 and 50 percent of the rows carry."""
+def _concentration(weights: FloatArray, fewest: int) -> tuple[tuple[float, float], ...]:
+    """How much of sum |omega_i| the heaviest 1, 10 and 50 percent of the rows carry, where these are `fewest` or more."""
     sizes = np.sort(np.abs(weights))[::-1]
     total = float(sizes.sum())
     if total == 0:
         return ()
-    return tuple((part, float(sizes[: max(1, round(part * sizes.size))].sum()) / total) for part in (0.01, 0.1, 0.5))
+    heads = [(part, round(part * sizes.size)) for part in (0.01, 0.1, 0.5)]
+    return tuple((part, float(sizes[:count].sum()) / total) for part, count in heads if count >= fewest)
 
 
 def _heaviest(known: list[HeavyRow], part: Problem, points: FloatArray, rows: FloatArray) -> list[HeavyRow]:

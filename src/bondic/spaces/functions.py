@@ -96,16 +96,41 @@ class FeatureFunction(Function):
         return certified_dot(self.coordinates, self.coordinates).sqrt()
 
     def values(self, points: FloatArray) -> tuple[FloatArray, float]:
-        features = FeatureMap(self.kernel, self.layout)
-        out = np.zeros((points.shape[0], self.layout.slots))
-        error = 0.0
-        for term, part in features.split(self.coordinates):
-            weights = part.reshape(-1, term.embedding.shape[1])  # (m, p)
-            for top in range(0, points.shape[0], _BLOCK):
-                phi = term_features(term, points[top : top + _BLOCK])
-                out[top : top + _BLOCK] += (phi @ weights) @ term.embedding.T
-            error += _value_error(term, points, weights, len(features.terms))
-        return out, inflate(error * (1 + 4 * (len(features.terms) + 2) * U))
+        return _feature_values([self], points)[0]
+
+
+def _feature_values(functions: list[FeatureFunction], points: FloatArray) -> list[tuple[FloatArray, float]]:
+    """Values of functions of one kernel: features, which cost most, are made once for all of them."""
+    features = FeatureMap(functions[0].kernel, functions[0].layout)
+    outs = [np.zeros((points.shape[0], function.layout.slots)) for function in functions]
+    errors = [0.0] * len(functions)
+    parts = [features.split(function.coordinates) for function in functions]
+    for index, term in enumerate(features.terms):
+        weights = [part[index][1].reshape(-1, term.embedding.shape[1]) for part in parts]  # (m, p) each
+        for top in range(0, points.shape[0], _BLOCK):
+            phi = term_features(term, points[top : top + _BLOCK])
+            for out, matrix in zip(outs, weights, strict=True):
+                out[top : top + _BLOCK] += (phi @ matrix) @ term.embedding.T
+        for k, matrix in enumerate(weights):
+            errors[k] += _value_error(term, points, matrix, len(features.terms))
+    return [
+        (out, inflate(error * (1 + 4 * (len(features.terms) + 2) * U))) for out, error in zip(outs, errors, strict=True)
+    ]
+
+
+def values_together(functions: list[Function], points: FloatArray) -> list[tuple[FloatArray, float]]:
+    """`values` of every function, the same numbers; functions that share one kernel object share its features."""
+    out: dict[int, tuple[FloatArray, float]] = {}
+    groups: dict[tuple[int, int], list[int]] = {}
+    for k, function in enumerate(functions):
+        if isinstance(function, FeatureFunction):
+            groups.setdefault((id(function.kernel), id(function.layout)), []).append(k)
+        else:
+            out[k] = function.values(points)
+    for members in groups.values():
+        alike = [function for k in members if isinstance(function := functions[k], FeatureFunction)]
+        out.update(zip(members, _feature_values(alike, points), strict=True))
+    return [out[k] for k in range(len(functions))]
 
 
 def _value_error(term: Term, points: FloatArray, weights: FloatArray, terms: int) -> float:
