@@ -25,6 +25,7 @@ from bondic.errors import BondicError, VerificationError
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
+from bondic.problem.question import make_terms
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
@@ -150,6 +151,7 @@ def rebuild(
     )
     terms = spec["terms"]
     statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    _require(make_terms(**terms) == statement, f"No problem can be asked with the statements {terms}.")
     problem = _rebuild_question(spec, arrays, log, initial, statement, policy)
     reader = Reader(arrays, problem.layout, functions)
     ball = Ball(
@@ -288,6 +290,7 @@ def _check_policy(problem: Question, log: Transitions | LogStream, policy: Any, 
         initial_draws=1 if answers.discrete else int(answers.initial.shape[1]),
         seed=problem.seed,
     ).answers
+    _require(fresh.exact == answers.exact, "The certificate is wrong about whether the policy is deterministic.")
     for name in ("next", "initial"):
         _compare_answers(name, getattr(fresh, name), getattr(answers, name))
 

@@ -33,8 +33,8 @@ _PROBE_BATCHES = 16
 class StreamedProblem(Question):
     """The same question with rows that are read, and a policy that is asked, batch by batch.
 
-    The draws of a continuous policy for the batch that begins at row i come from the seed (salt, seed, i): they do not
-    depend on anything in the log, and reading again gives the same ones.
+    The draws of a continuous policy for the batch that begins at row i come from child i of the seed (salt, seed): they
+    do not depend on anything in the log, and reading again gives the same ones.
     """
 
     terms: Terms
@@ -114,7 +114,8 @@ class StreamedProblem(Question):
         if not frame.kept.any():
             return None
         asked = questions(part, self.initial_states, frame, rows.start, len(self.log))
-        rng = np.random.default_rng([SEED_SALT, self.seed, rows.start])
+        # a spawn key, not a third number: a seed (salt, seed, 0) is the seed (salt, seed) of the initial states
+        rng = np.random.default_rng(np.random.SeedSequence([SEED_SALT, self.seed], spawn_key=(rows.start,)))
         following = ask_next(self.policy, asked, self.answers.slots, draws=self.draws, rng=rng)
         answers = replace(self.answers, next=following)
         given: dict[str, Any] = {"first_row": rows.start, "starts": self.initial}

@@ -75,7 +75,8 @@ def streamed_forms(
                         columns = np.ascontiguousarray(term.columns(merged)).reshape(distinct.shape[0], -1)
                         part.add(distinct, columns)
             for part in sums:
-                part.end_pass()
+                if part.wants_more:
+                    part.end_pass()
         return facts.finish([part.values() for part in sums])
     finally:
         for part in sums:
