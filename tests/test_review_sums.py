@@ -177,6 +177,4 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     certificate = bondic.estimate_interval(problem, method=bondic.Dual(pilot=0)).certificate
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
-        bondic.verify(
-            reclaimed(certificate, log, None, put("problem", "answers", "exact", value=True)), log, policy
-        )
+        bondic.verify(reclaimed(certificate, log, None, put("problem", "answers", "exact", value=True)), log, policy)

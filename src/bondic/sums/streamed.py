@@ -91,7 +91,14 @@ def _choose(term: Term, stream: PointStream, engine: Engine) -> TermSum:
         return FeatureSum(term, width)
     gaussian = as_gaussian(term)
     if gaussian is not None and engine in ("auto", "separable"):
-        series = SeriesSum.plan(term.coefficient, *gaussian, stream.sample, stream.count, width)
+        series = SeriesSum.plan(
+            term.coefficient,
+            *gaussian,
+            stream.sample,
+            stream.count,
+            width,
+            otherwise=lambda: SpooledPairs(term, width, engine),
+        )
         if series is not None:
             return series
     return SpooledPairs(term, width, engine)
