@@ -5,6 +5,8 @@ import itertools
 from dataclasses import asdict
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bondic
@@ -13,9 +15,10 @@ from bondic.certificate.certificate import Certificate, claim
 from bondic.certificate.conclude import conclude
 from bondic.certificate.spec import Reader
 from bondic.certificate.verify import combine_witnesses, rebuild
+from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.environments.synthetic import SyntheticMDP
-from bondic.errors import BondicError, VerificationError
+from bondic.errors import BondicError, InvalidInput, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.sums import series_stream
 from bondic.sums.quadratic import quadratic_forms
@@ -54,7 +57,7 @@ def forged(certificate, change):
 # Sums over batches
 
 
-def far_stream(far, engine="auto"):
+def far_stream(far):
     """Near points that the plan knows, and far ones that its sample missed."""
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + 50.0 * rng.standard_normal((far, 1))])
@@ -146,7 +149,7 @@ def certified():
 
 def test_a_forger_who_changes_nothing_passes(certified):
     log, certificate = certified
-    bondic.verify(reclaimed(certificate, log, None, lambda body: None), log)
+    bondic.verify(reclaimed(certificate, log, None, dict), log)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +181,44 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
         bondic.verify(reclaimed(certificate, log, None, put("problem", "answers", "exact", value=True)), log, policy)
+
+
+# Parquet
+
+
+def write(path, n, terminations, **more):
+    """Rows whose terminal transitions have no next observation."""
+    rng = np.random.default_rng(n)
+    following = [None if end else list(rng.standard_normal(3)) for end in terminations]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = {
+        "observations": pa.array(list(rng.standard_normal((n, 3)))),
+        "actions": pa.array(rng.integers(0, 2, n)),
+        "rewards": pa.array(rng.uniform(size=n)),
+        "next_observations": pa.array(following, type=pa.list_(pa.float64())),
+        "terminations": pa.array(terminations, type=pa.bool_()),
+    }
+    pq.write_table(pa.table(table | more), path)
+
+
+def test_an_empty_part_between_others_is_passed_over(tmp_path):
+    for name, rows in (("1", 5), ("2", 0), ("3", 6)):
+        write(tmp_path / f"{name}.parquet", rows, [False] * rows)
+    stream = bondic.stream_log(tmp_path, batch_rows=4)
+    assert sum(len(part) for _, part in stream.batches()) == len(stream) == 11
+
+
+@pytest.mark.parametrize("batch_rows", [1, 4, 100])
+def test_parts_of_terminal_rows_alone_can_be_read(tmp_path, batch_rows):
+    write(tmp_path / "1.parquet", 5, [False, False, True, False, True])
+    write(tmp_path / "2.parquet", 1, [True])
+    stream = bondic.stream_log(tmp_path, batch_rows=batch_rows)
+    assert stream.content_hash == bondic.stream_log(tmp_path, batch_rows=2).content_hash
+    assert stream.read(RowRange(4, 5)).next_observations.shape == (1, 3)
+
+
+def test_numbered_and_named_episodes_do_not_become_one(tmp_path):
+    write(tmp_path / "episode_id=0" / "x.parquet", 4, [False] * 4)
+    write(tmp_path / "episode_id=a" / "x.parquet", 5, [False] * 5)
+    with pytest.raises(InvalidInput, match="episode"):
+        bondic.stream_log(tmp_path, batch_rows=3)
