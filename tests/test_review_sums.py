@@ -10,16 +10,18 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.bounds.dual import dual_bound
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.certificate.certificate import Certificate, claim
 from bondic.certificate.conclude import conclude
 from bondic.certificate.spec import Reader
 from bondic.certificate.verify import combine_witnesses, rebuild
+from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import BondicError, InvalidInput, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
+from bondic.spaces.ball import Ball
 from bondic.sums import series_stream
 from bondic.sums.quadratic import quadratic_forms
 from bondic.sums.spool import SpooledPairs
@@ -106,6 +108,21 @@ def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
     following = np.concatenate([part.answers.next.ravel() for part in problem.parts()])
     everything = np.concatenate([problem.answers.initial.ravel(), following])
     assert np.unique(everything).size == everything.size
+
+
+# A horizon far beyond every episode
+
+
+def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
+    data = columns() | {"timesteps": np.tile(np.arange(10), 12)}
+    question = QUESTION | {"horizon": 10**9}
+    memory = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **question)
+    streamed = bondic.make_problem(ArrayStream(data, batch_rows=25), POLICY, START, **question)
+    ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), bondic.Instruments(bondic.Gaussian(1.0))
+    one, other = (
+        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2).epsilon() for problem in (memory, streamed)
+    )
+    assert one.mid == pytest.approx(other.mid, rel=1e-9)
 
 
 # Certificates whose claims fit what was changed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,6 @@ from bondic.problem.question import Cloud, Question, Terms
 from bondic.problem.rows import Problem, assemble, initial_cloud
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 SEED_SALT = 0x626F6E64
 """Keeps the action draws apart from whatever simulated the log with the same small seed."""
@@ -49,7 +49,7 @@ class StreamedProblem(Question):
     policy: Any
     draws: int
     count: int  # rows that count
-    time_counts: IntArray | None  # how many of them at each time before the horizon
+    time_counts: dict[int, int] | None  # how many of them at each time before the horizon
 
     @staticmethod
     def make(
@@ -94,11 +94,12 @@ class StreamedProblem(Question):
         """The same question on these rows, with their number."""
         if self.terms.horizon is None:
             return replace(self, rows=rows, count=len(rows))
-        counts = np.zeros(self.terms.horizon, dtype=np.int64)
+        counts: Counter[int] = Counter()  # by time: a horizon may be far longer than any episode
         for times in self.log.timesteps(rows):
-            counts += np.bincount(times[times < counts.size], minlength=counts.size)
-        refuse_nothing(int(counts.sum()), self.terms)
-        return replace(self, rows=rows, count=int(counts.sum()), time_counts=counts)
+            seen, repeats = np.unique(times[times < self.terms.horizon], return_counts=True)
+            counts.update(dict(zip(seen.tolist(), repeats.tolist(), strict=True)))
+        refuse_nothing(counts.total(), self.terms)
+        return replace(self, rows=rows, count=counts.total(), time_counts=dict(counts))
 
     def __len__(self) -> int:
         return self.count
