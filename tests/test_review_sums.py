@@ -94,6 +94,34 @@ def test_a_finished_term_is_not_summed_again(monkeypatch):
     assert len(calls) == 1
 
 
+def counted_passes(points, groups):
+    """The stream over five batches, and a list that grows with every pass."""
+    passes = []
+
+    def batches():
+        passes.append(1)
+        parts = np.array_split(np.arange(len(points)), 5)
+        return iter([Batch(points[part], groups[:, part], 0.0) for part in parts])
+
+    return PointStream(batches, len(points), points[:100], groups.shape[0], groups.shape[2]), passes
+
+
+def test_a_log_without_any_weight_sums_to_nothing():
+    points = np.random.default_rng(0).standard_normal((500, 1))
+    stream, _ = counted_passes(points, np.zeros((1, 500, 1)))
+    (found,) = streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+    assert found.mid == 0 and found.rad < 1e-290
+
+
+def test_an_action_without_weight_does_not_cost_a_pass():
+    rng = np.random.default_rng(0)
+    groups = rng.standard_normal((1, 500, 2)) * [1.0, 0.0]
+    stream, passes = counted_passes(rng.standard_normal((500, 1)), groups)
+    kernel = bondic.Gaussian(1.0) * bondic.Dirac(on="action")
+    streamed_forms(normal_form(kernel, Layout(1, False, 0, 2)), stream)
+    assert len(passes) == 1
+
+
 # Draws
 
 
@@ -198,6 +226,13 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
         bondic.verify(reclaimed(certificate, log, None, put("problem", "answers", "exact", value=True)), log, policy)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_a_log_is_not_read_in_batches_of_nothing(rows):
+    stream = ArrayStream(columns(), batch_rows=10)
+    with pytest.raises(InvalidInput, match="at least one row"):
+        stream.rebatched(rows)
 
 
 # Parquet

@@ -28,6 +28,7 @@ _BINS = 400
 _MOST_FAR = 20_000
 _GOOD = 1e-4
 """A relative error of the result that nobody notices: half of it goes into |mu|."""
+_NOTHING = 1e-290
 
 
 class SeriesSum(TermSum):
@@ -142,9 +143,9 @@ class SeriesSum(TermSum):
         core = self._core()
         far = self._far_square()
         bounded = [_with_far(a, b) for a, b in zip(core, far, strict=True)]
-        if all(value.rad <= _GOOD * abs(value.mid) for value in bounded):
+        if _good(bounded):
             self._result, self.wants_more = bounded, False
-        elif self._far and all(value.rad <= _GOOD * abs(value.mid) for value in core):
+        elif self._far and _good(core):
             self._start_crossing(core, far)
         elif self._passes == 1:
             size = self._all_masses() ** 2
@@ -161,6 +162,9 @@ class SeriesSum(TermSum):
     def _replan(self, aims: FloatArray) -> None:
         """Degree and reach from what the first pass saw; as good as the number of features allows."""
         seen = self._histogram.any(axis=1)
+        if not seen.any():  # nothing but weights that cancel
+            self._start(self._reach, self._degree)
+            return
         norms, masses = self._bin_largest[seen], self._histogram[seen]
         far = np.searchsorted(norms, norms[-1], side="left")  # try to serve all, then leave the farthest bins out
         while far >= 0:
@@ -230,6 +234,11 @@ class SeriesSum(TermSum):
         self._far_points, self._far_columns = [], []
         if self._other is not None:
             self._other.close()
+
+
+def _good(values: list[Enclosure]) -> bool:
+    """Whether nobody would notice the errors; a column without weight is as good as it gets."""
+    return all(value.rad <= _GOOD * abs(value.mid) or value.upper <= _NOTHING for value in values)
 
 
 def _with_far(core: Enclosure, far: Enclosure) -> Enclosure:
