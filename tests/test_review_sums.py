@@ -110,7 +110,8 @@ def test_a_log_without_any_weight_sums_to_nothing():
     points = np.random.default_rng(0).standard_normal((500, 1))
     stream, _ = counted_passes(points, np.zeros((1, 500, 1)))
     (found,) = streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
-    assert found.mid == 0 and found.rad < 1e-290
+    assert found.mid == 0
+    assert found.rad < 1e-290
 
 
 def test_an_action_without_weight_does_not_cost_a_pass():
@@ -120,6 +121,20 @@ def test_an_action_without_weight_does_not_cost_a_pass():
     kernel = bondic.Gaussian(1.0) * bondic.Dirac(on="action")
     streamed_forms(normal_form(kernel, Layout(1, False, 0, 2)), stream)
     assert len(passes) == 1
+
+
+def test_passes_over_different_points_are_not_put_together():
+    """A policy that ignores the generator it is given draws anew in every pass."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((1, 430, 1))
+
+    def batches():
+        points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
+        return iter([Batch(points, weights, 0.0)])
+
+    stream = PointStream(batches, 430, rng.standard_normal((100, 1)), 1, 1)
+    with pytest.raises(InvalidInput, match="asked again"):
+        streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
 
 # Draws
