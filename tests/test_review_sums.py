@@ -19,7 +19,7 @@ from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.environments.synthetic import SyntheticMDP
-from bondic.errors import BondicError, InvalidInput, VerificationError
+from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.spaces.ball import Ball
 from bondic.sums import series_stream
@@ -248,6 +248,16 @@ def test_a_log_is_not_read_in_batches_of_nothing(rows):
     stream = ArrayStream(columns(), batch_rows=10)
     with pytest.raises(InvalidInput, match="at least one row"):
         stream.rebatched(rows)
+
+
+@pytest.mark.xfail(strict=True, reason="copies of rows are looked for within a batch alone")
+def test_a_log_pasted_twice_is_noticed_across_batches():
+    data = continuous_columns(np.random.default_rng(0), 20)
+    twice = {name: np.concatenate([column, column]) for name, column in data.items()}
+    with pytest.warns(ValidityWarning):
+        bondic.Transitions(**twice)
+    with pytest.warns(ValidityWarning):
+        ArrayStream(twice, batch_rows=20)
 
 
 # Parquet
