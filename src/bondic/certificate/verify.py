@@ -25,6 +25,7 @@ from bondic.errors import BondicError, VerificationError
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
+from bondic.problem.question import make_terms
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
@@ -156,10 +157,12 @@ def rebuild(
     if start["observations"] is not None:
         observations = arrays[start["observations"]["array"]]
     else:
-        observations = (InitialStates.from_log(log) if initial is None else initial).observations
+        count = arrays[start["weights"]["array"]].shape[0]
+        observations = (InitialStates.from_log(log, count=count) if initial is None else initial).observations
     states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
     terms = spec["terms"]
     statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    _require(make_terms(**terms) == statement, f"No problem can be asked with the statements {terms}.")
     return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
 
 
@@ -329,6 +332,7 @@ def _check_policy(
         initial_draws=1 if answers.discrete else int(answers.initial.shape[1]),
         seed=problem.seed,
     ).answers
+    _require(fresh.exact == answers.exact, "The certificate is wrong about whether the policy is deterministic.")
     for name in ("next", "initial"):
         _compare_answers(name, getattr(fresh, name), getattr(answers, name))
     return "policy gives the stored answers"

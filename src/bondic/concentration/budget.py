@@ -17,7 +17,9 @@ class ErrorBudget:
     parts: dict[str, float]
 
     def __post_init__(self) -> None:
-        if math.fsum(self.parts.values()) > self.alpha or any(p < 0 for p in self.parts.values()):
+        check_alpha(self.alpha)
+        # written so that a part that is not a number is refused as well
+        if not (math.fsum(self.parts.values()) <= self.alpha and all(p >= 0 for p in self.parts.values())):
             raise InvalidInput(f"The parts {self.parts} spend more than alpha = {self.alpha}.")
 
     @staticmethod

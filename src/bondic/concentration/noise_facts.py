@@ -52,7 +52,7 @@ def noise_facts(
 
 def counted_facts(
     kernel: Kernel,
-    time_counts: npt.NDArray[np.int64] | None,
+    time_counts: dict[int, int] | None,
     *,
     count: int,
     fixed_count: int,
@@ -62,8 +62,8 @@ def counted_facts(
     horizon: int | None,
 ) -> NoiseFacts:
     """The same from the number of rows at each time alone, with K_max in place of every k(x_i, x_i)."""
-    repeats = np.array([count]) if time_counts is None else time_counts
-    times = None if time_counts is None else np.arange(repeats.size)
+    repeats = np.array([count] if time_counts is None else list(time_counts.values()))
+    times = None if time_counts is None else np.array(list(time_counts), dtype=np.int64)
     statements = {"may_terminate": may_terminate, "horizon": horizon}
     sup = kernel.sup_diag
     return NoiseFacts(

@@ -118,6 +118,7 @@ class ParquetStream(LogStream):
         for note in self.column_map.notes:
             warnings.warn(note, ValidityWarning, stacklevel=2)
         self._codes: dict[str, int] = {}
+        self._numeric_ids: bool | None = None
         super().__init__(batch_rows, progress)
 
     def _find_columns(self, given: Mapping[str, str | Iterable[str]] | None) -> ColumnMap:
@@ -167,6 +168,8 @@ class ParquetStream(LogStream):
             file, top = self._files[index], self._ends[index] - self._files[index].rows
             if top >= rows.stop:
                 return
+            if not file.rows:
+                continue
             for batch, first in _batches(
                 file, wanted, RowRange(max(rows.start - top, 0), min(rows.stop - top, file.rows))
             ):
@@ -187,8 +190,20 @@ class ParquetStream(LogStream):
             if len(values) > 1 and any(value.ndim != 1 for value in values):
                 raise InvalidInput(f"{file.path}: the columns of `{part}` must each hold one number per row.")
             joined = values[0] if len(values) == 1 else np.column_stack(values)
-            out[part] = code_identifiers(joined, self._codes) if part == "episode_ids" else joined
+            out[part] = self._coded(joined, file) if part == "episode_ids" else joined
+        _widen_missing(out)
         return out
+
+    def _coded(self, ids: npt.NDArray[Any], file: _File) -> npt.NDArray[Any]:
+        """Episode ids as numbers; codes of strings must not meet numbers of other parts."""
+        numeric = ids.dtype.kind in "biuf"
+        if self._numeric_ids not in (None, numeric):
+            raise InvalidInput(
+                f"{file.path}: episode ids are {'numbers' if numeric else 'text'} here, {'text' if numeric else 'numbers'} "
+                "in earlier parts. An episode could not be told from another: write all of them in one way."
+            )
+        self._numeric_ids = numeric
+        return code_identifiers(ids, self._codes)
 
 
 def _batches(
@@ -256,6 +271,15 @@ def _list_column(column: pa.Array, part: str, name: str, path: Path, first_row: 
     out = np.full((len(column), width), np.nan) if missing.any() else np.empty((len(column), width), dtype=values.dtype)
     out[~missing] = values.reshape(-1, width)
     return out
+
+
+def _widen_missing(columns: dict[str, npt.NDArray[Any]]) -> None:
+    """Where every next observation is missing nothing tells their length: it is that of the observations."""
+    states, following = columns.get("observations"), columns.get("next_observations")
+    if states is None or following is None or states.ndim != 2 or following.dtype.kind != "f":
+        return
+    if following.ndim == 2 and following.shape[1] == 1 and np.all(np.isnan(following)):
+        columns["next_observations"] = np.full(states.shape, np.nan)
 
 
 def _join(pieces: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:

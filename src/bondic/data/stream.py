@@ -76,9 +76,7 @@ class LogStream(ABC):
     batch_rows: int
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
-        self.batch_rows = int(batch_rows)
-        if self.batch_rows < 1:
-            raise InvalidInput(f"batch_rows={batch_rows}: at least one row must be read at a time.")
+        self.batch_rows = _checked_rows(batch_rows)
         self.content_hash = ""
         self._check_everything(progress)
 
@@ -141,7 +139,7 @@ class LogStream(ABC):
     def rebatched(self, batch_rows: int) -> LogStream:
         """The same log, read in batches of another size; it is not checked again."""
         other = copy.copy(self)
-        other.batch_rows = int(batch_rows)
+        other.batch_rows = _checked_rows(batch_rows)
         return other
 
     def read(self, rows: RowRange) -> Transitions:
@@ -166,6 +164,12 @@ class LogStream(ABC):
             f"{type(self).__name__}(n={len(self)}, observation_dim={self.observation_dim}, actions={kind}, "
             f"batch_rows={self.batch_rows}, hash={self.content_hash[:12]})"
         )
+
+
+def _checked_rows(batch_rows: int) -> int:
+    if int(batch_rows) < 1:
+        raise InvalidInput(f"batch_rows={batch_rows}: at least one row must be read at a time.")
+    return int(batch_rows)
 
 
 def _form(column: npt.NDArray[Any] | None) -> str:

@@ -154,8 +154,7 @@ class Transitions:
     def _warn_about_equal_rows(self) -> None:
         if self.discrete_observations:
             return
-        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
-        rows = np.ascontiguousarray(rows + 0.0)
+        rows = self.row_matrix()
         packed = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
         _, first_row, inverse = np.unique(packed, return_index=True, return_inverse=True)
         copies = np.flatnonzero(first_row[inverse] != np.arange(len(self)))
@@ -167,6 +166,11 @@ class Transitions:
                 ValidityWarning,
                 stacklevel=5,
             )
+
+    def row_matrix(self) -> FloatArray:
+        """Every row's numbers side by side, -0.0 as 0.0."""
+        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
+        return np.ascontiguousarray(rows + 0.0)
 
     def _action_matrix(self) -> FloatArray:
         return np.asarray(self.actions, dtype=np.float64).reshape(len(self), -1)

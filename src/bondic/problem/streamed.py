@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,6 @@ from bondic.problem.question import Cloud, Question, Terms
 from bondic.problem.rows import Problem, assemble, initial_cloud
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 SEED_SALT = 0x626F6E64
 """Keeps the action draws apart from whatever simulated the log with the same small seed."""
@@ -33,8 +33,8 @@ _PROBE_BATCHES = 16
 class StreamedProblem(Question):
     """The same question with rows that are read, and a policy that is asked, batch by batch.
 
-    The draws of a continuous policy for the batch that begins at row i come from the seed (salt, seed, i): they do not
-    depend on anything in the log, and reading again gives the same ones.
+    The draws of a continuous policy for the batch that begins at row i come from child i of the seed (salt, seed): they
+    do not depend on anything in the log, and reading again gives the same ones.
     """
 
     terms: Terms
@@ -49,7 +49,7 @@ class StreamedProblem(Question):
     policy: Any
     draws: int
     count: int  # rows that count
-    time_counts: IntArray | None  # how many of them at each time before the horizon
+    time_counts: dict[int, int] | None  # how many of them at each time before the horizon
 
     @staticmethod
     def make(
@@ -94,11 +94,12 @@ class StreamedProblem(Question):
         """The same question on these rows, with their number."""
         if self.terms.horizon is None:
             return replace(self, rows=rows, count=len(rows))
-        counts = np.zeros(self.terms.horizon, dtype=np.int64)
+        counts: Counter[int] = Counter()  # by time: a horizon may be far longer than any episode
         for times in self.log.timesteps(rows):
-            counts += np.bincount(times[times < counts.size], minlength=counts.size)
-        refuse_nothing(int(counts.sum()), self.terms)
-        return replace(self, rows=rows, count=int(counts.sum()), time_counts=counts)
+            seen, repeats = np.unique(times[times < self.terms.horizon], return_counts=True)
+            counts.update(dict(zip(seen.tolist(), repeats.tolist(), strict=True)))
+        refuse_nothing(counts.total(), self.terms)
+        return replace(self, rows=rows, count=counts.total(), time_counts=dict(counts))
 
     def __len__(self) -> int:
         return self.count
@@ -114,7 +115,8 @@ class StreamedProblem(Question):
         if not frame.kept.any():
             return None
         asked = questions(part, self.initial_states, frame, rows.start, len(self.log))
-        rng = np.random.default_rng([SEED_SALT, self.seed, rows.start])
+        # a spawn key, not a third number: a seed (salt, seed, 0) is the seed (salt, seed) of the initial states
+        rng = np.random.default_rng(np.random.SeedSequence([SEED_SALT, self.seed], spawn_key=(rows.start,)))
         following = ask_next(self.policy, asked, self.answers.slots, draws=self.draws, rng=rng)
         answers = replace(self.answers, next=following)
         given: dict[str, Any] = {"first_row": rows.start, "starts": self.initial}

@@ -139,7 +139,7 @@ def evaluate(forest: Forest, found: Survey, groups: int, progress: Progress | No
 
 
 def _enclose(forest: Forest, totals: FloatArray, prices: FloatArray, groups: int) -> list[Enclosure]:
-    """Lemma 22: kept pairs with the errors of Lemma 18, dropped ones with their price."""
+    """Lemma 23: kept pairs with the errors of Lemma 18, dropped ones with their price."""
     count = forest.points.shape[1]
     # totals of tiles are added with their rounding errors kept: what is lost is of second order
     relative = pairs.value_error(forest.inverse.size) + (2 * forest.tree.size + 16) * U + (count * U) ** 2

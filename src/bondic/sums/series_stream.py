@@ -9,6 +9,8 @@ which is all that is needed when the far points weigh little; otherwise 2 <a, b>
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -26,12 +28,23 @@ _BINS = 400
 _MOST_FAR = 20_000
 _GOOD = 1e-4
 """A relative error of the result that nobody notices: half of it goes into |mu|."""
+_NOTHING = 1e-290
 
 
 class SeriesSum(TermSum):
     """One Gaussian term."""
 
-    def __init__(self, coefficient: float, axes: list[int], scales: FloatArray, center: FloatArray, width: int) -> None:
+    def __init__(
+        self,
+        coefficient: float,
+        axes: list[int],
+        scales: FloatArray,
+        center: FloatArray,
+        width: int,
+        otherwise: Callable[[], TermSum],
+    ) -> None:
+        self._otherwise = otherwise  # what sums the term when too many points stay far from any plan
+        self._other: TermSum | None = None
         self._coefficient, self._axes, self._scales, self._center = coefficient, axes, scales, center
         self._width = width
         self._reach, self._degree = 0.0, 1
@@ -43,7 +56,13 @@ class SeriesSum(TermSum):
 
     @staticmethod
     def plan(
-        coefficient: float, axes: list[int], scales: FloatArray, sample: FloatArray, count: int, width: int
+        coefficient: float,
+        axes: list[int],
+        scales: FloatArray,
+        sample: FloatArray,
+        count: int,
+        width: int,
+        otherwise: Callable[[], TermSum],
     ) -> SeriesSum | None:
         """A degree that serves all points of the sample with equal weights; None where the series is no help."""
         some = sample[:, axes]
@@ -55,7 +74,7 @@ class SeriesSum(TermSum):
         plan = separable.make_plan(norms, equal, len(axes), aim)
         if plan is None or plan.features * 4 > count:
             return None
-        out = SeriesSum(coefficient, axes, scales, center, width)
+        out = SeriesSum(coefficient, axes, scales, center, width, otherwise)
         out._start(reach, plan.degree)
         return out
 
@@ -71,6 +90,9 @@ class SeriesSum(TermSum):
         self._passes += 1
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
+        if self._other is not None:
+            self._other.add(points, columns)
+            return
         mine = points[:, self._axes]
         if self._stage == "cross":
             self._add_crossed(mine, columns)
@@ -104,8 +126,16 @@ class SeriesSum(TermSum):
         np.maximum.at(self._bin_largest, place, norms)
 
     def end_pass(self) -> None:
+        if self._other is not None:
+            self._other.end_pass()
+            self.wants_more = self._other.wants_more
+            return
         if self._stage == "cross":
             self._result, self.wants_more = self._with_crossed(), False
+            return
+        if self._far > _MOST_FAR and self._passes > 1:  # the plan knew all points: another one would be no better
+            self._far_points, self._far_columns = [], []
+            self._other = self._otherwise()
             return
         if self._far > _MOST_FAR:
             self._replan(_FIRST_AIM * self._all_masses() ** 2)
@@ -113,9 +143,9 @@ class SeriesSum(TermSum):
         core = self._core()
         far = self._far_square()
         bounded = [_with_far(a, b) for a, b in zip(core, far, strict=True)]
-        if all(value.rad <= _GOOD * abs(value.mid) for value in bounded):
+        if _good(bounded):
             self._result, self.wants_more = bounded, False
-        elif self._far and all(value.rad <= _GOOD * abs(value.mid) for value in core):
+        elif self._far and _good(core):
             self._start_crossing(core, far)
         elif self._passes == 1:
             size = self._all_masses() ** 2
@@ -132,6 +162,9 @@ class SeriesSum(TermSum):
     def _replan(self, aims: FloatArray) -> None:
         """Degree and reach from what the first pass saw; as good as the number of features allows."""
         seen = self._histogram.any(axis=1)
+        if not seen.any():  # nothing but weights that cancel
+            self._start(self._reach, self._degree)
+            return
         norms, masses = self._bin_largest[seen], self._histogram[seen]
         far = np.searchsorted(norms, norms[-1], side="left")  # try to serve all, then leave the farthest bins out
         while far >= 0:
@@ -193,10 +226,19 @@ class SeriesSum(TermSum):
         return out
 
     def values(self) -> list[Enclosure]:
+        if self._other is not None:
+            return self._other.values()
         return [Enclosure(self._coefficient) * value for value in self._result]
 
     def close(self) -> None:
         self._far_points, self._far_columns = [], []
+        if self._other is not None:
+            self._other.close()
+
+
+def _good(values: list[Enclosure]) -> bool:
+    """Whether nobody would notice the errors; a column without weight is as good as it gets."""
+    return all(value.rad <= _GOOD * abs(value.mid) or value.upper <= _NOTHING for value in values)
 
 
 def _with_far(core: Enclosure, far: Enclosure) -> Enclosure:

@@ -12,12 +12,14 @@ Batches may be read several times; memory does not grow with their number.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.errors import InvalidInput
 from bondic.kernels.accuracy import check_elementary_functions
 from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.normal_form import Term
@@ -64,7 +66,9 @@ def streamed_forms(
         rounds = 0
         while any(part.wants_more for part in sums):
             rounds += 1
+            facts.begin_pass()
             for batch in stream.batches():
+                facts.note(batch)
                 distinct, merged, merge_error = _distinct(batch)
                 if rounds == 1:
                     facts.add(batch, distinct, merge_error)
@@ -74,8 +78,10 @@ def streamed_forms(
                     if part.wants_more and distinct.shape[0]:
                         columns = np.ascontiguousarray(term.columns(merged)).reshape(distinct.shape[0], -1)
                         part.add(distinct, columns)
+            facts.end_pass()
             for part in sums:
-                part.end_pass()
+                if part.wants_more:
+                    part.end_pass()
         return facts.finish([part.values() for part in sums])
     finally:
         for part in sums:
@@ -90,7 +96,14 @@ def _choose(term: Term, stream: PointStream, engine: Engine) -> TermSum:
         return FeatureSum(term, width)
     gaussian = as_gaussian(term)
     if gaussian is not None and engine in ("auto", "separable"):
-        series = SeriesSum.plan(term.coefficient, *gaussian, stream.sample, stream.count, width)
+        series = SeriesSum.plan(
+            term.coefficient,
+            *gaussian,
+            stream.sample,
+            stream.count,
+            width,
+            otherwise=lambda: SpooledPairs(term, width, engine),
+        )
         if series is not None:
             return series
     return SpooledPairs(term, width, engine)
@@ -156,6 +169,23 @@ class _Facts:
         self._mass = np.zeros((stream.groups, stream.slots))
         self._sizes = [0.0] * len(terms)
         self._relative, self.seen, self._batches = 0.0, 0, 0
+        self._first = b""
+
+    def begin_pass(self) -> None:
+        self._digest = hashlib.blake2b()
+
+    def note(self, batch: Batch) -> None:
+        for array in (batch.points, batch.groups):
+            self._digest.update(np.ascontiguousarray(array).data)
+
+    def end_pass(self) -> None:
+        """Sums from several passes belong together only if all passes saw the same points and weights."""
+        if self._first not in (b"", self._digest.digest()):
+            raise InvalidInput(
+                "Points or weights changed between two passes over the log. A policy has to give the same answers when it "
+                "is asked again: draw from the generator it is given, or load the log (it is then asked once)."
+            )
+        self._first = self._digest.digest()
 
     def add(self, batch: Batch, distinct: FloatArray, merge_error: float) -> None:
         slots = batch.groups.shape[2]

@@ -1,0 +1,300 @@
+"""Attacks on the trusted core: sums over batches, draws, certificates that were changed."""
+
+import copy
+import itertools
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bondic
+from bondic.bounds.dual import Setting, dual_bound
+from bondic.certificate.certificate import Certificate, claim
+from bondic.certificate.conclude import conclude
+from bondic.certificate.spec import Reader
+from bondic.certificate.verify import combine_witnesses, rebuild
+from bondic.concentration.fixed_lambda import FixedLambda
+from bondic.data.blocks import RowRange
+from bondic.data.stream import ArrayStream
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.spaces.ball import Ball
+from bondic.sums import series_stream
+from bondic.sums.quadratic import quadratic_forms
+from bondic.sums.spool import SpooledPairs
+from bondic.sums.streamed import Batch, PointStream, streamed_forms
+
+MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
+POLICY = bondic.CallablePolicy(MDP.target_probs)
+START = bondic.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
+QUESTION = {"gamma": MDP.gamma, "reward_range": MDP.reward_range}
+LAYOUT = Layout(1, False, 0, 1)
+
+
+def columns(episodes=12, length=10, seed=7):
+    data = MDP.rollout(episodes, length, np.random.default_rng(seed))
+    return {name: np.array(getattr(data, name)) for name in data.__dataclass_fields__}
+
+
+def continuous_columns(rng, n):
+    return {
+        "observations": rng.standard_normal((n, 2)),
+        "actions": rng.standard_normal((n, 1)),
+        "rewards": rng.uniform(size=n),
+        "next_observations": rng.standard_normal((n, 2)),
+        "terminations": np.zeros(n, dtype=bool),
+    }
+
+
+def forged(certificate, change):
+    """The certificate with a changed body and a digest that fits it."""
+    body = copy.deepcopy(certificate.body)
+    change(body)
+    return Certificate(body, certificate.arrays)
+
+
+# Sums over batches
+
+
+def far_stream(far):
+    """Near points that the plan knows, and far ones that its sample missed."""
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + 50.0 * rng.standard_normal((far, 1))])
+    weights = rng.standard_normal((1, 400 + far, 1))
+    parts = np.array_split(np.arange(400 + far), 5)
+    passes = itertools.count()
+
+    def batches():
+        assert next(passes) < 10, "the log is read for ever"
+        return iter([Batch(points[part], weights[:, part], 0.0) for part in parts])
+
+    return points, weights, PointStream(batches, 400 + far, points[:100], 1, 1)
+
+
+def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
+    monkeypatch.setattr(series_stream, "_MOST_FAR", 20)
+    terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
+    points, weights, stream = far_stream(30)
+    (found,) = streamed_forms(terms, stream)
+    (direct,) = quadratic_forms(terms, points, weights, engine="pairs")
+    assert abs(found.mid - direct.mid) <= found.rad + direct.rad
+    assert found.rad <= 1e-3 * direct.mid
+
+
+def test_a_finished_term_is_not_summed_again(monkeypatch):
+    calls = []
+    original = SpooledPairs._sum_pairs
+    monkeypatch.setattr(SpooledPairs, "_sum_pairs", lambda self: calls.append(1) or original(self))
+    terms = normal_form(bondic.Gaussian(1.0) + bondic.Laplace(1.0), LAYOUT)
+    _, _, stream = far_stream(30)
+    streamed_forms(terms, stream)
+    assert len(calls) == 1
+
+
+def counted_passes(points, groups):
+    """The stream over five batches, and a list that grows with every pass."""
+    passes = []
+
+    def batches():
+        passes.append(1)
+        parts = np.array_split(np.arange(len(points)), 5)
+        return iter([Batch(points[part], groups[:, part], 0.0) for part in parts])
+
+    return PointStream(batches, len(points), points[:100], groups.shape[0], groups.shape[2]), passes
+
+
+def test_a_log_without_any_weight_sums_to_nothing():
+    points = np.random.default_rng(0).standard_normal((500, 1))
+    stream, _ = counted_passes(points, np.zeros((1, 500, 1)))
+    (found,) = streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+    assert found.mid == 0
+    assert found.rad < 1e-290
+
+
+def test_an_action_without_weight_does_not_cost_a_pass():
+    rng = np.random.default_rng(0)
+    groups = rng.standard_normal((1, 500, 2)) * [1.0, 0.0]
+    stream, passes = counted_passes(rng.standard_normal((500, 1)), groups)
+    kernel = bondic.Gaussian(1.0) * bondic.Dirac(on="action")
+    streamed_forms(normal_form(kernel, Layout(1, False, 0, 2)), stream)
+    assert len(passes) == 1
+
+
+def test_passes_over_different_points_are_not_put_together():
+    """A policy that ignores the generator it is given draws anew in every pass."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((1, 430, 1))
+
+    def batches():
+        points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
+        return iter([Batch(points, weights, 0.0)])
+
+    stream = PointStream(batches, 430, rng.standard_normal((100, 1)), 1, 1)
+    with pytest.raises(InvalidInput, match="asked again"):
+        streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+
+
+# Draws
+
+
+def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
+    rng = np.random.default_rng(0)
+    n = 30
+    data = continuous_columns(rng, n)
+    noise = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
+    start = bondic.InitialStates.exact(np.zeros((n, 2)))
+    stream = ArrayStream(data, batch_rows=10)
+    problem = bondic.make_problem(stream, noise, start, gamma=0.9, reward_range=(0, 1), draws=4, initial_draws=4)
+    following = np.concatenate([part.answers.next.ravel() for part in problem.parts()])
+    everything = np.concatenate([problem.answers.initial.ravel(), following])
+    assert np.unique(everything).size == everything.size
+
+
+# A horizon far beyond every episode
+
+
+def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
+    data = columns() | {"timesteps": np.tile(np.arange(10), 12)}
+    question = QUESTION | {"horizon": 10**9}
+    memory = bondic.make_problem(bondic.Transitions(**data), POLICY, START, **question)
+    streamed = bondic.make_problem(ArrayStream(data, batch_rows=25), POLICY, START, **question)
+    ball, instruments = Ball(bondic.Gaussian(1.0), 1.0), bondic.Instruments(bondic.Gaussian(1.0))
+    one, other = (
+        Setting(problem, ball, instruments, FixedLambda(0.1), 0.1, None, 2).epsilon() for problem in (memory, streamed)
+    )
+    assert one.mid == pytest.approx(other.mid, rel=1e-9)
+
+
+# Certificates whose claims fit what was changed
+
+
+def reclaimed(certificate, log, policy, change):
+    """A forger's work: change the statements, then claim whatever follows from them."""
+    draft = forged(certificate, change)
+    setting, _ = rebuild(draft, log, policy=policy)
+    reader = Reader(draft.arrays, setting.problem.layout)
+    ends = {}
+    for end in draft.body["ends"]:
+        (ends[end],) = dual_bound(setting, reader.function(draft.body["ends"][end]["omega"]), (end,))
+    witnesses = [reader.function(witness) for witness in draft.body["rejection"]["witnesses"]]
+    rejection = combine_witnesses(setting, witnesses)
+    result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, draft.body["side"])
+
+    def claim_all(body):
+        for end, terms in ends.items():
+            body["ends"][end]["claim"] = claim(terms)
+        body["rejection"]["claim"] = asdict(rejection)
+        body["claims"] = {"low": result.low, "high": result.high, "status": result.status.name}
+
+    return forged(draft, claim_all)
+
+
+def put(*path, value):
+    def change(body):
+        for key in path[:-1]:
+            body = body[key]
+        body[path[-1]] = value
+
+    return change
+
+
+@pytest.fixture(scope="module")
+def certified():
+    log = bondic.Transitions(**columns())
+    return log, bondic.estimate_interval(bondic.make_problem(log, POLICY, START, **QUESTION)).certificate
+
+
+def test_a_forger_who_changes_nothing_passes(certified):
+    log, certificate = certified
+    bondic.verify(reclaimed(certificate, log, None, dict), log)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("alpha", value=float("nan")),
+        put("alpha", value=1.5),
+        put("alpha", value=True),
+        lambda body: (put("alpha", value=float("nan"))(body), put("budget", "noise", value=1.9)(body)),
+        put("problem", "terms", "gamma", value=-0.5),
+        put("problem", "terms", "gamma", value=1.5),
+        put("problem", "terms", "horizon", value=1),
+    ],
+    ids=["alpha nan", "alpha 1.5", "alpha true", "nan and noise 1.9", "gamma -0.5", "gamma 1.5", "horizon untimed"],
+)
+def test_statements_that_no_problem_accepts_are_refused(certified, change):
+    log, certificate = certified
+    with pytest.raises(BondicError):
+        bondic.verify(reclaimed(certificate, log, None, change), log)
+
+
+def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
+    rng = np.random.default_rng(0)
+    log = bondic.Transitions(**continuous_columns(rng, 60))
+    policy = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
+    start = bondic.InitialStates.exact(np.zeros((1, 2)))
+    problem = bondic.make_problem(log, policy, start, gamma=0.5, reward_range=(0, 1), initial_draws=1)
+    certificate = bondic.estimate_interval(problem, method=bondic.Dual(pilot=0)).certificate
+    bondic.verify(certificate, log, policy)
+    with pytest.raises(VerificationError):
+        bondic.verify(reclaimed(certificate, log, None, put("problem", "answers", "exact", value=True)), log, policy)
+
+
+@pytest.mark.parametrize("rows", [0, -1])
+def test_a_log_is_not_read_in_batches_of_nothing(rows):
+    stream = ArrayStream(columns(), batch_rows=10)
+    with pytest.raises(InvalidInput, match="at least one row"):
+        stream.rebatched(rows)
+
+
+def test_a_log_pasted_twice_is_noticed_across_batches():
+    data = continuous_columns(np.random.default_rng(0), 20)
+    twice = {name: np.concatenate([column, column]) for name, column in data.items()}
+    with pytest.warns(ValidityWarning):
+        bondic.Transitions(**twice)
+    with pytest.warns(ValidityWarning):
+        ArrayStream(twice, batch_rows=20)
+
+
+# Parquet
+
+
+def write(path, n, terminations, **more):
+    """Rows whose terminal transitions have no next observation."""
+    rng = np.random.default_rng(n)
+    following = [None if end else list(rng.standard_normal(3)) for end in terminations]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = {
+        "observations": pa.array(list(rng.standard_normal((n, 3)))),
+        "actions": pa.array(rng.integers(0, 2, n)),
+        "rewards": pa.array(rng.uniform(size=n)),
+        "next_observations": pa.array(following, type=pa.list_(pa.float64())),
+        "terminations": pa.array(terminations, type=pa.bool_()),
+    }
+    pq.write_table(pa.table(table | more), path)
+
+
+def test_an_empty_part_between_others_is_passed_over(tmp_path):
+    for name, rows in (("1", 5), ("2", 0), ("3", 6)):
+        write(tmp_path / f"{name}.parquet", rows, [False] * rows)
+    stream = bondic.stream_log(tmp_path, batch_rows=4)
+    assert sum(len(part) for _, part in stream.batches()) == len(stream) == 11
+
+
+@pytest.mark.parametrize("batch_rows", [1, 4, 100])
+def test_parts_of_terminal_rows_alone_can_be_read(tmp_path, batch_rows):
+    write(tmp_path / "1.parquet", 5, [False, False, True, False, True])
+    write(tmp_path / "2.parquet", 1, [True])
+    stream = bondic.stream_log(tmp_path, batch_rows=batch_rows)
+    assert stream.content_hash == bondic.stream_log(tmp_path, batch_rows=2).content_hash
+    assert stream.read(RowRange(4, 5)).next_observations.shape == (1, 3)
+
+
+def test_numbered_and_named_episodes_do_not_become_one(tmp_path):
+    write(tmp_path / "episode_id=0" / "x.parquet", 4, [False] * 4)
+    write(tmp_path / "episode_id=a" / "x.parquet", 5, [False] * 5)
+    with pytest.raises(InvalidInput, match="episode"):
+        bondic.stream_log(tmp_path, batch_rows=3)
