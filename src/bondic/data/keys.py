@@ -85,8 +85,8 @@ class _Copies:
             self._warned = True
             warnings.warn(
                 f"Row {first_row + int(np.flatnonzero(copied)[0])} and {int(copied.sum()) - 1} more of its batch equal rows "
-                "further up in every value although observations are continuous. If they are the same events logged twice the interval "
-                "is not valid: add episode_ids and timesteps, or remove them. They are kept.",
+                "further up in every value although observations are continuous. If they are the same events logged twice "
+                "the interval is not valid: add episode_ids and timesteps, or remove them. They are kept.",
                 ValidityWarning,
                 stacklevel=4,
             )

@@ -67,7 +67,8 @@ def make_problem(
     `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
     that the process never ends (it narrows the value range when all rewards have one sign). `draws` actions are
     drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
-    not depend on the log (use another one when W was tuned on a log whose draws came from the same seed). A log opened with `stream_log` gives a question whose rows are read in batches.
+    not depend on the log (use another one when W was tuned on a log whose draws came from the same seed). A log opened
+    with `stream_log` gives a question whose rows are read in batches.
     """
     if not isinstance(log, Transitions | LogStream) or not isinstance(initial, InitialStates):
         raise InvalidInput(

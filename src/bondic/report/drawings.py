@@ -75,7 +75,7 @@ def stacked_terms(result: Result) -> str:
         place = end.value.mid
         inside = limits.low <= end.bound <= limits.high
         note = f"{end.end} end {number(end.bound)}"
-        note += "" if inside else " (beyond the reward range)"
+        note += "" if inside else " (beyond the range)"
         rows.append(f'<text x="2%" y="{top + 12}" class="strong">{html.escape(note)}</text>')
         for index, size in enumerate(sizes(end)):
             a, b = sorted((axis.at(place), axis.at(place + sign * size)))
