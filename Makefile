@@ -6,6 +6,7 @@ PINS   := pyproject.toml constraints.txt
 
 # What `make test` leaves to `make test-all` (they need the optional libraries) and to `make experiments`.
 EXTRAS := torch or cluster or mujoco or train
+WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check bench experiments clean
@@ -38,10 +39,10 @@ check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
 	$(BIN)/lint-imports
 
 test: check ## check, then every test that needs no optional library
-	$(BIN)/pytest -m "not ($(EXTRAS)) and not slow"
+	$(BIN)/pytest $(WORKERS) -m "not ($(EXTRAS)) and not slow"
 
 test-all: test $(VENV)/.stamp-all ## test, then the tests that need torch, mujoco, dask and ray
-	$(BIN)/pytest -m "($(EXTRAS)) and not slow"
+	$(BIN)/pytest $(WORKERS) -m "($(EXTRAS)) and not slow"
 
 bench: $(VENV)/.stamp-test ## run the benchmarks
 	@if [ -f benchmarks/run_all.py ]; then $(BIN)/python benchmarks/run_all.py; \

@@ -172,12 +172,15 @@ def test_an_interruption_leaves_nothing_behind(place, capsys, monkeypatch):
     assert sorted(item.name for item in place.iterdir()) == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_unwritable_place_is_named(place, capsys):
-    (place / "locked").mkdir(mode=0o500)
+@pytest.mark.usefixtures("place")
+def test_an_unwritable_place_is_named(capsys, monkeypatch):
+    def refused(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("bondic.cli.outputs.tempfile.mkdtemp", refused)
     code, _, err = evaluate(capsys, "--out", "locked/res")
     assert code == 2
-    assert "locked" in err
+    assert "locked cannot be written to (Permission denied)" in err
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
