@@ -69,7 +69,11 @@ def student_ends(estimate: float, influence: FloatArray, budget: ErrorBudget) ->
     """theta -+ t_{1-p, E-1} s / sqrt(E), p the probability of that end (alpha / 2 each for two sides)."""
     count = influence.size
     need_units(count, 2, "A Student t interval")
-    error = float(influence.std(ddof=1)) / math.sqrt(count)
+    return student_around(estimate, float(influence.std(ddof=1)) / math.sqrt(count), count, budget)
+
+
+def student_around(estimate: float, error: float, count: int, budget: ErrorBudget) -> Ends:
+    """theta -+ t_{1-p, count-1} * standard error, the error taken from `count` values."""
     return _around(estimate, budget, lambda p: float(stdtrit(count - 1, 1.0 - p)) * error)
 
 
