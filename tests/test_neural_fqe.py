@@ -119,7 +119,7 @@ def test_target_updates_follow_the_discount():
     assert default_updates(0.0) == 40
     assert default_updates(0.5) == 40
     assert default_updates(1.0) == default_updates(0.9999) == 500
-    assert 0.97 ** default_updates(0.97) <= 0.01 < 0.97 ** (default_updates(0.97) - 1)
+    assert 0.97 ** default_updates(0.97) <= 1e-4 < 0.97 ** (default_updates(0.97) - 1)
 
 
 def test_start_weights_of_an_exact_list_do_not_vary_and_samples_do():
