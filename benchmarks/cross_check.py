@@ -33,6 +33,7 @@ from bondic.baselines.linear import restrict
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import episode_numbers, trajectories
 from bondic.environments.tabular import TabularMDP
+from bondic.errors import MissingExtra
 from bondic.problem import Problem
 
 IDENTITY = 1e-9
@@ -154,7 +155,7 @@ def fitted_case(episodes: int, gradient_steps: int) -> Iterator[Case]:
     for name in ("dm", "dm-neural"):
         try:
             method = make_baseline(name, replicates=4)
-        except bondic.MissingExtra as problem_found:
+        except MissingExtra as problem_found:
             print(f"skipped: {name} ({problem_found})")
             continue
         value = bondic.estimate_interval(problem, alpha=ALPHA, method=method).estimate
@@ -197,11 +198,12 @@ def compare(case: Case, library: str, answer: dict[str, Any]) -> tuple[list[str]
     return lines, fine
 
 
-def cases(gradient_steps: int) -> Iterator[Case]:
+def cases(gradient_steps: int, only: str | None) -> Iterator[Case]:
     bandit, chain = world(0.9, 0.0, 1), world(0.9, 0.0, 2)
     yield weighting_case("1 step, 500 episodes", ("vw-estimators", "obp", "scope-rl"), bandit, 500, 1, 3)
     yield weighting_case("5 steps, 400 episodes", ("scope-rl",), chain, 400, 5, 4)
-    yield from fitted_case(200, gradient_steps)
+    if only in (None, "d3rlpy"):
+        yield from fitted_case(200, gradient_steps)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -215,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     lines, fine = [], True
     answers: dict[tuple[str, str], dict[str, Any]] = {}
-    for case in cases(options.steps):
+    for case in cases(options.steps, options.only):
         for library in case.libraries:
             if options.only not in (None, library):
                 continue
