@@ -74,11 +74,11 @@ def table_kernel() -> Kernel:
 def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 100) -> Design:
     """Features of `kernel`; by default a table when few distinct points repeat, else landmarks of the default kernel."""
     everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
-    few = problem.layout.discrete and _is_table(everything, len(problem))
+    few = problem.layout.discrete and is_table(everything, len(problem))
     if kernel is None:
         kernel = table_kernel() if few else default_value_kernel(problem, problem, Choices())
         rank = max(rank, _FEW_POINTS) if few else rank
-    table = kernel_is_table(kernel)
+    table = kernelis_table(kernel)
     basis = make_basis(kernel, problem.layout, everything, rank=everything.shape[0] if table else rank, tolerance=1e-9)
     explicit = all(
         isinstance(leaf, FeatureLeaf) for term in normal_form(kernel, problem.layout) for leaf, _ in term.factors
@@ -105,11 +105,12 @@ def _draws(basis: Basis, problem: Problem) -> FloatArray | None:
     return coordinates(basis, problem.initial.points, ones).reshape(len(problem.initial_states), -1, basis.dimension)
 
 
-def kernel_is_table(kernel: Kernel) -> bool:
+def kernelis_table(kernel: Kernel) -> bool:
     return repr(kernel) == repr(table_kernel())
 
 
-def _is_table(points: FloatArray, rows: int) -> bool:
+def is_table(points: FloatArray, rows: int) -> bool:
+    """Whether few distinct points repeat: at most 128, and a quarter of the rows."""
     distinct = np.unique(points, axis=0).shape[0]
     return bool(distinct <= min(_FEW_POINTS, max(rows // 4, 2)))
 

@@ -32,7 +32,7 @@ from bondic.certificate.assumptions import Assumption
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
-from bondic.problem import Question, in_memory
+from bondic.problem import Problem, Question, in_memory
 from bondic.result import Result
 
 FloatArray = npt.NDArray[np.float64]
@@ -129,6 +129,7 @@ class ImportanceSampling:
     def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
         problem = in_memory(problem)
         watch = out.Stopwatch(self.weighting, progress)
+        self._refuse_densities(problem)
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         budget = out.split_ends(alpha, self.side)
         sums = weighted_sums(paths, self.weighting)
@@ -151,8 +152,10 @@ class ImportanceSampling:
     def _ends(self, paths: Trajectories, sums: RatioSums, budget: ErrorBudget) -> Ends:
         if self.interval == "hoeffding":
             return self._hoeffding(paths, budget)
-        if not paths.weights[:, -1 if self.weighting in ("tis", "sntis") else 0].any():
-            return -np.inf, np.inf  # no episode does what the policy would: a spread of 0 is not knowledge
+        weighted = np.count_nonzero(paths.weights[:, -1 if self.weighting in ("tis", "sntis") else 0])
+        # no episode does what the policy would, or a ratio rests on one: a spread of 0 is not knowledge
+        if weighted < (2 if self.weighting in ("sntis", "snpdis") else 1):
+            return -np.inf, np.inf
         if self.interval == "t":
             return student_ends(sums.estimate(), sums.influence(), budget)
         need_units(sums.count, 2, "A bootstrap interval")
@@ -169,6 +172,13 @@ class ImportanceSampling:
             mean = hoeffding_lower(values, largest, probability)
             ends[end] = base + mean if end == "lower" else base - mean
         return ends["lower"], ends["upper"]
+
+    def _refuse_densities(self, problem: Problem) -> None:
+        if self.interval == "hoeffding" and self.largest_ratio is None and not problem.layout.discrete:
+            raise InvalidInput(
+                "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "
+                "Pass largest_ratio=, a bound that holds for every state and action."
+            )
 
     def _ratio_bound(self, paths: Trajectories) -> float:
         if not paths.fixed:
@@ -200,5 +210,10 @@ class ImportanceSampling:
 def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
     whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
-    cut = f"Whether an episode is recorded up to step {paths.steps} does not depend on what happens in it."
-    return (out.EPISODES, behaviour, out.states("recording", whole if paths.complete else cut))
+    # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
+    cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
+    recording = out.states("recording", whole if paths.complete else cut)
+    if not paths.length_stated:
+        return (out.EPISODES, behaviour, recording)
+    length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
+    return (out.EPISODES, behaviour, recording, out.states("length", length))

@@ -69,7 +69,11 @@ def student_ends(estimate: float, influence: FloatArray, budget: ErrorBudget) ->
     """theta -+ t_{1-p, E-1} s / sqrt(E), p the probability of that end (alpha / 2 each for two sides)."""
     count = influence.size
     need_units(count, 2, "A Student t interval")
-    error = float(influence.std(ddof=1)) / math.sqrt(count)
+    return student_around(estimate, float(influence.std(ddof=1)) / math.sqrt(count), count, budget)
+
+
+def student_around(estimate: float, error: float, count: int, budget: ErrorBudget) -> Ends:
+    """theta -+ t_{1-p, count-1} * standard error, the error taken from `count` values."""
     return _around(estimate, budget, lambda p: float(stdtrit(count - 1, 1.0 - p)) * error)
 
 
@@ -119,7 +123,7 @@ def bootstrap_values(sums: RatioSums, rng: np.random.Generator, replicates: int)
 
 
 def percentile_ends(replicates: FloatArray, budget: ErrorBudget) -> Ends:
-    """The p and 1 - p quantiles of theta*."""
+    """The p and 1 - p quantiles of theta*; for p beyond what B replicates resolve, at least the normal law's."""
     return _quantile_ends(replicates, budget, lambda p: p)
 
 
@@ -148,6 +152,18 @@ def bca_ends(estimate: float, replicates: FloatArray, left_out: FloatArray, budg
 def _quantile_ends(replicates: FloatArray, budget: ErrorBudget, level: Callable[[float], float]) -> Ends:
     lower, upper = budget.get("lower"), budget.get("upper")
     return (
-        -math.inf if lower is None else float(np.quantile(replicates, level(lower))),
-        math.inf if upper is None else float(np.quantile(replicates, level(1.0 - upper))),
+        -math.inf if lower is None else _quantile(replicates, level(lower)),
+        math.inf if upper is None else _quantile(replicates, level(1.0 - upper)),
     )
+
+
+def _quantile(replicates: FloatArray, level: float) -> float:
+    """The quantile at `level`. B replicates say nothing about less than 1 / (B + 1): there the normal law goes on.
+
+    Without it the ends of a small alpha would stop at the extreme replicates, however many episodes there are.
+    """
+    rare = min(level, 1.0 - level)
+    if not 0.0 < rare < 1.0 / (replicates.size + 1) or replicates.size < 2:
+        return float(np.quantile(replicates, level))
+    beyond = float(replicates.mean()) + float(ndtri(level)) * float(replicates.std(ddof=1))
+    return min(float(replicates.min()), beyond) if level < 0.5 else max(float(replicates.max()), beyond)

@@ -17,6 +17,7 @@ from bondic.baselines.lipschitz import Lipschitz
 from bondic.baselines.lstd import Lstd
 from bondic.baselines.marginalized import Marginalized
 from bondic.baselines.model_based import ModelBased
+from bondic.baselines.neural_fqe import NeuralFittedQ
 from bondic.baselines.trajectory_dr import DoublyRobust
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
@@ -24,12 +25,16 @@ from bondic.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Entry:
-    """How to make a method, and what it promises under its own assumptions. `needs` names what the log must hold."""
+    """How to make a method, and what it promises under its own assumptions.
+
+    `needs` names what the log must hold, `extra` the optional library without which it cannot be made.
+    """
 
     make: Callable[..., Any]
     guarantee: Guarantee
     needs: tuple[str, ...]
     words: str
+    extra: str | None = None
 
 
 _EPISODES = ("episode_ids",)
@@ -54,6 +59,7 @@ BASELINES: dict[str, Entry] = {
     "is-bca": Entry(_sampling("pdis", "bca"), "asymptotic", _WEIGHTS, "pdis, BCa bootstrap"),
     "hcope": Entry(EmpiricalBernstein, "finite-sample", _WEIGHTS, "truncated weights, empirical Bernstein"),
     "dm": Entry(FittedQ, "asymptotic", _EPISODES, "fitted Q evaluation, bootstrap over episodes"),
+    "dm-neural": Entry(NeuralFittedQ, "none", _EPISODES, "neural fitted Q evaluation, bootstrap", extra="torch"),
     "dr": Entry(DoublyRobust, "asymptotic", _WEIGHTS, "doubly robust over trajectories, Student t"),
     "mis": Entry(Marginalized, "asymptotic", (), "minimax weights, normal interval"),
     "lstd": Entry(Lstd, "asymptotic", (), "temporal differences, sandwich variance"),

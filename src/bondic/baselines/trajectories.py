@@ -70,6 +70,7 @@ class Trajectories:
     complete: bool  # no episode was cut: nothing is missing
     fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
     estimated_behavior: bool
+    length_stated: bool = False  # nothing is missing only because steps= says that no episode is longer
 
     @property
     def count(self) -> int:
@@ -139,6 +140,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
+        length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),
     )
 
 

@@ -20,7 +20,7 @@ from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.folds import fold_numbers
 from bondic.baselines.fqe import fit_q
 from bondic.baselines.importance import trajectory_assumptions
-from bondic.baselines.intervals import student_ends
+from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.linear import restrict
 from bondic.baselines.trajectories import (
     Behavior,
@@ -88,12 +88,11 @@ class DoublyRobust:
             watch((k + 1) / self.folds)
         budget = out.split_ends(alpha, self.side)
         estimate = float(values.mean())
-        extra = 0.0 if own else start_error(problem, design, mean_theta) * math.sqrt(values.size)
-        spread = values - estimate
-        size = float(np.sqrt(np.mean(spread**2)))
-        # a sampled start adds its variance: the influence is stretched to the total
-        stretched = spread * (math.hypot(size, extra) / size if size > 0 else 1.0)
-        low, high = student_ends(estimate, stretched, budget)
+        need_units(values.size, 2, "A Student t interval")
+        # starts that are not the episodes' own add their variance
+        apart = 0.0 if own else start_error(problem, design, mean_theta)
+        error = math.hypot(float(values.std(ddof=1)) / math.sqrt(values.size), apart)
+        low, high = student_around(estimate, error, values.size, budget)
         result = out.Outcome(
             low=low + paths.tail.low,
             high=high + paths.tail.high,

@@ -89,10 +89,9 @@ def command(log: str, **options: Any) -> int:
 
 
 def _line(policy: str, name: str, question: Any, alpha: float, options: dict[str, Any], *, strict: bool) -> Line:
-    """A method that cannot be used on this log says why; alone it is an error."""
-    method = make_method(name, options)
+    """A method that cannot be used on this log, or lacks its library, says why; alone it is an error."""
     try:
-        return Line(policy, name, estimate_interval(question, alpha=alpha, method=method))
+        return Line(policy, name, estimate_interval(question, alpha=alpha, method=make_method(name, options)))
     except BondicError as problem:
         if strict:
             raise
