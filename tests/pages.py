@@ -4,7 +4,7 @@
     ```python title="rules.py"    is written to that file (any language)
     ```console                    lines with `$ ` are run in the page's folder; the lines below each are its output
 
-In shown output a line `...` stands for any lines, and … for any characters. All blocks of a page share one folder and
+In shown output a line `...` stands for any lines, and … for any characters (with the blanks around it). All blocks of a page share one folder and
 one namespace. `echo $?` prints the exit code of the command before it; a code other than 0 has to be shown that way.
 """
 
@@ -57,7 +57,7 @@ def shows(shown: str, printed: str) -> bool:
         if line.strip() == "...":
             pattern.append(r"(?:.*\n)*?")
         else:
-            pattern.append("[^\n]*".join(re.escape(piece) for piece in line.rstrip().split("…")) + "\n")
+            pattern.append("[^\n]*".join(map(re.escape, re.split(" *… *", line.rstrip()))) + "\n")
     lines = "".join(line.rstrip() + "\n" for line in printed.rstrip().splitlines())
     return re.fullmatch("".join(pattern), lines) is not None
 
