@@ -1,4 +1,4 @@
-"""Pictures of docs/gallery.md and README.md, from the demonstration log: python scripts/make_gallery.py (needs Chromium, extra `plot`).
+"""Pictures of docs/gallery.md and README.md, from the demonstration log: `make gallery` (needs Chromium and matplotlib).
 
 Screenshots of the report, plots, and a terminal session as SVG. Everything is written to docs/images.
 """
@@ -28,6 +28,8 @@ SHOTS: dict[str, tuple[int, int, dict[str, bool]]] = {
     "report-dark.png": (1000, 1150, {"dark": True}),
     "report-phone.png": (390, 844, {"phone": True}),
 }
+COMMAND = r"""$ bondic evaluate machine.csv --policy rules.py:maintain_late \
+>     --gamma 0.8 --reward-range 0 1 --initial new.csv"""
 RIVALS = ("duan-wang", "feng2020", "dm", "lstd", "drl", "model")
 
 
@@ -57,8 +59,7 @@ def shoot(page: str) -> None:
 def terminal(result: bondic.Result) -> None:
     """What `bondic evaluate` prints, as a picture whose text stays text."""
     console = Console(record=True, width=90, file=io.StringIO(), force_terminal=True)
-    command = "$ bondic evaluate log.parquet --policy rules.py:maintain_late --gamma 0.8 --reward-range 0 1"
-    console.print(Text(command, style="bold"), soft_wrap=True)
+    console.print(Text(COMMAND, style="bold"), soft_wrap=True)
     console.print(result_table(result))
     drawing = console.export_svg(title="bondic evaluate", unique_id="bondic", font_aspect_ratio=0.61)
     (IMAGES / "terminal.svg").write_text(_offline(drawing), encoding="utf-8")

@@ -4,8 +4,9 @@
     ```python title="rules.py"    is written to that file (any language)
     ```console                    lines with `$ ` are run in the page's folder; the lines below each are its output
 
-In shown output a line `...` stands for any lines, and … for any characters (with the blanks around it). All blocks of a page share one folder and
-one namespace. `echo $?` prints the exit code of the command before it; a code other than 0 has to be shown that way.
+In shown output a line `...` stands for any lines, and … for any characters (with the blanks around it). All blocks of a
+page share one folder and one namespace. `echo $?` prints the exit code of the command before it; a code other than 0 has
+to be shown that way.
 """
 
 from __future__ import annotations

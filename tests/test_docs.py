@@ -9,27 +9,31 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pages import FILES, SHELL, Reader, blocks, commands, shows
 
 import bondic
+from pages import FILES, SHELL, Reader, blocks, commands, shows
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-MARKED = {"tutorials/minari.md": pytest.mark.train, "tutorials/stable-baselines3.md": pytest.mark.train}
-"""Pages that need libraries of `make test-all`."""
+NEEDS = {"tutorials/minari.md": "minari", "tutorials/stable-baselines3.md": "stable_baselines3"}
+"""Pages that need libraries of `make test-all`, which warn of things that are not ours."""
 
 
 def running(pages: list[Path]) -> list[object]:
     chosen = [page for page in pages if any(b.kind == "python" or b.session for b in blocks(page))]
     names = [str(page.relative_to(ROOT)) for page in chosen]
-    marks = [[mark] if (mark := MARKED.get(name.removeprefix("docs/"))) else [] for name in names]
+    foreign = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
+    marks = [foreign if name.removeprefix("docs/") in NEEDS else [] for name in names]
     return [pytest.param(page, id=name, marks=mark) for page, name, mark in zip(chosen, names, marks, strict=True)]
 
 
 @pytest.mark.parametrize("page", running(PAGES))
 def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+    if library := NEEDS.get(str(page.relative_to(ROOT)).removeprefix("docs/")):
+        pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
     Reader(page, tmp_path).follow()
 
 
