@@ -9,7 +9,7 @@ EXTRAS := torch or cluster or mujoco or train
 WORKERS := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check bench experiments clean
+.PHONY: help demo test test-all check docs gallery bench experiments clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,10 @@ $(VENV)/.stamp-all: $(VENV)/.stamp-test
 	$(PIP) -e '.[test-all]'
 	@touch $@
 
+$(VENV)/.stamp-docs: $(PINS) | $(BIN)/python
+	$(PIP) -e '.[docs]'
+	@touch $(VENV)/.stamp-core $@
+
 demo: $(VENV)/.stamp-core ## install the core library and run the demonstration
 	$(BIN)/bondic demo
 
@@ -44,6 +48,12 @@ test: check ## check, then every test that needs no optional library
 test-all: test $(VENV)/.stamp-all ## test, then the tests that need torch, mujoco, dask and ray
 	$(BIN)/pytest $(WORKERS) -m "($(EXTRAS)) and not slow"
 
+docs: $(VENV)/.stamp-docs ## build the documentation into site/, offline
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+gallery: $(VENV)/.stamp-test ## make the pictures of the documentation again (needs Chromium)
+	$(BIN)/python scripts/make_gallery.py
+
 bench: $(VENV)/.stamp-test ## run the benchmarks
 	@if [ -f benchmarks/run_all.py ]; then $(BIN)/python benchmarks/run_all.py; \
 	else echo "no benchmarks/run_all.py yet"; fi
@@ -54,5 +64,5 @@ experiments: $(VENV)/.stamp-all ## the long statistical runs
 	$(BIN)/python experiments/baselines.py --out out/baselines.json
 
 clean: ## remove the environment, caches and build output
-	rm -rf $(VENV) build dist out bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests experiments benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -120,8 +120,9 @@ class Chromium:
             f" e.dispatchEvent(new Event({json.dumps(event)}, {{bubbles: true}})); }})()"
         )
 
-    def screenshot(self, target: Path) -> None:
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+    def screenshot(self, target: Path, *, beyond: bool = True) -> None:
+        """The whole page, or only what the window shows."""
+        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=beyond)
         target.write_bytes(base64.b64decode(shot["data"]))
 
     def close(self) -> None:

@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
+import importlib
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+import bondic
+from pages import FILES, SHELL, Reader, blocks, commands, shows
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SHELL = {"console", "bash", "sh", "shell"}
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+NEEDS = {"tutorials/minari.md": "minari", "tutorials/stable-baselines3.md": "stable_baselines3"}
+"""Pages that need libraries of `make test-all`, which warn of things that are not ours."""
 
 
-def blocks(page: Path) -> list[tuple[str, str]]:
-    return [(match.group(1), match.group(2)) for match in BLOCK.finditer(page.read_text())]
+def running(pages: list[Path]) -> list[object]:
+    chosen = [page for page in pages if any(b.kind == "python" or b.session for b in blocks(page))]
+    names = [str(page.relative_to(ROOT)) for page in chosen]
+    foreign = [pytest.mark.train, pytest.mark.filterwarnings("ignore")]
+    marks = [foreign if name.removeprefix("docs/") in NEEDS else [] for name in names]
+    return [pytest.param(page, id=name, marks=mark) for page, name, mark in zip(chosen, names, marks, strict=True)]
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if any(kind == "python" for kind, _ in blocks(p))], ids=lambda p: p.name
-)
-def test_python_blocks_run_and_print_what_the_page_says(page):
-    names: dict[str, object] = {"__name__": "__docs__"}
-    found = blocks(page)
-    for index, (kind, code) in enumerate(found):
-        if kind != "python":
-            continue
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, f"{page.name} block {index}", "exec"), names)
-        following = found[index + 1] if index + 1 < len(found) else ("", "")
-        if printed.getvalue():
-            assert following[0] == "text", f"block {index} of {page.name} prints, but the page does not show it"
-            assert printed.getvalue().strip() == following[1].strip()
+@pytest.mark.parametrize("page", running(PAGES))
+def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+    if library := NEEDS.get(str(page.relative_to(ROOT)).removeprefix("docs/")):
+        pytest.importorskip(library)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+    Reader(page, tmp_path).follow()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_commands_exist_and_links_lead_somewhere(page):
     text = page.read_text()
-    for kind, code in blocks(page):
-        assert kind in {"python", "text", "mermaid", ""} | SHELL, f"a {kind!r} block in {page.name} is not executed"
-        if kind in SHELL:
-            for line in code.splitlines():
+    for block in blocks(page):
+        known = block.kind in {"python", "text", "mermaid", ""} | SHELL or block.title
+        assert known, f"a {block.kind!r} block in {page.name} is not executed"
+        if block.kind in SHELL:
+            lines = [command for command, _ in commands(block.text)] if block.session else block.text.splitlines()
+            for line in lines:
                 check_command(line)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if not target.startswith(("http:", "https:", "mailto:")):
@@ -80,5 +81,108 @@ def check_command(line: str) -> None:
         assert group.get_command(None, words[1]) is not None, line
     elif words[0].startswith("python"):
         assert (ROOT / words[1]).exists(), line
+    elif words[0] in FILES or line == "echo $?":
+        return  # run with the page
     else:
         raise AssertionError(f"a command that no test can check: {line}")
+
+
+# --- the site -----------------------------------------------------------------------------------------
+
+
+def _leaves(nav):
+    for entry in nav:
+        for item in entry.values():
+            yield from [item] if isinstance(item, str) else _leaves(item)
+
+
+def test_the_site_leads_to_every_page_and_loads_nothing_from_elsewhere():
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    listed = list(_leaves(settings["nav"]))
+    assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+    assert settings["theme"]["font"] is False
+    assert not {"extra_javascript", "extra_css"} & set(settings)
+
+
+def _described():
+    """Every object that a page of the reference describes, by its path."""
+    text = "".join(page.read_text() for page in sorted((DOCS / "reference").glob("*.md")))
+    return re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)
+
+
+def test_every_public_name_is_in_the_reference():
+    objects = []
+    for path in _described():
+        module, _, name = path.rpartition(".")
+        found = getattr(importlib.import_module(module), name)
+        assert found.__doc__, f"{path} has no docstring"
+        objects.append(found)
+    missing = [name for name in bondic._HOMES if not any(getattr(bondic, name) is found for found in objects)]
+    assert missing == []
+    assert len(_described()) == len(set(_described()))
+
+
+def test_the_overview_of_the_reference_names_what_can_be_imported():
+    table = (DOCS / "reference" / "index.md").read_text().partition("| page |")[2]
+    assert set(re.findall(r"`(\w+)`", table)) - {"bondic"} == set(bondic._HOMES)
+
+
+def test_pictures_are_small_and_each_has_its_place():
+    shown = set()
+    for page in PAGES:
+        for words, target in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", page.read_text()):
+            assert words, f"{target} in {page.name} has no words for those who cannot see it"
+            shown.add((page.parent / target).resolve())
+    pictures = {path.resolve() for path in (DOCS / "images").iterdir()}
+    assert shown == pictures
+    assert all(path.stat().st_size < 200_000 for path in pictures)
+
+
+# --- the tests of these tests -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agrees"),
+    [
+        ("a\nb\n", "a  \nb\n\n", True),
+        ("a\n...\nd\n", "a\nb\nc\nd\n", True),
+        ("a\n...\n", "a\n", True),
+        ("took … s\n", "took 3.1 s\n", True),
+        ("a\n", "a\nb\n", False),
+        ("a\n...\nd\n", "a\nb\n", False),
+        ("took … s\n", "took 3.1\n s\n", False),
+        ("1.5\n", "1x5\n", False),
+    ],
+)
+def test_shown_output_is_compared(shown, printed, agrees):
+    assert shows(shown, printed) is agrees
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\nprint(1)\n```\n\n```text\n2\n```\n",
+        "```python\nprint(1)\n```\n",
+        "```console\n$ bondic --version\nbondic, version 99\n```\n",
+        "```console\n$ bondic check nothing.csv\n...\n```\n",  # the exit code is not shown
+        "```console\n$ cat missing\n...\n$ echo $?\n0\n```\n",
+        "```console\n$ rm -r x\n```\n",
+    ],
+)
+def test_a_page_that_is_wrong_is_noticed(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(AssertionError):
+        Reader(page, tmp_path).follow()
+
+
+def test_files_commands_and_code_share_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(
+        '```python title="rule.py"\nlimit = 3\n```\n\n```python\nfrom pathlib import Path\n'
+        'assert Path("rule.py").read_text() == "limit = 3\\n"\nPath("new.txt").write_text("hello\\n")\n```\n\n'
+        "```console\n$ cat new.txt\nhello\n$ bondic check \\\n>     nothing.csv\nerror: …\n$ echo $?\n2\n```\n"
+    )
+    Reader(page, tmp_path).follow()

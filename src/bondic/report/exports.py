@@ -59,6 +59,7 @@ def _finite(value: Any) -> Any:
 
 
 def result_json(result: Result) -> str:
+    """Everything a program may want to know: end points, terms, assumptions, choices, seeds, versions, hashes."""
     return json.dumps(result_dict(result), indent=1, allow_nan=False) + "\n"
 
 

@@ -1,0 +1,32 @@
+"""Docstrings as they are meant: `q*` and `|x|` are symbols, not Markdown. Loaded by mkdocs.yml when the site is built."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+from griffe import Extension
+
+_CODE = re.compile(r"(`[^`]*`)")
+_SPECIAL = re.compile(r"([*_<>|\[\]#~])")
+
+
+def escape(text: str) -> str:
+    """Backslashes before whatever Markdown would take for markup, outside `code` and indented formulas."""
+    out = []
+    for line in inspect.cleandoc(text).splitlines():
+        if line.startswith("    "):
+            out.append(line)
+            continue
+        parts = _CODE.split(line)
+        out.append("".join(part if index % 2 else _SPECIAL.sub(r"\\\1", part) for index, part in enumerate(parts)))
+    return "\n".join(out)
+
+
+class PlainDocstrings(Extension):
+    """Runs before mkdocstrings renders anything."""
+
+    def on_object(self, *, obj: Any, **_: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = escape(obj.docstring.value)
