@@ -12,6 +12,7 @@ from bondic.errors import BondicError, VerificationError
 
 _COMMANDS = {
     "demo": ("bondic.cli.demo", "Evaluate a policy on the log that ships with bondic and write a report."),
+    "reproduce": ("bondic.cli.reproduce", "Measure a figure of the paper again."),
     "verify": ("bondic.cli.verify", "Re-check a certificate against its log."),
 }
 

@@ -1,0 +1,122 @@
+"""Figures of `bondic.reproduction` on paper: the only module that imports matplotlib."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.certificate.io import write_atomically
+from bondic.errors import MissingExtra
+from bondic.reproduction.figures import Outcome, Panel, Series
+
+try:
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator
+except ImportError as problem:
+    raise MissingExtra("matplotlib", "plot", "Drawing a figure") from problem
+
+COLOURS = ("#0b6e99", "#d1495b", "#3a9d5d", "#8d5a97", "#b8860b", "#555555", "#e07a1f")
+"""Distinct in hue and in lightness; a method has the same colour in all panels because order is the same."""
+
+_STYLE = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "bondic",  # equal figures are equal files
+}
+
+
+def save_figure(outcome: Outcome, folder: Path) -> tuple[Path, Path]:
+    """Write NAME.png and NAME.svg; a figure is drawn whole before a file is touched."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / f"{outcome.name}.png", folder / f"{outcome.name}.svg"
+    with matplotlib.rc_context(_STYLE):
+        figure = draw(outcome)
+        options: tuple[dict[str, Any], ...] = ({"dpi": 110}, {"metadata": {"Date": None}})
+        for path, more in zip(paths, options, strict=True):
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=path.suffix[1:], **more)
+            write_atomically(path, buffer.getvalue())
+    return paths
+
+
+def draw(outcome: Outcome) -> Any:
+    """All panels side by side, four as a square."""
+    count = len(outcome.panels)
+    columns = 2 if count == 4 else min(count, 3)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(4.3 * columns + 0.4, 3.5 * lines + 0.3), layout="constrained")
+    figure.suptitle(outcome.title, fontsize=11)
+    for axes, panel in zip(figure.subplots(lines, columns, squeeze=False).ravel(), outcome.panels, strict=False):
+        (_draw_heat if panel.heat else _draw_panel)(figure, axes, panel)
+    return figure
+
+
+def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
+    del figure
+    axes.set_title(panel.title, fontsize=9)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    if panel.x_log:
+        axes.set_xscale("log")
+    if panel.y_log:
+        axes.set_yscale("log")
+    if panel.truth is not None:
+        axes.axhline(panel.truth, color="black", linewidth=1, linestyle=":", label="J*")
+    for place, series in enumerate(panel.series):
+        _draw_series(axes, series, COLOURS[place % len(COLOURS)])
+    if panel.ticks:
+        slant = max(map(len, panel.ticks)) > 6
+        turned = {"rotation": 35, "ha": "right"} if slant else {}
+        axes.set_xticks(range(len(panel.ticks)), panel.ticks, **turned)
+    elif panel.x_log:
+        _name_sizes(axes, panel)
+    axes.legend()
+
+
+def _name_sizes(axes: Any, panel: Panel) -> None:
+    """Ticks where something was measured, in plain numbers."""
+    sizes = sorted({x for series in panel.series for x in series.x})
+    axes.set_xticks(sizes, [f"{x / 1000:g}k" if x >= 1000 else f"{x:g}" for x in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _draw_series(axes: Any, series: Series, colour: str) -> None:
+    if series.kind == "band":
+        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.12)
+        axes.plot(series.x, series.low, color=colour, marker="o", markersize=3, label=series.label)
+        axes.plot(series.x, series.high, color=colour, marker="o", markersize=3)
+    elif series.kind == "bars":
+        axes.vlines(series.x, series.low, series.high, color=colour, linewidth=6, alpha=0.45, label=series.label)
+    elif series.kind == "points":
+        axes.plot(series.x, series.y, ".", color="#333333", markersize=3, alpha=0.5, label=series.label)
+    elif series.kind == "dashed":
+        axes.plot(series.x, series.y, color="#888888", linestyle="--", label=series.label)
+    else:
+        axes.plot(series.x, series.y, color=colour, marker="o", markersize=3, label=series.label)
+        if series.low:
+            axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15)
+
+
+def _draw_heat(figure: Any, axes: Any, panel: Panel) -> None:
+    values = np.array(panel.heat)
+    shown = axes.imshow(np.log10(values), cmap="viridis", origin="lower", aspect="auto")
+    axes.grid(visible=False)
+    axes.set_title(panel.title, fontsize=9)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.set_xticks(range(len(panel.ticks)), panel.ticks)
+    axes.set_yticks(range(len(panel.y_ticks)), panel.y_ticks)
+    middle = 0.5 * (np.log10(values).min() + np.log10(values).max())
+    for (line, column), value in np.ndenumerate(values):
+        colour = "black" if np.log10(value) > middle else "white"
+        axes.text(column, line, f"{value:.3g}", ha="center", va="center", color=colour, fontsize=8)
+    figure.colorbar(shown, ax=axes, label="log₁₀ length")
