@@ -36,7 +36,7 @@ def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) 
     write_atomically(folder / "summary.json", (json.dumps(record(outcome), indent=1) + "\n").encode())
     print_outcome(console, outcome)
     console.print(f"numbers  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
-    try:
+    try:  # here, not above: numbers need no plotting library
         from bondic.report.plots import save_figure
     except MissingExtra as problem:
         console.print(f"no picture: {problem}", highlight=False)

@@ -55,9 +55,23 @@ def draw(outcome: Outcome) -> Any:
     lines = -(-count // columns)
     figure = Figure(figsize=(4.3 * columns + 0.4, 3.5 * lines + 0.3), layout="constrained")
     figure.suptitle(outcome.title, fontsize=11)
-    for axes, panel in zip(figure.subplots(lines, columns, squeeze=False).ravel(), outcome.panels, strict=False):
+    grid = figure.subplots(lines, columns, squeeze=False).ravel()
+    for axes, panel in zip(grid, outcome.panels, strict=False):
         (_draw_heat if panel.heat else _draw_panel)(figure, axes, panel)
+    _one_legend(figure, grid)
     return figure
+
+
+def _one_legend(figure: Any, grid: Any) -> None:
+    """Below all panels, each label once: panels share their methods and colours."""
+    found: dict[str, Any] = {}
+    for axes in grid:
+        handles, labels = axes.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            found.setdefault(label, handle)
+    if found:
+        columns = len(found) if len(found) <= 4 else -(-len(found) // 2)
+        figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns)
 
 
 def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
@@ -72,14 +86,15 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     if panel.truth is not None:
         axes.axhline(panel.truth, color="black", linewidth=1, linestyle=":", label="J*")
     for place, series in enumerate(panel.series):
-        _draw_series(axes, series, COLOURS[place % len(COLOURS)])
+        _draw_series(axes, series, COLOURS[place % len(COLOURS)], width=max(1.2, 4.2 - place))
     if panel.ticks:
         slant = max(map(len, panel.ticks)) > 6
         turned = {"rotation": 35, "ha": "right"} if slant else {}
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, **turned)
     elif panel.x_log:
         _name_sizes(axes, panel)
-    axes.legend()
+    if panel.note:
+        axes.text(0.02, 0.03, panel.note, transform=axes.transAxes, fontsize=7.5, va="bottom")
 
 
 def _name_sizes(axes: Any, panel: Panel) -> None:
@@ -89,11 +104,12 @@ def _name_sizes(axes: Any, panel: Panel) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _draw_series(axes: Any, series: Series, colour: str) -> None:
+def _draw_series(axes: Any, series: Series, colour: str, width: float) -> None:
+    """Later lines are thinner, so that equal ones (trivial intervals, say) stay visible under one another."""
+    shape = {"color": colour, "marker": "o", "markersize": 3, "linewidth": width}
     if series.kind == "band":
-        axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.12)
-        axes.plot(series.x, series.low, color=colour, marker="o", markersize=3, label=series.label)
-        axes.plot(series.x, series.high, color=colour, marker="o", markersize=3)
+        axes.plot(series.x, series.low, label=series.label, **shape)
+        axes.plot(series.x, series.high, **shape)
     elif series.kind == "bars":
         axes.vlines(series.x, series.low, series.high, color=colour, linewidth=6, alpha=0.45, label=series.label)
     elif series.kind == "points":
@@ -101,7 +117,7 @@ def _draw_series(axes: Any, series: Series, colour: str) -> None:
     elif series.kind == "dashed":
         axes.plot(series.x, series.y, color="#888888", linestyle="--", label=series.label)
     else:
-        axes.plot(series.x, series.y, color=colour, marker="o", markersize=3, label=series.label)
+        axes.plot(series.x, series.y, label=series.label, **shape)
         if series.low:
             axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15)
 

@@ -21,9 +21,9 @@ AT, QUICK_AT = 5000, 600
 
 
 def cells(quick: bool) -> list[tuple[Cell, int]]:
-    """20 trials per n for the rates, 100 at n = 5000 for the failures."""
+    """10 trials per n for the rates, 100 at n = 5000 for the failures."""
     rows, at = (QUICK_ROWS, QUICK_AT) if quick else (ROWS, AT)
-    rates: list[tuple[Cell, int]] = [({"panel": "n", "rows": n, "alphas": [0.1]}, 2 if quick else 20) for n in rows]
+    rates: list[tuple[Cell, int]] = [({"panel": "n", "rows": n, "alphas": [0.1]}, 2 if quick else 10) for n in rows]
     return [*rates, ({"panel": "alpha", "rows": at, "alphas": ALPHAS}, 4 if quick else 100)]
 
 
@@ -39,10 +39,18 @@ def summarise(rows: list[Row]) -> Outcome:
     by_alpha = [row for row in rows if row["panel"] == "alpha"]
     at = by_alpha[0]["rows"]
     truth = float(rows[0]["truth"])
-    lengths, notes = _lengths(by_n)
+    lengths, notes, slopes = _lengths(by_n)
     panels = (
         Panel("interval against n, δ = 0.1", "rows n", "value", _bands(by_n, "rows"), truth, x_log=True),
-        Panel("length F⁺ − F⁻ against n", "rows n", "length, not cut to the range", lengths, x_log=True, y_log=True),
+        Panel(
+            "length F⁺ − F⁻ against n",
+            "rows n",
+            "length, not cut to the range",
+            lengths,
+            x_log=True,
+            y_log=True,
+            note=slopes,
+        ),
         Panel(f"interval against 1 − δ, n = {at}", "1 − δ", "value", _bands(by_alpha, "alpha", flip=True), truth),
         Panel(f"failures against δ, n = {at}", "δ", "share of trials that miss J*", _failures(by_alpha)),
     )
@@ -63,16 +71,17 @@ def _bands(rows: list[Row], x: str, *, flip: bool = False) -> tuple[Series, ...]
     return tuple(out)
 
 
-def _lengths(rows: list[Row]) -> tuple[tuple[Series, ...], list[str]]:
-    out, notes = [], []
+def _lengths(rows: list[Row]) -> tuple[tuple[Series, ...], list[str], str]:
+    out, notes, slopes = [], [], []
     for (method,), found in groups(rows, "method").items():
         points = sorted(groups(found, "rows").items(), key=lambda item: item[0])
         sizes = [float(key[0]) for key, _ in points]
         lengths = [float(np.median([raw_length(row) for row in part])) for _, part in points]
         overall, last = slope(sizes, lengths), slope(sizes[-3:], lengths[-3:])
         notes.append(f"slope of log length in log n, {LABELS[method]}: {overall:.2f}; largest three n: {last:.2f}")
-        out.append(Series(f"{LABELS[method]}: {overall:.2f}", tuple(sizes), tuple(lengths)))
-    return tuple(out), notes
+        out.append(Series(LABELS[method], tuple(sizes), tuple(lengths)))
+        slopes.append(f"{LABELS[method]}: slope {overall:.2f}")
+    return tuple(out), notes, "\n".join(slopes)
 
 
 def _failures(rows: list[Row]) -> tuple[Series, ...]:

@@ -36,6 +36,7 @@ class Panel:
     ticks: tuple[str, ...] = ()  # names at x = 0, 1, ...
     heat: tuple[Floats, ...] = ()  # a matrix instead of series: rows y_ticks, columns ticks
     y_ticks: tuple[str, ...] = ()
+    note: str = ""  # small print inside the axes
 
 
 @dataclass(frozen=True)

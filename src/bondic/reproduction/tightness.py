@@ -23,10 +23,10 @@ from bondic.reproduction.figures import Outcome, Panel, Series
 from bondic.reproduction.intervals import dual_intervals
 from bondic.reproduction.known import tabular, tabular_world
 from bondic.reproduction.store import Row
-from bondic.reproduction.summary import binomial_checks, groups
+from bondic.reproduction.summary import binomial_checks, groups, raw_length, slope
 from bondic.reproduction.trials import Cell
 
-GAUGES = ("paper", "half", "plug-in")
+GAUGES = ("paper", "half", "plug-in", "feng2020")
 WORLDS = ((11, 0.5), (11, 0.9), (12, 0.95))
 ROWS, QUICK_ROWS = (1000, 4000, 16_000, 64_000), (500, 2000)
 STEPS = 50
@@ -76,7 +76,11 @@ def summarise(rows: list[Row]) -> Outcome:
             ratios = [np.median([(row["high"] - row["low"]) / row["limit"] for row in same]) for _, same in points]
             sizes = tuple(float(key[0]) for key, _ in points)
             series.append(Series(LABELS[method], sizes, tuple(map(float, ratios))))
-            notes.append(f"γ = {gamma:g}, {LABELS[method]}: {ratios[-1]:.1f} times the limit at n = {sizes[-1]:g}")
+            raw = [float(np.median([raw_length(row) for row in same])) for _, same in points]
+            notes.append(
+                f"γ = {gamma:g}, {LABELS[method]}: {ratios[-1]:.1f} times the limit at n = {sizes[-1]:g}; "
+                f"slope of log(F⁺ − F⁻) in log n {slope(sizes, raw):.2f}"
+            )
         points = sorted(groups(found, "rows").items(), key=lambda item: item[0])
         prior = tuple(float(same[0]["prior"] / same[0]["limit"]) for _, same in points)
         series.append(Series("a-priori length", tuple(float(key[0]) for key, _ in points), prior, kind="dashed"))
