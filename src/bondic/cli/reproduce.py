@@ -16,6 +16,8 @@ from bondic.reproduction.figures import Outcome
 from bondic.reproduction.registry import EXPERIMENTS, find_experiment
 from bondic.reproduction.summary import LEVEL
 
+_WIDTH = 130  # of tables in pipes, where there is no screen to fit
+
 
 @click.command("reproduce", help="Measure a figure of the paper again.")
 @click.argument("figure", type=click.Choice(list(EXPERIMENTS)))
@@ -28,6 +30,8 @@ from bondic.reproduction.summary import LEVEL
 def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) -> None:
     """Run, store, draw, print."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
     folder = out / (f"{figure}-quick" if quick else figure)
     with counting_bar(Console(stderr=True), figure) as progress:
         outcome = find_experiment(figure).run(

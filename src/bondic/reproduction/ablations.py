@@ -45,12 +45,13 @@ def radius_summary(rows: list[Row]) -> Outcome:
     panels, notes = [], []
     for (gauge,), found in groups(rows, "method").items():
         named = [row | {"radius": f"{row['factor']:g} ‖q*‖"} for row in found]
-        lines = lengths_against(named, "rows", "radius")
-        panels.append(Panel(LABELS[gauge], "rows n", "length", lines, x_log=True))
+        lines = lengths_against(named, "rows", "radius", raw=True)
+        panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", lines, x_log=True, y_log=True))
         largest = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines}
-        small, big = largest["10 ‖q*‖"], largest["100 ‖q*‖"]
-        shares = ", ".join(f"{big[n] / small[n]:.2f} at n = {n:g}" for n in small)
-        notes.append(f"{LABELS[gauge]}: length with 100 ‖q*‖ over length with 10 ‖q*‖: {shares}")
+        middle = largest["10 ‖q*‖"]
+        for other in ("1 ‖q*‖", "100 ‖q*‖"):
+            shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
+            notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
     table, checks = interval_table(rows, "rows", "factor"), binomial_checks(rows, "rows", "factor")
     return Outcome("ablation-radius", "Radius of Q, synthetic", tuple(panels), table, tuple(checks), tuple(notes))
 

@@ -14,7 +14,7 @@ from bondic.errors import InvalidInput
 from bondic.reproduction.figures import Outcome, Series
 from bondic.reproduction.intervals import Found
 from bondic.reproduction.store import Row
-from bondic.reproduction.summary import failed, groups, median
+from bondic.reproduction.summary import failed, groups, median, raw_length
 from bondic.reproduction.trials import Cell, Job, Progress, Trial, run_jobs
 from bondic.reproduction.worlds import Setup
 from bondic.result import Result
@@ -93,23 +93,15 @@ def rival_row(setup: Setup, name: str, result: Result, seconds: float, **more: A
     }
 
 
-def lengths_against(rows: list[Row], x: str, by: str = "method", value: str = "length") -> tuple[Series, ...]:
-    """Median length (cut to the value range) against `x`, one line per `by`, band from first to third quartile."""
+def lengths_against(rows: list[Row], x: str, by: str = "method", *, raw: bool = False) -> tuple[Series, ...]:
+    """Median length against `x`, one line per `by`, band from first to third quartile; `raw` is F⁺ − F⁻ uncut."""
     out = []
     for (label,), lines in groups(rows, by).items():
-        points = sorted(groups(lines, x).items())
-        sizes = [
-            [row["high"] - row["low"] if value == "length" else row[value] for row in found] for _, found in points
-        ]
-        out.append(
-            Series(
-                LABELS.get(str(label), str(label)),
-                tuple(float(key[0]) for key, _ in points),
-                tuple(float(np.median(size)) for size in sizes),
-                tuple(float(np.quantile(size, 0.25)) for size in sizes),
-                tuple(float(np.quantile(size, 0.75)) for size in sizes),
-            )
-        )
+        points = sorted(groups(lines, x).items(), key=lambda item: item[0])
+        sizes = [[raw_length(row) if raw else row["high"] - row["low"] for row in found] for _, found in points]
+        low, middle, high = (tuple(float(np.quantile(size, q)) for size in sizes) for q in (0.25, 0.5, 0.75))
+        name = LABELS.get(str(label), str(label))
+        out.append(Series(name, tuple(float(key[0]) for key, _ in points), middle, low, high))
     return tuple(out)
 
 

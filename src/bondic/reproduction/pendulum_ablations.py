@@ -10,7 +10,7 @@ from bondic.reproduction.experiment import LABELS, Experiment, dual_rows, interv
 from bondic.reproduction.figures import Outcome, Panel
 from bondic.reproduction.intervals import dual_intervals
 from bondic.reproduction.store import Row
-from bondic.reproduction.summary import binomial_checks, groups
+from bondic.reproduction.summary import binomial_checks, groups, raw_length
 from bondic.reproduction.trials import Cell
 from bondic.reproduction.worlds import simulated
 
@@ -36,15 +36,14 @@ def behaviour_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
 
 
 def behaviour_summary(rows: list[Row]) -> Outcome:
-    shown = [row | {"raw": row["raw_high"] - row["raw_low"]} for row in rows]
     title = f"pendulum, n = {rows[0]['rows']}"
     panels = (
-        Panel(title, "temperature of the behaviour", "length", lengths_against(shown, "temperature")),
+        Panel(title, "temperature of the behaviour", "length", lengths_against(rows, "temperature")),
         Panel(
             "not cut to the value range",
             "temperature of the behaviour",
             "F⁺ − F⁻",
-            lengths_against(shown, "temperature", value="raw"),
+            lengths_against(rows, "temperature", raw=True),
             y_log=True,
         ),
     )
@@ -73,8 +72,7 @@ def bandwidth_summary(rows: list[Row]) -> Outcome:
     panels = []
     for (gauge,), found in groups(rows, "method").items():
         medians = {
-            key: float(np.median([row["raw_high"] - row["raw_low"] for row in part]))
-            for key, part in groups(found, "k", "k~").items()
+            key: float(np.median([raw_length(row) for row in part])) for key, part in groups(found, "k", "k~").items()
         }
         heat = tuple(tuple(medians[k, value] for value in seconds) for k in firsts)
         title = f"{LABELS[gauge]}, n = {rows[0]['rows']}: F⁺ − F⁻"
