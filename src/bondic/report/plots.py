@@ -15,7 +15,7 @@ from bondic.reproduction.figures import Outcome, Panel, Series
 try:
     import matplotlib
     from matplotlib.figure import Figure
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 except ImportError as problem:
     raise MissingExtra("matplotlib", "plot", "Drawing a figure") from problem
 
@@ -84,7 +84,7 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     if panel.y_log:
         axes.set_yscale("log")
     if panel.truth is not None:
-        axes.axhline(panel.truth, color="black", linewidth=1, linestyle=":", label="J*")
+        axes.axhline(panel.truth, color="black", linewidth=1.2, linestyle=":", label="J*", zorder=5)
     for place, series in enumerate(panel.series):
         _draw_series(axes, series, COLOURS[place % len(COLOURS)], width=max(1.2, 4.2 - place))
     if panel.ticks:
@@ -93,7 +93,13 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, **turned)
     elif panel.x_log:
         _name_sizes(axes, panel)
+    if panel.y_log:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
     if panel.note:
+        if panel.y_log:  # room for the words below the lowest line
+            axes.set_ylim(bottom=axes.get_ylim()[0] / 8.0)
         axes.text(0.02, 0.03, panel.note, transform=axes.transAxes, fontsize=7.5, va="bottom")
 
 

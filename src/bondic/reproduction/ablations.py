@@ -11,7 +11,7 @@ from bondic.reproduction.figures import Outcome, Panel
 from bondic.reproduction.intervals import dual_intervals
 from bondic.reproduction.known import ALIGNED, synthetic
 from bondic.reproduction.store import Row
-from bondic.reproduction.summary import binomial_checks, groups
+from bondic.reproduction.summary import binomial_checks, groups, slope
 from bondic.reproduction.trials import Cell
 
 GAUGES = ("paper", "half", "plug-in")
@@ -49,6 +49,8 @@ def radius_summary(rows: list[Row]) -> Outcome:
         panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", lines, x_log=True, y_log=True))
         largest = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines}
         middle = largest["10 ‖q*‖"]
+        rate = slope(list(middle), list(middle.values()))
+        notes.append(f"{LABELS[gauge]}: slope of log(F⁺ − F⁻) in log n with 10 ‖q*‖ {rate:.2f}")
         for other in ("1 ‖q*‖", "100 ‖q*‖"):
             shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
             notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
