@@ -64,7 +64,7 @@ def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> 
     norm = math.sqrt(float(ratio @ np.linalg.solve(gram, ratio)))
     width = value_range(mdp.gamma, mdp.reward_range, may_terminate=False, horizon=None).width
     unit = math.sqrt(2.0 * math.log(2.0 / alpha) / rows)
-    return 2.0 * unit * (0.5 * width * norm + radius * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
+    return 2.0 * unit * (0.5 * width * norm + float(radius) * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
 
 
 def summarise(rows: list[Row]) -> Outcome:
