@@ -15,6 +15,7 @@ _COMMANDS = {
     "compare": ("bondic.cli.compare", "Several policies or methods side by side."),
     "evaluate": ("bondic.cli.evaluate", "What would a policy have earned? An interval from a log."),
     "demo": ("bondic.cli.demo", "Evaluate a policy on the log that ships with bondic and write a report."),
+    "reproduce": ("bondic.cli.reproduce", "Measure a figure of the paper again."),
     "verify": ("bondic.cli.verify", "Re-check a certificate against its log."),
 }
 

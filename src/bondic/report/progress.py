@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 @contextmanager
@@ -23,5 +31,21 @@ def progress_bar(console: Console) -> Iterator[Callable[[str, float], None] | No
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=1.0)
             bar.update(tasks[stage], completed=share)
+
+        yield report
+
+
+@contextmanager
+def counting_bar(console: Console, name: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Yields a callback (done, total) for many equal pieces of work, or None when nobody watches."""
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=None)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
 
         yield report

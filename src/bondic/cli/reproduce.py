@@ -1,0 +1,87 @@
+"""`bondic reproduce FIGURE`: run what is missing, sum up, draw, print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bondic.certificate.io import write_atomically
+from bondic.errors import MissingExtra
+from bondic.report.progress import counting_bar
+from bondic.reproduction.figures import Outcome
+from bondic.reproduction.registry import EXPERIMENTS, find_experiment
+from bondic.reproduction.summary import LEVEL
+
+_WIDTH = 130  # of tables in pipes, where there is no screen to fit
+
+
+@click.command("reproduce", help="Measure a figure of the paper again.")
+@click.argument("figure", type=click.Choice(list(EXPERIMENTS)))
+@click.option("--quick", is_flag=True, help="Few trials, short logs: two minutes at most on two cores.")
+@click.option("--trials", type=click.IntRange(min=1), help="Trials per cell, instead of the figure's own number.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("out/reproduction"), show_default=True
+)
+def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) -> None:
+    """Run, store, draw, print."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    folder = out / (f"{figure}-quick" if quick else figure)
+    with counting_bar(Console(stderr=True), figure) as progress:
+        outcome = find_experiment(figure).run(
+            folder / "trials", quick=quick, trials=trials, processes=jobs, progress=progress
+        )
+    write_atomically(folder / "summary.json", (json.dumps(record(outcome), indent=1) + "\n").encode())
+    print_outcome(console, outcome)
+    console.print(f"numbers  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
+    try:  # here, not above: numbers need no plotting library
+        from bondic.report.figure_plots import save_figure
+    except MissingExtra as problem:
+        console.print(f"no picture: {problem}", highlight=False)
+        return
+    for path in save_figure(outcome, folder):
+        console.print(f"figure   {path}", highlight=False, soft_wrap=True)
+
+
+def record(outcome: Outcome) -> dict[str, object]:
+    """What is stored of an outcome: numbers, tests, notes."""
+    return {
+        "figure": outcome.name,
+        "table": list(outcome.table),
+        "checks": [check.record() for check in outcome.checks],
+        "level": LEVEL,
+        "notes": list(outcome.notes),
+    }
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """A table of medians, the notes, and the tests of finite-sample claims."""
+    table = Table(title=outcome.title)
+    columns = list(dict.fromkeys(key for row in outcome.table for key in row))
+    for column in columns:
+        table.add_column(column)
+    for row in outcome.table:
+        table.add_row(*(_cell(row.get(column, "")) for column in columns))
+    console.print(table)
+    for note in outcome.notes:
+        console.print(note, highlight=False, soft_wrap=True)
+    bad = [check for check in outcome.checks if check.violated]
+    worst = min((check.corrected for check in outcome.checks), default=1.0)
+    console.print(
+        f"finite-sample claims: {len(outcome.checks)} cells, {len(bad)} violated at level {LEVEL:g} "
+        f"(exact binomial tests, Holm's correction; smallest corrected p {worst:.3g})",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for check in bad:
+        console.print(f"  {check.cell}: {check.failures} of {check.trials} miss, α = {check.alpha:g}", highlight=False)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

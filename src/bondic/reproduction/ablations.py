@@ -1,0 +1,123 @@
+"""The ablations on the synthetic world: radius of Q, mixture rate of the behaviour, length of trajectories."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from bondic.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table, lengths_against
+from bondic.reproduction.figures import Outcome, Panel
+from bondic.reproduction.intervals import dual_intervals
+from bondic.reproduction.known import ALIGNED, synthetic
+from bondic.reproduction.store import Row
+from bondic.reproduction.summary import binomial_checks, groups, slope
+from bondic.reproduction.trials import Cell
+
+GAUGES = ("paper", "half", "plug-in")
+FACTORS = (1.0, 10.0, 100.0)
+RADIUS_ROWS, QUICK_RADIUS_ROWS = (500, 1000, 2000, 5000, 10_000, 20_000), (300, 1000)
+RATES = (0.0, 0.2, 0.4, 0.6, 0.8)
+UNION = -1.0
+LENGTHS, QUICK_LENGTHS = (2, 5, 10, 20, 50, 100, 200), (5, 20, 50)
+GAMMAS = (0.95, 0.99)
+AT, QUICK_AT = 5000, 1000
+
+
+def radius_cells(quick: bool) -> list[tuple[Cell, int]]:
+    return [({"rows": n}, 2 if quick else 20) for n in (QUICK_RADIUS_ROWS if quick else RADIUS_ROWS)]
+
+
+def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
+    """All radii on one log: they share its decomposition."""
+    started = time.perf_counter()
+    setup = synthetic(cell["rows"], rng)
+    balls = [setup.ball.with_radius(factor / ALIGNED * setup.ball.radius) for factor in FACTORS]
+    found = dual_intervals(setup.problem, setup.instruments, balls, gauges=GAUGES)
+    return [
+        row
+        for factor, part in zip(FACTORS, found, strict=True)
+        for row in dual_rows(setup, part, started, factor=factor)
+    ]
+
+
+def radius_summary(rows: list[Row]) -> Outcome:
+    panels, notes = [], []
+    for (gauge,), found in groups(rows, "method").items():
+        named = [row | {"radius": f"{row['factor']:g} ‖q*‖"} for row in found]
+        lines = lengths_against(named, "rows", "radius", raw=True)
+        panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", lines, x_log=True, y_log=True))
+        largest = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines}
+        middle = largest["10 ‖q*‖"]
+        rate = slope(list(middle), list(middle.values()))
+        notes.append(f"{LABELS[gauge]}: slope of log(F⁺ − F⁻) in log n with 10 ‖q*‖ {rate:.2f}")
+        for other in ("1 ‖q*‖", "100 ‖q*‖"):
+            shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
+            notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
+    table, checks = interval_table(rows, "rows", "factor"), binomial_checks(rows, "rows", "factor")
+    return Outcome("ablation-radius", "Radius of Q, synthetic", tuple(panels), table, tuple(checks), tuple(notes))
+
+
+def temperature_cells(quick: bool) -> list[tuple[Cell, int]]:
+    at = QUICK_AT if quick else AT
+    one: list[tuple[Cell, int]] = [({"rows": at, "rate": rate, "rates": [rate]}, 2 if quick else 20) for rate in RATES]
+    return [*one, ({"rows": at, "rate": UNION, "rates": list(RATES)}, 2 if quick else 20)]
+
+
+def temperature_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
+    started = time.perf_counter()
+    setup = synthetic(cell["rows"], rng, mixtures=cell["rates"])
+    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES)[0]
+    return dual_rows(setup, found, started)
+
+
+def temperature_summary(rows: list[Row]) -> Outcome:
+    """The union stands to the right of the single behaviours."""
+    shown = [row | {"place": len(RATES) if row["rate"] == UNION else RATES.index(row["rate"])} for row in rows]
+    names = (*(f"{rate:g}" for rate in RATES), "union")
+    title = f"synthetic, n = {rows[0]['rows']}, r_Q = 10 ‖q*‖"
+    panel = Panel(
+        title,
+        "mixture rate of the target in the behaviour",
+        "length",
+        lengths_against(shown, "place"),
+        ticks=names,
+        y_log=True,
+    )
+    table, checks = interval_table(rows, "rate"), binomial_checks(rows, "rate")
+    return Outcome("ablation-temperature", "Behaviour mixtures", (panel,), table, tuple(checks))
+
+
+def length_cells(quick: bool) -> list[tuple[Cell, int]]:
+    at, lengths = (QUICK_AT, QUICK_LENGTHS) if quick else (AT, LENGTHS)
+    return [({"rows": at, "gamma": gamma, "steps": steps}, 2 if quick else 20) for gamma in GAMMAS for steps in lengths]
+
+
+def length_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
+    started = time.perf_counter()
+    setup = synthetic(cell["rows"], rng, gamma=cell["gamma"], length=cell["steps"])
+    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES)[0]
+    return dual_rows(setup, found, started)
+
+
+def length_summary(rows: list[Row]) -> Outcome:
+    panels = tuple(
+        Panel(
+            f"γ = {gamma:g}, n = {found[0]['rows']}",
+            "steps per trajectory",
+            "length",
+            lengths_against(found, "steps"),
+            x_log=True,
+            y_log=True,
+        )
+        for (gamma,), found in groups(rows, "gamma").items()
+    )
+    table, checks = interval_table(rows, "gamma", "steps"), binomial_checks(rows, "gamma", "steps")
+    return Outcome("ablation-length", "Length of trajectories, n fixed", panels, table, tuple(checks))
+
+
+RADIUS = Experiment("ablation-radius", "Radius of Q", radius_cells, radius_trial, radius_summary)
+TEMPERATURE = Experiment(
+    "ablation-temperature", "Mixture rate of the behaviour", temperature_cells, temperature_trial, temperature_summary
+)
+LENGTH = Experiment("ablation-length", "Length of trajectories", length_cells, length_trial, length_summary)
