@@ -133,7 +133,7 @@ def test_pictures_are_small_and_each_has_its_place():
         for words, target in re.findall(r"!\[([^\]]*)\]\(([^)\s]+)\)", page.read_text()):
             assert words, f"{target} in {page.name} has no words for those who cannot see it"
             shown.add((page.parent / target).resolve())
-    pictures = {path.resolve() for path in (DOCS / "images").iterdir()}
+    pictures = {path.resolve() for path in (DOCS / "images").rglob("*.*")}
     assert shown == pictures
     assert all(path.stat().st_size < 200_000 for path in pictures)
 
