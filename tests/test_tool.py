@@ -120,6 +120,12 @@ def test_options_may_live_in_a_file_and_the_effective_ones_are_written(place, ca
     assert json.loads(out)["low"] == first["low"]
     code, out, _ = run(capsys, *again, "--force", "--alpha", "0.05")
     assert json.loads(out)["alpha"] == 0.05
+    (place / "both.toml").write_text(
+        'policy = ["policy.npz"]\nmethod = ["lstd"]\ngamma = 0.2\nreward_range = [-9, 9]\njson = true\n'
+    )
+    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "both.toml", "--initial", "starts.csv")
+    assert code == 0
+    assert [line["method"] for line in json.loads(out)] == ["lstd"]
     (place / "bad.toml").write_text("colour = 3\n")
     code, _, err = run(capsys, "evaluate", "log.parquet", "--config", "bad.toml")
     assert code == 2

@@ -28,13 +28,18 @@ def _load_config(ctx: click.Context, parameter: click.Parameter, path: Path | No
         raise InvalidInput(f"{path} cannot be read ({problem.strerror or problem}).") from problem
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise InvalidInput(f"{path} is not a TOML file ({problem}).") from problem
-    known = {name for option in ctx.command.params for name in (option.name,) if name and name != "config"}
-    values = {name.replace("-", "_"): value for name, value in content.items()}
-    unknown = sorted(set(values) - known)
+    known = {
+        long.removeprefix("--"): option.name
+        for option in ctx.command.params
+        for long in option.opts
+        if long.startswith("--") and long != "--config" and option.name
+    }
+    unknown = sorted(name for name in content if name.replace("_", "-") not in known)
     if unknown:
         raise InvalidInput(
             f"{path}: `{unknown[0]}` is not an option of {ctx.command.name}. Options: {', '.join(sorted(known))}."
         )
+    values: dict[str, Any] = {known[name.replace("_", "-")]: value for name, value in content.items()}
     if isinstance(values.get("columns"), dict):
         values["columns"] = [
             f"{part}={group if isinstance(group, str) else ','.join(group)}"

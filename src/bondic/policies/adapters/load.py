@@ -93,7 +93,7 @@ def _from_file(path: Path, wish: _Wish) -> Any:
         if not wish.trust_pickle:
             raise InvalidInput(
                 f"{one_line(path.name)} runs code when it is loaded (it holds pickled objects or programs). Export the policy as "
-                "ONNX or NPZ, or pass trust_pickle=True if you made the file yourself."
+                "ONNX or NPZ, or pass trust_pickle=True (--trust-pickle) if you made the file yourself."
             )
         if ending == ".zip":
             return sb3.load_baselines(path)
