@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 import warnings
@@ -125,7 +126,7 @@ def write_pickle(data, where):
 
 
 def write_hdf5(data, where):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     with h5py.File(where / "log.hdf5", "w") as file:
         for name, column in data.items():
             file[name] = column
@@ -134,13 +135,13 @@ def write_hdf5(data, where):
 
 def to_pandas(data, where):
     del where
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     return pandas.DataFrame({name: list(column) if column.ndim > 1 else column for name, column in data.items()})
 
 
 def to_polars(data, where):
     del where
-    polars = pytest.importorskip("polars")
+    polars = importlib.import_module("polars")
     return polars.DataFrame({name: column.tolist() for name, column in data.items()})
 
 
@@ -186,7 +187,7 @@ def test_a_log_in_memory_and_a_streamed_log_agree(tmp_path):
 
 
 def write_d4rl(data, where):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     with h5py.File(where / "d4rl.hdf5", "w") as file:
         for name in ("observations", "actions", "rewards"):
             file[name] = data[name]
@@ -197,7 +198,7 @@ def write_d4rl(data, where):
 
 
 def write_d3rlpy_v1(data, where):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     with h5py.File(where / "v1.h5", "w") as file:
         for name in ("observations", "actions", "rewards"):
             file[name] = data[name]
@@ -209,7 +210,7 @@ def write_d3rlpy_v1(data, where):
 
 
 def write_d3rlpy(data, where):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     with h5py.File(where / "v2.h5", "w") as file:
         file["columns"] = ["observations", "actions", "rewards", "terminated"]
         file["num_episodes"] = EPISODES
@@ -224,7 +225,7 @@ def write_d3rlpy(data, where):
 
 
 def write_minari_folder(data, where):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     folder = where / "demo-v0" / "data"
     folder.mkdir(parents=True)
     (folder / "metadata.json").write_text('{"data_format": "hdf5"}')
@@ -293,8 +294,8 @@ def test_minari_itself_writes_what_is_read(storage, tmp_path, monkeypatch):
     data = whole_log(scores=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        minari = pytest.importorskip("minari")
-        spaces = pytest.importorskip("gymnasium").spaces
+        minari = importlib.import_module("minari")
+        spaces = importlib.import_module("gymnasium").spaces
         buffers = []
         for episode in range(EPISODES):
             rows = slice(episode * STEPS, (episode + 1) * STEPS)
@@ -720,7 +721,7 @@ def test_rows_are_counted_without_those_that_were_left_out():
 
 
 def test_an_hdf5_file_does_not_reach_for_other_files(tmp_path):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     other = write_hdf5(whole_log(), tmp_path)
     with h5py.File(tmp_path / "linked.hdf5", "w") as file:
         for name in whole_log():

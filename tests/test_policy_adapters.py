@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import sys
 import textwrap
@@ -247,14 +248,14 @@ def test_classes_are_put_into_the_order_of_the_log():
 
 @pytest.mark.parametrize("ending", [".pkl", ".joblib"])
 def test_scikit_learn_classifiers(tmp_path, rng, ending):
-    linear = pytest.importorskip("sklearn.linear_model")
+    linear = importlib.import_module("sklearn.linear_model")
     labels = rng.integers(0, 3, size=60) * 2  # actions 0, 2, 4 of 5
     model = linear.LogisticRegression().fit(rng.normal(size=(60, 3)), labels)
     path = tmp_path / f"model{ending}"
     if ending == ".pkl":
         path.write_bytes(pickle.dumps(model))
     else:
-        pytest.importorskip("joblib").dump(model, path)
+        importlib.import_module("joblib").dump(model, path)
     refused(path, "runs code", "trust_pickle=True")
     probs = asked(load_policy(path, trust_pickle=True, actions=5))
     np.testing.assert_allclose(probs[:, ::2], model.predict_proba(STATES), rtol=1e-12)
@@ -267,7 +268,7 @@ def test_scikit_learn_classifiers(tmp_path, rng, ending):
 
 
 def onnx_model(where, weight, *, name="logits", batch=None, softmax_at_end=False, extra=False):
-    onnx = pytest.importorskip("onnx")
+    onnx = importlib.import_module("onnx")
     from onnx import TensorProto, helper, numpy_helper
 
     d, k = weight.shape
@@ -289,7 +290,7 @@ def onnx_model(where, weight, *, name="logits", batch=None, softmax_at_end=False
 @pytest.mark.parametrize("batch", [None, 1, 3])
 @pytest.mark.parametrize("name", ["logits", "probabilities"])
 def test_onnx_models(tmp_path, rng, batch, name):
-    pytest.importorskip("onnxruntime")
+    importlib.import_module("onnxruntime")
     weight = rng.normal(size=(3, 4))
     path = onnx_model(tmp_path, weight, name=name, batch=batch, softmax_at_end=name == "probabilities", extra=True)
     np.testing.assert_allclose(asked(load_policy(path)), softmax(STATES @ weight), atol=1e-6)
@@ -298,7 +299,7 @@ def test_onnx_models(tmp_path, rng, batch, name):
 
 
 def test_an_onnx_output_that_says_nothing_must_be_explained(tmp_path, rng):
-    pytest.importorskip("onnxruntime")
+    importlib.import_module("onnxruntime")
     weight = rng.normal(size=(3, 4))
     path = onnx_model(tmp_path, weight, name="y")
     refused(path, "output='probabilities'", "output='logits'")
@@ -313,8 +314,8 @@ def test_an_onnx_output_that_says_nothing_must_be_explained(tmp_path, rng):
 
 
 def test_onnx_models_of_other_shapes_are_refused(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
+    onnx = importlib.import_module("onnx")
+    importlib.import_module("onnxruntime")
     from onnx import TensorProto, helper
 
     for kind, shape, words in (
@@ -354,7 +355,7 @@ def test_files_that_run_code_need_trust(tmp_path):
 
 @pytest.mark.torch
 def test_torch_modules_and_torchscript(tmp_path, rng):
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2))
     with torch.no_grad():
@@ -386,8 +387,8 @@ def test_torch_modules_and_torchscript(tmp_path, rng):
 @pytest.mark.train
 @pytest.mark.parametrize("name", ["PPO", "A2C", "DQN"])
 def test_discrete_baselines(tmp_path, name):
-    baselines = pytest.importorskip("stable_baselines3")
-    torch = pytest.importorskip("torch")
+    baselines = importlib.import_module("stable_baselines3")
+    torch = importlib.import_module("torch")
     model = getattr(baselines, name)("MlpPolicy", "CartPole-v1", seed=0, device="cpu")
     model.save(tmp_path / "model.zip")
     states = np.random.default_rng(0).normal(size=(9, 4))
@@ -411,7 +412,7 @@ def test_discrete_baselines(tmp_path, name):
 @pytest.mark.train
 @pytest.mark.parametrize("name", ["PPO", "SAC", "TD3", "DDPG"])
 def test_continuous_baselines(tmp_path, name):
-    baselines = pytest.importorskip("stable_baselines3")
+    baselines = importlib.import_module("stable_baselines3")
     model = getattr(baselines, name)("MlpPolicy", "Pendulum-v1", seed=0, device="cpu")
     model.save(tmp_path / "model.zip")
     policy = load_policy(tmp_path / "model.zip", trust_pickle=True)
