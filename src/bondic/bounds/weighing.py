@@ -26,6 +26,10 @@ from bondic.sums.streamed import Batch, PointStream, streamed_forms
 FloatArray = npt.NDArray[np.float64]
 
 _SAMPLED_ROWS = 20_000
+_STREAMED_TOGETHER = 4
+"""What the memory plan of streamed logs allows for (benchmarks/streaming.py)."""
+_MOST_BYTES, _COPIES = 6e8, 5
+"""Weights of all points exist about five times on the way through a sum."""
 _AT_ONCE = 8
 """Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
@@ -74,7 +78,17 @@ def weigh(
     engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> list[Weighing]:
-    """All candidates in one pass over the rows (a streamed log may be read again where a plan has to be improved)."""
+    """All candidates in one pass over the rows (a streamed log may be read again where a plan has to be improved).
+
+    Many candidates of a long log are taken a few at a time: weights of all points are held for each of them.
+    """
+    together = _at_once(question)
+    if len(candidates) > together:
+        return [
+            weighing
+            for top in range(0, len(candidates), together)
+            for weighing in weigh(question, ball, candidates[top : top + together], engine=engine, progress=progress)
+        ]
     sums = _RowSums(question, ball, candidates)
     if isinstance(question, Problem):
         weights = sums.add(question)
@@ -92,6 +106,14 @@ def weigh(
         squares = streamed_forms(terms, stream, engine=engine, progress=progress)
         sizes = [square.sqrt() for square in squares]
     return sums.finish(sizes)
+
+
+def _at_once(question: Question) -> int:
+    """How many candidates may be weighed together."""
+    if not isinstance(question, Problem):
+        return _STREAMED_TOGETHER
+    points = len(question) + len(question.next.rows) + len(question.initial.rows)
+    return max(2, int(_MOST_BYTES // (_COPIES * 8 * points * question.layout.slots)))
 
 
 def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) -> Iterator[Batch]:
