@@ -28,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 _SAMPLED_ROWS = 20_000
 _STREAMED_TOGETHER = 4
 """What the memory plan of streamed logs allows for (benchmarks/streaming.py)."""
-_MOST_BYTES, _COPIES = 6e8, 5
+_MOST_BYTES, _COPIES = 1.2e9, 5
 """Weights of all points exist about five times on the way through a sum."""
 _AT_ONCE = 8
 """Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
