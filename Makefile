@@ -45,7 +45,7 @@ check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
 test: check ## check, then every test that needs no optional library
 	$(BIN)/pytest $(WORKERS) -m "not ($(EXTRAS)) and not slow"
 
-test-all: test $(VENV)/.stamp-all ## test, then the tests that need torch, mujoco, dask and ray
+test-all: $(if $(TESTED),,test) $(VENV)/.stamp-all ## test (unless TESTED=1), then the tests that need torch, mujoco, dask and ray
 	$(BIN)/pytest $(WORKERS) -m "($(EXTRAS)) and not slow"
 
 docs: $(VENV)/.stamp-docs ## build the documentation into site/, offline

@@ -45,7 +45,7 @@ def test_verify_command_says_what_it_checked_and_fails_on_another_log(result, tm
     np.savez(tmp_path / "log.npz", **columns)
     columns["rewards"] = np.where(np.arange(len(log)) == 5, 0.0, columns["rewards"])
     np.savez(tmp_path / "other.npz", **columns)
-    command = [sys.executable, "-m", "bondic.cli.main", "verify", str(tmp_path / "c.json")]
+    command = [sys.executable, "-m", "bondic", "verify", str(tmp_path / "c.json")]
     good = subprocess.run([*command, str(tmp_path / "log.npz")], capture_output=True, text=True, check=False)
     assert good.returncode == 0
     assert good.stdout.startswith("verified: [")

@@ -1,6 +1,7 @@
 """`bondic evaluate`, `check`, `compare` and `verify` as a person types them."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -272,8 +273,13 @@ def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
     assert "asymptotic" in out
     assert (place / "c.png").stat().st_size > 1000
     code, out, _ = run(capsys, *arguments, "--json", "--joint")
-    both = json.loads(out)
-    assert [line["alpha"] for line in both] == [0.05, 0.05]
+    assert [line["alpha"] for line in json.loads(out)] == pytest.approx([0.05] * 2, rel=1e-14)
+    # whoever sees two policies by two methods may pick any of four lines: each gets a quarter, repeated names count once
+    twice = ["--policy", "policy.npz", "--method", "dual", "--method", "lstd", "--method", "dual"]
+    code, out, _ = run(capsys, *arguments, *twice, "--json", "--joint")
+    spent = [line["alpha"] for line in json.loads(out)]
+    assert spent == pytest.approx([0.025] * 4, rel=1e-14)
+    assert math.fsum(spent) <= 0.1
     code, _, err = run(capsys, *arguments, "--method", "magic")
     assert code == 2
     assert "magic" in err

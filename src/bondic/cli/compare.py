@@ -16,6 +16,7 @@ from bondic.baselines.registry import BASELINES
 from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options
+from bondic.concentration.budget import ErrorBudget
 from bondic.errors import BondicError, InvalidInput
 from bondic.estimate import estimate_interval
 from bondic.report.exports import result_dict
@@ -42,7 +43,9 @@ _MORE: list[Any] = [
     click.option(
         "--method", "methods", multiple=True, default=["dual"], show_default=True, help="May be repeated; 'all'."
     ),
-    click.option("--joint", is_flag=True, help="Divide alpha over the policies, so that all intervals hold at once."),
+    click.option(
+        "--joint", is_flag=True, help="Divide alpha over all lines (policies times methods), so that all hold at once."
+    ),
     click.option("--plot", type=click.Path(path_type=Path), help="Write a picture (.png, .svg or .pdf)."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
     click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet)."),
@@ -55,17 +58,19 @@ _MORE: list[Any] = [
 def command(log: str, **options: Any) -> int:
     """Evaluate every policy with every method on LOG. Each interval carries its guarantee.
 
-    Without --joint each interval holds at 1 - alpha on its own: whoever picks the best of several policies needs --joint.
+    Without --joint each interval holds at 1 - alpha on its own: whoever picks among several lines afterwards, policies
+    or methods, needs --joint.
     """
     plot = options["plot"]
     if plot is not None and plot.exists() and not options["force"]:
         raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")
-    methods = ["dual", *BASELINES] if "all" in options["methods"] else list(options["methods"])
+    policies = list(dict.fromkeys(options["policies"]))
+    methods = list(dict.fromkeys(["dual", *BASELINES] if "all" in options["methods"] else options["methods"]))
     inputs = read_inputs(log, options)
-    alpha = options["alpha"] / len(options["policies"]) if options["joint"] else options["alpha"]
+    alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]
     lines: list[Line] = []
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
-        for policy in options["policies"]:
+        for policy in policies:
             question = make_question(inputs, policy, options)
             for name in methods:
                 if progress is not None:
@@ -79,13 +84,25 @@ def command(log: str, **options: Any) -> int:
         console = Console()
         # names, three numbers and the label need some seventy characters; the picture gets what is left, if it is enough
         width = min(_WIDEST, console.width - 72)
-        console.print(_table(lines, width if width >= _NARROWEST else 0, joint=options["joint"]))
+        console.print(_table(lines, width if width >= _NARROWEST else 0, _title(alpha, joint=options["joint"])))
         for line in lines:
             if line.result is None:
                 console.print(Text(f"{line.method}: {line.reason}", style="dim"), soft_wrap=True)
     if plot is not None:
         _save(lines, plot)
     return 0
+
+
+def _alpha(alpha: float, policies: list[str], methods: list[str]) -> float:
+    """The share of one line: a reader may pick the policy *and* the method after seeing them all."""
+    budget = ErrorBudget.split(alpha, {f"{policy} {method}": 1.0 for policy in policies for method in methods})
+    return min(budget.parts.values())
+
+
+def _title(alpha: float, *, joint: bool) -> str:
+    if joint:
+        return f"All finite-sample lines hold at once (alpha = {alpha:.3g} each)"
+    return f"Each interval on its own (alpha = {alpha:.3g})"
 
 
 def _line(policy: str, name: str, question: Any, alpha: float, options: dict[str, Any], *, strict: bool) -> Line:
@@ -103,11 +120,10 @@ def _as_dict(line: Line) -> dict[str, Any]:
     return {"policy": line.policy, "method": line.method, **found}
 
 
-def _table(lines: list[Line], width: int, *, joint: bool) -> Table:
+def _table(lines: list[Line], width: int, title: str) -> Table:
     found = [line.result for line in lines if line.result is not None]
     low = min((result.value_range.low for result in found), default=0.0)
     high = max((result.value_range.high for result in found), default=1.0)
-    title = "All policies hold at once" if joint else "Each interval on its own"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("policy", overflow="ellipsis", no_wrap=True, min_width=8, max_width=24)
     table.add_column("method", no_wrap=True)

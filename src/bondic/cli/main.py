@@ -72,7 +72,3 @@ def main() -> None:
     except MemoryError:
         click.echo("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", err=True)
         sys.exit(BAD_INPUT)
-
-
-if __name__ == "__main__":
-    main()
