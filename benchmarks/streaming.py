@@ -70,6 +70,7 @@ def evaluate(folder: Path, memory: str) -> dict[str, float | str]:
         "rows": len(stream),
         "batch rows": stream.batch_rows,
         "seconds": round(time.perf_counter() - start, 1),
+        "processor s": round(time.process_time(), 1),
         "open s": round(opened, 1),
         **stages,
         "peak GB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 3),

@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 from typing import ClassVar
 
@@ -171,6 +171,21 @@ def test_a_one_sided_bound_leaves_the_other_end_alone(side):
         assert (low, high < limits.high) == (limits.low, True)
         assert frontier.breakdown_radius(below=high + 0.1) > frontier.radius
         assert frontier.breakdown_radius(above=low + 0.1) == 0.0
+
+
+def test_the_search_of_the_result_is_used_again_and_leaves_with_the_rows(world):
+    _, _, problem, result, frontier = world
+    again = bondic.result_frontier(replace(result, search=None), problem)
+    assert frontier.points == again.points
+    assert result.without_rows(problem).search is None
+    broken = replace(
+        result.search, balance=result.search.balance * 0.5
+    )  # proposals are certified whatever they come from
+    weaker = bondic.result_frontier(replace(result, search=broken), problem)
+    low, high = weaker.ends(frontier.radius * 3)
+    best_low, best_high = frontier.ends(frontier.radius * 3)
+    assert low <= best_low + 1e-9
+    assert high >= best_high - 1e-9
 
 
 def test_a_result_of_another_log_is_refused(world):

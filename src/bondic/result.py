@@ -17,6 +17,7 @@ from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.problem import Question
 from bondic.rendering import result_fragment
+from bondic.solvers.model import SearchModel
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Result:
     effective_sample_size: float
     seconds: dict[str, float]
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
+    search: SearchModel | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
 
     @property
     def interval(self) -> ConfidenceInterval:
@@ -117,13 +119,14 @@ class Result:
         if self.certificate is None:
             return self
         certificate = withhold_rows(self.certificate, problem.select(*self.rows))
-        return replace(self, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest})
+        hashes = {**self.hashes, "certificate": certificate.digest}
+        return replace(self, certificate=certificate, hashes=hashes, search=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""
         if self.certificate is not None:
             return dict(self.certificate.body)
-        skipped = ("certificate", "rejection", "lower", "upper", "gap")
+        skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
         return {name: value for name, value in asdict(self).items() if name not in skipped} | {
             "status": self.status.name
         }

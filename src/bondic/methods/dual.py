@@ -148,6 +148,7 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         effective_sample_size=min(found.effective for found in ends.values()),
         seconds=clock.seconds,
         certificate=certificate,
+        search=model,
     )
 
 

@@ -24,6 +24,7 @@ from bondic.result import Result
 from bondic.rounding import U
 from bondic.solvers import spectral
 from bondic.solvers.best_so_far import evaluate_all
+from bondic.solvers.model import SearchModel
 from bondic.spaces.functions import Function
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,7 +53,8 @@ def radius_sensitivity(
     check_alpha(alpha)
     options = Dual() if method is None else method
     setting, budget, _ = settle(options, problem, float(alpha))
-    return _frontier(options, setting, budget, (), radii, progress)
+    model = search_model(options, setting)
+    return _frontier(options, setting, budget, model, (), radii, progress)
 
 
 def result_frontier(
@@ -78,7 +80,10 @@ def result_frontier(
             "frontier from the problem: radius_sensitivity(problem, alpha=..., method=...)."
         ) from cause
     own = tuple(_point(end, end.noise.rad) for end in (result.lower, result.upper) if end is not None)
-    found = _frontier(Dual(side=result.side), setting, budget, own, radii, progress)  # type: ignore[arg-type]
+    options = Dual(side=result.side)  # type: ignore[arg-type]
+    # matrices of the search are only a source of proposals: whatever they are, what is proposed gets certified
+    model = search_model(options, setting) if result.search is None else result.search
+    found = _frontier(options, setting, budget, model, own, radii, progress)
     floor = 0.0 if result.rejection is None else result.rejection.minimal_radius
     return replace(found, floor=min(floor, _LARGEST_FLOOR))
 
@@ -91,11 +96,11 @@ def _frontier(
     options: Dual,
     setting: Setting,
     budget: ErrorBudget,
+    model: SearchModel,
     own: tuple[FrontierPoint, ...],
     radii: Sequence[float] | None,
     progress: Progress | None,
 ) -> Frontier:
-    model = search_model(options, setting)
     spectrum = spectral.Spectrum.of(model)
     proposals = _proposals(setting, spectrum, radii, model.function)
     report = None if progress is None else lambda share: progress("certify", share)
