@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -19,6 +20,8 @@ from bondic.data.transitions import Transitions
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 24
+_ROOM = 76
+"""Columns of a terminal that shows pictures beside the numbers."""
 
 
 @click.command("check", short_help="What is in a log, and is it fit for an evaluation?")
@@ -42,7 +45,7 @@ def command(log: str, **options: Any) -> int:
         console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
     for warning in dict.fromkeys(str(item.message) for item in caught):
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
-    console.print(_columns(loaded))
+    console.print(_columns(loaded, pictures=console.width >= _ROOM))
     console.print(_decisions(transitions))
     return 0
 
@@ -58,26 +61,30 @@ def _headline(log: Transitions) -> str:
     )
 
 
-def _columns(loaded: LoadedLog) -> Table:
-    log = loaded.transitions
+def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:
     table = Table(title="Columns", title_justify="left", show_edge=False)
-    for name in ("column", "smallest", "mean", "largest", "spread"):
-        table.add_column(name, justify="left" if name in ("column", "spread") else "right", overflow="fold")
-    for index in range(log.observations.shape[1]):
-        name = loaded.names[index] if index < len(loaded.names) else f"observation {index}"
-        table.add_row(*_summary(name, log.observations[:, index]))
-    table.add_row(*_summary("reward", log.rewards))
-    if not log.discrete_actions:
-        for index in range(log.actions.shape[1]):
-            table.add_row(*_summary(f"action {index}", log.actions[:, index]))
-    if log.behavior_action_probs is not None:
-        table.add_row(*_summary("behavior probability", log.behavior_action_probs))
+    table.add_column("column", overflow="fold")  # on a narrow terminal names give way, numbers and pictures do not
+    for name in ("smallest", "mean", "largest"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if pictures:
+        table.add_column("spread", no_wrap=True)
+    for name, values in _numbers(loaded):
+        numbers = (f"{number:.4g}" for number in (values.min(), values.mean(), values.max()))
+        table.add_row(Text(name), *numbers, *([histogram(values)] if pictures else []))
     return table
 
 
-def _summary(name: str, values: npt.NDArray[np.float64]) -> list[Text | str]:
-    numbers = (values.min(), values.mean(), values.max())
-    return [Text(name), *(f"{number:.4g}" for number in numbers), histogram(values)]
+def _numbers(loaded: LoadedLog) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
+    log = loaded.transitions
+    for index in range(log.observations.shape[1]):
+        name = loaded.names[index] if index < len(loaded.names) else f"observation {index}"
+        yield name, log.observations[:, index]
+    yield "reward", log.rewards
+    if not log.discrete_actions:
+        for index in range(log.actions.shape[1]):
+            yield f"action {index}", log.actions[:, index]
+    if log.behavior_action_probs is not None:
+        yield "behavior probability", log.behavior_action_probs
 
 
 def histogram(values: npt.NDArray[np.float64]) -> str:
