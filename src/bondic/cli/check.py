@@ -19,8 +19,8 @@ from bondic.data.io.read import read_log
 from bondic.data.transitions import Transitions
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-_BINS = 24
-_ROOM = 76
+_BINS = 20
+_ROOM = 72
 """Columns of a terminal that shows pictures beside the numbers."""
 
 
