@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import BoundTerms, Setting
+from bondic.certificate.rebuild import setting_of
 from bondic.certificate.spec import UserFunctions
-from bondic.certificate.verify import setting_of
 from bondic.concentration.budget import ErrorBudget, check_alpha
 from bondic.errors import InvalidInput, VerificationError
 from bondic.methods.dual import Dual, search_model

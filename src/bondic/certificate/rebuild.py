@@ -1,0 +1,131 @@
+"""The question, W, Q and the noise bound that a certificate describes, from its data and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy.typing as npt
+
+from bondic.bounds.dual import Setting
+from bondic.certificate.certificate import Certificate
+from bondic.certificate.spec import Reader, Spec, UserFunctions
+from bondic.concentration.budget import ErrorBudget
+from bondic.data.blocks import RowRange
+from bondic.data.initial import InitialStates
+from bondic.data.stream import ArrayStream, LogStream
+from bondic.data.transitions import Transitions
+from bondic.errors import VerificationError
+from bondic.policies.answers import PolicyAnswers
+from bondic.policies.protocol import check_probabilities
+from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
+from bondic.problem.question import make_terms
+from bondic.spaces.ball import Ball
+from bondic.spaces.instruments import Instruments
+from bondic.spaces.provenance import Provenance
+
+
+def rebuild(
+    certificate: Certificate,
+    log: Transitions | LogStream,
+    functions: UserFunctions | None = None,
+    *,
+    policy: Any = None,
+    initial: InitialStates | None = None,
+) -> tuple[Setting, ErrorBudget]:
+    """The setting that the certificate describes, from its data and the log (and the policy, if answers are withheld)."""
+    body, arrays = certificate.body, certificate.arrays
+    spec = body["problem"]
+    start = spec["initial"]
+    if start["observations"] is not None:
+        observations = arrays[start["observations"]["array"]]
+    else:
+        count = arrays[start["weights"]["array"]].shape[0]
+        observations = (InitialStates.from_log(log, count=count) if initial is None else initial).observations
+    states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
+    terms = spec["terms"]
+    statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    if make_terms(**terms) != statement:
+        raise VerificationError(f"No problem can be asked with the statements {terms}.")
+    return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
+
+
+def setting_of(
+    certificate: Certificate, problem: Question, functions: UserFunctions | None = None
+) -> tuple[Setting, ErrorBudget]:
+    """W, Q, the gauge and the split of alpha as the certificate states them, for a question that is there already."""
+    body = certificate.body
+    reader = Reader(certificate.arrays, problem.layout, functions)
+    ball = Ball(
+        reader.kernel(body["ball"]["kernel"]),
+        body["ball"]["radius"],
+        reader.function(body["ball"]["center"]),
+        body["ball"]["misspecification"],
+        _provenance(body["ball"]["provenance"]),
+    )
+    instruments = Instruments(
+        reader.kernel(body["instruments"]["kernel"]), _provenance(body["instruments"]["provenance"])
+    )
+    budget = ErrorBudget(body["alpha"], body["budget"])
+    sides = 2 if body["side"] == "both" else 1
+    setting = Setting(
+        problem, ball, instruments, reader.gauge(body["gauge"]), budget["noise"], budget.get("initial"), sides
+    )
+    return setting, budget
+
+
+def _rebuild_question(
+    spec: Spec,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    log: Transitions | LogStream,
+    initial: InitialStates,
+    terms: Terms,
+    policy: Any,
+) -> Question:
+    if spec["answers"]["next"] is None:
+        if policy is None:
+            raise VerificationError(
+                "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
+                "were withheld). Pass the policy: verify(certificate, log, policy)."
+            )
+        return _ask_again(spec, arrays, log, initial, terms, policy).select(*spec["rows"])
+    held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
+    answers = PolicyAnswers(
+        arrays[spec["answers"]["next"]["array"]],
+        arrays[spec["answers"]["initial"]["array"]],
+        spec["answers"]["discrete"],
+        spec["answers"]["exact"],
+    )
+    if answers.discrete:
+        for name, values in (("next", answers.next), ("initial", answers.initial)):
+            check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
+    return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
+
+
+def _ask_again(
+    spec: Spec,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    log: Transitions | LogStream,
+    initial: InitialStates,
+    terms: Terms,
+    policy: Any,
+) -> Question:
+    """The question of a certificate without answers: batches and draws as they were, so that the draws are the same."""
+    asking: dict[str, Any] = {"seed": spec["seed"]}
+    if spec.get("asked") is not None:
+        asking.update(spec["asked"])
+    else:
+        at_start = arrays[spec["answers"]["initial"]["array"]]
+        asking.update(draws=spec["streamed"]["draws"], initial_draws=None if at_start.ndim == 2 else at_start.shape[1])
+    if spec.get("streamed") is not None:
+        rows = int(spec["streamed"]["batch_rows"])
+        stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
+        return StreamedProblem.make(stream, policy, initial, terms, **asking)
+    held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
+    return make_problem(held, policy, initial, **asdict(terms), **asking)
+
+
+def _provenance(spec: Spec) -> Provenance:
+    rows = spec["rows"]
+    return Provenance(spec["note"], None if rows is None else (rows[0], rows[1]), spec["log_hash"])
