@@ -84,6 +84,10 @@ def summarise(rows: list[Row]) -> Outcome:
         points = sorted(groups(found, "rows").items(), key=lambda item: item[0])
         prior = tuple(float(same[0]["prior"] / same[0]["limit"]) for _, same in points)
         series.append(Series("a-priori length", tuple(float(key[0]) for key, _ in points), prior, kind="dashed"))
+        limit = points[-1][1][0]["limit"]
+        notes.append(
+            f"γ = {gamma:g}, a-priori length: {prior[-1]:.1f} times the limit at n = {points[-1][0][0]:g}, which is {limit:.2g}"
+        )
         title = f"tabular {seed}, γ = {gamma:g}"
         panels.append(Panel(title, "rows n", "length ÷ efficiency limit", tuple(series), x_log=True, y_log=True))
     table = interval_table(rows, "seed", "gamma", "rows")
