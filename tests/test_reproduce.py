@@ -278,3 +278,26 @@ def test_cells_are_plain_data_and_quick_is_smaller():
         fig1.EXPERIMENT.jobs(quick=True, trials=0)
     with pytest.raises(InvalidInput, match="no figure"):
         find_experiment("fig9")
+
+
+def test_tables_of_the_page_come_from_the_summaries(monkeypatch):
+    root = Path(__file__).parent.parent
+    monkeypatch.syspath_prepend(str(root / "scripts"))
+    script = importlib.import_module("reproduction_page")
+    page = (root / "docs" / "reproduction.md").read_text()
+    for mark in (*script.TABLES, "verdict"):
+        assert script.insert(page, mark, "here").count("here\n<!-- end -->") == 1
+    with pytest.raises(SystemExit, match="no place for fig9"):
+        script.insert(page, "fig9", "")
+    line = {"trials": 50, "low": -1.7061, "high": 0.0, "misses": 3}
+    table = [{"world": world, "method": method, **line} for world in "ab" for method in ("half", "dm")]
+    assert script.fig2({"table": table}).splitlines()[2:] == [
+        "| half | [−1.71, 0] (3 of 50) | [−1.71, 0] (3 of 50) |",
+        "| `dm` | [−1.71, 0] (3 of 50) | [−1.71, 0] (3 of 50) |",
+    ]
+    lengths = [{"rows": n, "method": "half", "raw length": 100.0 / n**0.5} for n in (1250, 5000, 20_000)]
+    assert script.fig1({"table": lengths}).splitlines()[-1] == "| half | 2.83 | 1.41 | 0.707 | −0.50 | −0.50 |"
+    checks = [{"trials": 20, "failures": 1, "violated": False}, {"trials": 30, "failures": 9, "violated": True}]
+    assert script.verdict([{"checks": checks}]) == "2 cells, 50 intervals, 10 misses, 1 violations."
+    with pytest.raises(SystemExit, match="complete run"):
+        script.of(table, world="c")
