@@ -211,6 +211,22 @@ def test_worlds_have_the_rows_and_values_they_claim():
         worlds.recipe("mountain car")
 
 
+def test_rivals_get_whole_episodes_whose_number_does_not_depend_on_the_log():
+    counts = set()
+    for seed in range(3):
+        setup = worlds.simulated("pendulum", 333, np.random.default_rng(seed), whole=True)
+        whole, log = setup.episodes.source.log, setup.problem.source.log
+        lengths = np.unique(whole.episode_ids, return_counts=True)[1]
+        last = np.cumsum(lengths) - 1
+        # every episode fell, or was cut at its 50 steps; none was interrupted by the end of the log
+        assert np.all(whole.terminations[last] | (lengths == 50))
+        same = min(len(log), len(whole)) - 1
+        np.testing.assert_array_equal(whole.observations[:same], log.observations[:same])
+        counts.add(lengths.size)
+    assert len(counts) == 1
+    assert 100 < len(whole) < 1000
+
+
 def test_the_a_priori_length_is_the_formula_at_the_true_ratio():
     mdp = tabular_world(11, 0.5)
     short, long = (tightness.a_priori_length(mdp, n, 0.1, 2.0) for n in (4000, 1000))

@@ -25,12 +25,14 @@ FQE_RANK, FQE_REPLICATES = 40, 100
 
 
 def cells(quick: bool) -> list[tuple[Cell, int]]:
-    return [({"world": name, "rows": QUICK_AT if quick else AT}, 2 if quick else 50) for name in WORLDS]
+    rows = QUICK_AT if quick else AT
+    return [({"world": name, "rows": rows, "rivals": "whole episodes"}, 2 if quick else 50) for name in WORLDS]
 
 
 def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
-    setup = simulated(cell["world"], cell["rows"], rng)
+    setup = simulated(cell["world"], cell["rows"], rng, whole=True)
+    assert setup.episodes is not None
     found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA])[0]
     rows = dual_rows(setup, found, started, refused="")
     for name in RIVALS:
@@ -38,7 +40,7 @@ def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
         # fitted Q gets the features of Q, so that all methods look at states through one kernel
         options = {"kernel": setup.ball.kernel, "rank": FQE_RANK, "replicates": FQE_REPLICATES} if name == "dm" else {}
         try:
-            result = estimate_interval(setup.problem, alpha=ALPHA, method=make_baseline(name, **options))
+            result = estimate_interval(setup.episodes, alpha=ALPHA, method=make_baseline(name, **options))
         except BondicError as problem:
             rows.append(_refused(rows[0], name, str(problem)))
             continue

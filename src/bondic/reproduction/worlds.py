@@ -50,6 +50,7 @@ class Setup:
     ball: Ball  # with the radius the paper would take
     truth: float
     slack: float = 0.0
+    episodes: Problem | None = None  # the same question about a fixed number of whole episodes, where it was asked for
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,25 @@ def simulate_value(name: str, repeats: int, length: int = 250) -> tuple[float, f
     return float(per_start.mean()), float(np.sqrt(np.mean(per_start.var(axis=1, ddof=1)) / sums.size))
 
 
-def simulated(name: str, rows: int, rng: np.random.Generator, **changes: Any) -> Setup:
-    """`rows` rows of a simulated world, with W and Q from the pilot log."""
+def simulated(name: str, rows: int, rng: np.random.Generator, *, whole: bool = False, **changes: Any) -> Setup:
+    """`rows` rows of a simulated world, with W and Q from the pilot log.
+
+    A log that ends after `rows` rows interrupts an episode, and how many episodes it holds is left to chance. Methods
+    that count episodes are not made for that: `whole` adds a log of whole episodes from the same simulation. Their
+    number is fixed by the pilot log, so that they have `rows` rows on average.
+    """
     chosen = recipe(name, **changes)
-    instruments, ball = _classes(name, chosen)
-    problem = _problem(name, _log(name, chosen, rows, rng))
-    return Setup(problem, instruments, ball, chosen.value, 4.0 * chosen.standard_error + 1e-4)
+    instruments, ball, mean_length = _classes(name, chosen)
+    count = max(2, round(rows / mean_length)) if whole else 0
+    rollout = _rollout(name, chosen, rows, count, rng)
+    return Setup(
+        _problem(name, cut(rollout, rows)),
+        instruments,
+        ball,
+        chosen.value,
+        4.0 * chosen.standard_error + 1e-4,
+        _problem(name, first_episodes(rollout, count)) if whole else None,
+    )
 
 
 def kernels(
@@ -120,18 +134,25 @@ def cut(rollout: Rollout, rows: int) -> Transitions:
     return Transitions(**columns)
 
 
-def _log(name: str, chosen: Recipe, rows: int, rng: np.random.Generator) -> Transitions:
-    """Episodes from d_0, a few more than needed at a time, until there are `rows` rows."""
+def first_episodes(rollout: Rollout, count: int) -> Transitions:
+    """The episodes 0 … count − 1, each as long as it was."""
+    columns: dict[str, Any] = {
+        key: np.array(column[rollout.episode_ids < count]) for key, column in vars(rollout).items()
+    }
+    return Transitions(**columns)
+
+
+def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Generator) -> Rollout:
+    """Episodes from d_0, a few more than needed at a time, until there are `rows` rows and `count` episodes."""
     world, policy = ENVIRONMENTS[name](), shipped_policy(name, chosen.stage, chosen.temperature)
     starts, parts, have, episodes = start_states(name), [], 0, 0
-    while have < rows:
+    while have < rows or episodes < count:
         batch = max(4, (rows - have) // chosen.length + 1)
         first = starts[rng.integers(len(starts), size=batch)]
         part = simulate_steps(first, chosen.length, world.step, policy.action_probs, rng=rng)
         parts.append(replace(part, episode_ids=part.episode_ids + episodes))
         have, episodes = have + len(part.rewards), episodes + batch
-    joined = {key: np.concatenate([getattr(part, key) for part in parts]) for key in vars(parts[0])}
-    return cut(Rollout(**joined), rows)
+    return Rollout(**{key: np.concatenate([getattr(part, key) for part in parts]) for key in vars(parts[0])})
 
 
 def _problem(name: str, log: Transitions) -> Problem:
@@ -149,9 +170,11 @@ def _problem(name: str, log: Transitions) -> Problem:
 
 
 @cache
-def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball]:
-    """W and Q, fixed by a log that is used for nothing else."""
-    pilot = _problem(name, _log(name, chosen, PILOT_ROWS, np.random.default_rng(_PILOT_SEED)))
+def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball, float]:
+    """W, Q and the mean length of an episode, fixed by a log that is used for nothing else."""
+    simulation = _rollout(name, chosen, PILOT_ROWS, 0, np.random.default_rng(_PILOT_SEED))
+    mean_length = len(simulation.rewards) / np.unique(simulation.episode_ids).size
+    pilot = _problem(name, cut(simulation, PILOT_ROWS))
     states = pilot.logged[:, : pilot.layout.dimension]
     spread = states.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)  # glucose: a component that never moves has no scale
@@ -160,4 +183,4 @@ def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball]:
         states.shape[1], scale, states.mean(axis=0), chosen.weight_bandwidth, chosen.value_bandwidth
     )
     radius = held_out_radius(pilot, values, weights, factor=RADIUS_FACTOR).radius
-    return Instruments(weights), Ball(values, radius)
+    return Instruments(weights), Ball(values, radius), mean_length
