@@ -260,3 +260,135 @@ def test_numpy_numbers_go_into_a_certificate(tmp_path):
     result = bondic.estimate_interval(problem, alpha=np.float32(0.1), method=method)
     bondic.save_certificate(result.certificate, tmp_path / "c")
     same(bondic.verify(bondic.load_certificate(tmp_path / "c"), log, policy), result)
+
+
+# --- what verify says, and what it must not leave unsaid -----------------------------------------------------------------
+
+
+def _forged(certificate: Certificate, arrays: dict | None = None, **changes: object) -> Certificate:
+    """Fields by their dotted path, with a digest that fits."""
+    body = copy.deepcopy(certificate.body)
+    for path, value in changes.items():
+        body = _set(body, tuple(int(key) if key.isdigit() else key for key in path.split("__")), value)
+    return Certificate(body, {**certificate.arrays, **(arrays or {})})
+
+
+def test_a_noise_bound_without_guarantee_is_never_called_verified(certified, tmp_path, capsys, monkeypatch):
+    from bondic.cli.main import main
+
+    result, log, policy = certified
+    checked = bondic.verify(result.certificate, log)
+    assert checked.guarantee == "none"
+    assert [item.name for item in checked.assumptions] == [item.name for item in result.assumptions]
+    assert any("pass the policy" in gap for gap in checked.unchecked)
+    assert not any("policy" in gap for gap in bondic.verify(result.certificate, log, policy).unchecked)
+    bondic.save_certificate(result.certificate, tmp_path / "c")
+    np.savez(tmp_path / "log.npz", **{name: column for name, column in log.columns().items() if column is not None})
+    monkeypatch.setattr("sys.argv", ["bondic", "verify", str(tmp_path / "c.json"), str(tmp_path / "log.npz")])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    printed = capsys.readouterr().out
+    assert stopped.value.code in (0, None)
+    assert printed.startswith("recomputed, WITHOUT any guarantee: [")
+    assert "gamma = 0.3" in printed
+    assert "not checked" in printed
+
+
+def test_assumptions_are_recomputed(certified):
+    result, log, _ = certified
+    for forged in (
+        _forged(result.certificate, assumptions=[]),
+        _forged(result.certificate, assumptions__1__text="Every possible reward lies in [-1000, 1000]."),
+        _forged(result.certificate, assumptions__4__text="Hoeffding in a Hilbert space, half the range."),
+    ):
+        with pytest.raises(VerificationError, match="assumptions"):
+            bondic.verify(forged, log)
+
+
+def test_a_rejection_without_its_witness_is_not_called_tested():
+    mdp, log, policy, initial = synthetic(20_000, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius=0.5))
+    assert result.status is bondic.Status.REJECTED
+    assert "rejection test recomputed from its witnesses" in bondic.verify(result.certificate, log).checks
+    body = copy.deepcopy(result.certificate.body)
+    body["rejection"]["witnesses"] = []
+    claim = {"rejected": False, "p_value": 1.0, "loss_floor": 0.0, "minimal_radius": 0.0}
+    body["rejection"]["claim"] |= claim
+    bounds = {end: body["ends"][end]["claim"]["bound"] for end in ("lower", "upper")}
+    limits = result.value_range
+    body["claims"] = {
+        "low": max(limits.low, bounds["lower"]),
+        "high": min(limits.high, bounds["upper"]),
+        "status": "INTERVAL",
+    }
+    for item in body["assumptions"]:
+        item["state"] = "stated" if item["state"] == "rejected" else item["state"]
+    checked = bondic.verify(Certificate(body, result.certificate.arrays), log)
+    assert not any("rejection" in line for line in checked.checks)
+    assert any("no witness" in gap for gap in checked.unchecked)
+
+
+@pytest.mark.parametrize("end", ["lower", "upper"])
+def test_claims_cannot_be_moved_inward_under_cover_of_rounding(certified, end):
+    result, log, _ = certified
+    claim = result.certificate.body["ends"][end]["claim"]
+    inward = 1.0 if end == "lower" else -1.0
+    name = "low" if end == "lower" else "high"
+    for step, fine in ((-3.0, True), (20.0, False), (500.0, False)):
+        moved = claim["bound"] + inward * (step * claim["rounding"] + (1e-11 if step > 0 else 0.0))
+        forged = _forged(
+            result.certificate,
+            **{
+                f"ends__{end}__claim__bound": moved,
+                f"ends__{end}__claim__rounding": 1e3 * claim["rounding"],
+                f"claims__{name}": moved,
+            },
+        )
+        if fine:  # a claim that lies further out is weaker, not wrong
+            same(bondic.verify(forged, log), result)
+        else:
+            with pytest.raises(VerificationError, match="when recomputed"):
+                bondic.verify(forged, log)
+    with pytest.raises(VerificationError, match="by the end points"):
+        bondic.verify(_forged(result.certificate, **{f"claims__{name}": claim["bound"] + 1e-6 * inward}), log)
+
+
+def test_answers_and_starts_that_do_not_fit_are_refused(certified):
+    result, log, _ = certified
+    certificate = result.certificate
+    name = certificate.body["problem"]["answers"]["next"]["array"]
+    off = certificate.arrays[name] * (1 - 5e-7)
+    with pytest.raises(VerificationError, match="do not sum to 1"):
+        bondic.verify(_forged(certificate, {name: off}), log)
+    for flag in ("answers__exact", "answers__discrete", "initial__count_fixed"):
+        with pytest.raises(VerificationError, match="true or false"):
+            bondic.verify(_forged(certificate, **{f"problem__{flag}": "yes"}), log)
+    other = bondic.InitialStates.exact(np.zeros((2, log.observations.shape[1])))
+    with pytest.raises(VerificationError, match="other initial states"):
+        bondic.verify(certificate, log, initial=other)
+
+
+def test_drawn_actions_cannot_be_declared_exact():
+    log, policy, initial = continuous(300)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=(-1.0, 1.0))
+    result = bondic.estimate_interval(problem)
+    with pytest.raises(VerificationError, match="not exact"):
+        bondic.verify(_forged(result.certificate, problem__answers__exact=True), log)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("budget__noise", 10**400),
+        ("problem__rows", [0, 10**400]),
+        ("claims__low", 10**400),
+        ("ball__kernel", {"product": []}),
+        ("instruments__kernel", {"sum": []}),
+        ("instruments__provenance__rows", [float("nan"), 5]),
+    ],
+)
+def test_damaged_numbers_are_refused_in_words(certified, path, value):
+    result, log, _ = certified
+    with pytest.raises(VerificationError):
+        bondic.verify(_forged(result.certificate, **{path: value}), log)

@@ -247,3 +247,8 @@ def test_single_precision_numbers_do_not_drag_the_arithmetic_down():
     ):
         assert type(found.mid) is float
         assert abs(Fraction(found.mid) - truth) <= Fraction(found.rad) < Fraction(1, 10**15)
+
+
+def test_division_by_the_smallest_number_is_refused_in_words():
+    with pytest.raises(NumericalError, match="told from zero"):
+        Enclosure(1.0) / 5e-324

@@ -649,3 +649,38 @@ def test_nothing_is_said_about_a_clean_log(folder):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "batch_rows=300" in repr(bondic.stream_log(Path(folder), batch_rows=300))
+
+
+def test_the_budget_counts_actions_and_draws():
+    """Weights exist for every action at every point, and every draw is a point: batches shrink accordingly."""
+    rows, rng = 5000, np.random.default_rng(0)
+    columns = {
+        "observations": rng.normal(size=(rows, 2)),
+        "actions": rng.integers(2, size=rows),
+        "rewards": rng.random(rows),
+        "next_observations": rng.normal(size=(rows, 2)),
+        "terminations": np.zeros(rows, bool),
+    }
+    initial = bondic.InitialStates.exact(np.zeros((1, 2)))
+    terms = {"gamma": 0.5, "reward_range": (0.0, 1.0)}
+
+    def held(source, policy, memory="0.8GB", **more):
+        log = bondic.stream_log(source, memory=memory)
+        return bondic.make_problem(log, policy, initial, **terms, **more).log.batch_rows
+
+    few, many = held(columns, bondic.UniformPolicy(2)), held(columns, bondic.UniformPolicy(64))
+    assert 4 * many < few
+    with pytest.raises(InvalidInput, match="too small"):
+        held(columns, bondic.UniformPolicy(5000))
+    moving = {**columns, "actions": rng.normal(size=(rows, 1))}
+    policy = bondic.GaussianPolicy(lambda s: s[:, :1], 0.5)
+    assert 3 * held(moving, policy, draws=50) < held(moving, policy, draws=1)
+    # a number of rows that was asked for is kept
+    assert (
+        bondic.make_problem(
+            bondic.stream_log(columns, batch_rows=4000), bondic.UniformPolicy(64), initial, **terms
+        ).log.batch_rows
+        == 4000
+    )
+    with pytest.raises(InvalidInput, match="positive number"):
+        bondic.stream_log(columns, memory=float("inf"))

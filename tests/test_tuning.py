@@ -16,6 +16,7 @@ from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.radius import held_out_radius
 from bondic.tuning.scales import measure_scales
+from problems import tabular
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
 QUICK = Choices(pairs=8)
@@ -379,3 +380,25 @@ def test_the_radius_splits_rows_within_the_horizon():
     # a reward of the second half moves the score but not the fits: the norm stays on the same path
     assert moved.held_out_loss != fitted.held_out_loss
     assert (moved.ridge != fitted.ridge) or (moved.fitted_norm == pytest.approx(fitted.fitted_norm, rel=1e-9))
+
+
+def test_w_does_not_know_how_long_a_stopped_log_became():
+    """Under a fixed lambda n may be a stopping time: W must be the same for every n."""
+    mdp, log, policy, initial = tabular(4000, gamma=0.9)
+    terms = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
+    picked = set()
+    for rows in (1300, 2000, 4000):
+        columns = {name: None if column is None else column[:rows] for name, column in log.columns().items()}
+        problem = b.make_problem(b.Transitions(**columns), policy, initial, **terms)
+        method = b.Dual(gauge=b.FixedLambda(0.05), pilot=1000, radius=5.0)
+        result = b.estimate_interval(problem, method=method)
+        picked.add(result.choices["W picked"] + str(result.certificate.body["instruments"]["kernel"]))
+    assert len(picked) == 1
+
+
+def test_a_given_radius_does_not_hide_where_the_bandwidth_comes_from():
+    mdp, log, policy, initial = tabular(600, gamma=0.5)
+    problem = b.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    result = b.estimate_interval(problem, method=b.Dual(radius=5.0))
+    (values,) = (item.text for item in result.assumptions if item.name == "values")
+    assert "radius as given, scales and bandwidth tuned on rows 0..119" in values

@@ -84,8 +84,10 @@ class Enclosure:
         other = as_enclosure(other)
         if abs(other.mid) <= other.rad:
             raise NumericalError("Division by a number whose enclosure contains zero.")
-        mid = self.mid / other.mid
         denominator = next_down(abs(other.mid) - other.rad)
+        if denominator <= 0.0:  # no room left between 0 and the smallest number there is
+            raise NumericalError("Division by a number that cannot be told from zero.")
+        mid = self.mid / other.mid
         # rad / denominator first: a product of two tiny numbers could vanish before it is divided by a third
         spread = self.rad / denominator + abs(mid) * (other.rad / denominator)
         return Enclosure(mid, inflate(spread + 2 * U * abs(mid) + TINY))

@@ -24,6 +24,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
     problem, terms, ball = setting.problem, setting.problem.terms, setting.ball
     low, high = terms.reward_range
     joint: State = "rejected" if rejected else "stated"
+    center = "0" if ball.center is None or ball.center.is_zero else "the given center"
     allowance = f", up to {ball.misspecification:g} everywhere" if ball.misspecification else ""
     items = [
         Assumption(
@@ -35,11 +36,11 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         Assumption(
             "rewards",
             f"Every possible reward lies in [{low:g}, {high:g}] (the {len(problem)} certified rewards do).",
-            "rejected" if rejected else "checked",
+            joint,
         ),
         Assumption(
             "values",
-            f"q* lies in Q: within distance {ball.radius:.6g} of {'0' if ball.center is None else 'the given center'} in the "
+            f"q* lies in Q: within distance {ball.radius:.6g} of {center} in the "
             f"space of {ball.kernel!r}{allowance}. Data can reject this, not prove it. Q: {ball.provenance}.",
             joint,
         ),

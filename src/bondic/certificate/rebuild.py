@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import Setting
@@ -21,6 +22,7 @@ from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
 from bondic.problem.question import make_terms
+from bondic.rounding import U
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
@@ -38,8 +40,19 @@ def rebuild(
     body, arrays = certificate.body, certificate.arrays
     spec = body["problem"]
     start = spec["initial"]
+    for flag in (start["count_fixed"], spec["answers"]["discrete"], spec["answers"]["exact"]):
+        if not isinstance(flag, bool):
+            raise VerificationError(f"The certificate is damaged: {flag!r} stands where true or false belongs.")
     if start["observations"] is not None:
         observations = arrays[start["observations"]["array"]]
+        if initial is not None and not (
+            np.array_equal(initial.observations, observations)
+            and np.array_equal(initial.weights, arrays[start["weights"]["array"]])
+        ):
+            raise VerificationError(
+                "The certificate was made for other initial states than those given (it holds its own: `initial` is not "
+                "needed)."
+            )
     else:
         count = arrays[start["weights"]["array"]].shape[0]
         observations = (InitialStates.from_log(log, count=count) if initial is None else initial).observations
@@ -98,8 +111,13 @@ def _rebuild_question(
         spec["answers"]["exact"],
     )
     if answers.discrete:
+        # as strict as what was once made of the policy's answers: rows that sum to 1 but for rounding
         for name, values in (("next", answers.next), ("initial", answers.initial)):
-            check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
+            normal = check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
+            if np.any(np.abs(values - normal) > 8 * (answers.slots + 2) * U):
+                raise VerificationError(f"The stored probabilities at the {name} states do not sum to 1.")
+    elif answers.exact and not answers.next.shape[1] == answers.initial.shape[1] == 1:
+        raise VerificationError("Means over several drawn actions are not exact, whatever the certificate says.")
     return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
 
 
@@ -128,4 +146,6 @@ def _ask_again(
 
 def _provenance(spec: Spec) -> Provenance:
     rows = spec["rows"]
+    if rows is not None and not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
+        raise VerificationError(f"The certificate is damaged: rows {rows!r} are not whole numbers.")
     return Provenance(spec["note"], None if rows is None else (rows[0], rows[1]), spec["log_hash"])

@@ -107,6 +107,8 @@ class Reader:
             raise VerificationError(f"The certificate lacks the array {problem}.") from problem
 
     def kernel(self, spec: Spec) -> Kernel:
+        if not spec.get("sum", True) or not spec.get("product", True):
+            raise VerificationError("The certificate is damaged: a sum or product of kernels has no parts.")
         if "sum" in spec:
             return Sum(tuple(self.kernel(part) for part in spec["sum"]))
         if "product" in spec:

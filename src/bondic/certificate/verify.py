@@ -13,10 +13,12 @@ import numpy.typing as npt
 from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
 from bondic.bounds.rejection import Rejection, evaluate_witness, trivial_rejection
 from bondic.bounds.weighing import Candidate, weigh
+from bondic.certificate.assumptions import Assumption, list_assumptions
 from bondic.certificate.certificate import FORMAT, Certificate, claim, compute_digest
-from bondic.certificate.conclude import conclude
+from bondic.certificate.conclude import Conclusion, Status, conclude
 from bondic.certificate.rebuild import rebuild
 from bondic.certificate.spec import Reader, Spec, UserFunctions
+from bondic.concentration.gauge import Guarantee
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.stream import LogStream
@@ -27,6 +29,8 @@ from bondic.problem import Question, make_problem
 _POLICY_TOLERANCE = 1e-9
 _ASKED_AGAIN = 1e-8
 """A policy that is asked again may answer with other last digits; claims may differ by this much then, relatively."""
+_OTHER_MACHINES = 1e-12
+"""What other orders of summation and other libraries of elementary functions may change, relative to the terms."""
 _ENDS: tuple[End, ...] = ("lower", "upper")
 
 
@@ -38,7 +42,11 @@ class Verification:
     high: float
     status: str
     alpha: float
+    side: str
+    guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
+    assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]
+    unchecked: tuple[str, ...]  # what a reader might take for checked
 
 
 def verify(
@@ -62,7 +70,7 @@ def verify(
         raise
     except BondicError as problem:
         raise VerificationError(f"The certificate cannot be evaluated: {problem}") from problem
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as problem:
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError, ArithmeticError, AssertionError) as problem:
         raise VerificationError(f"The certificate is damaged ({type(problem).__name__}: {problem}).") from problem
 
 
@@ -73,7 +81,7 @@ def _verify(
     functions: UserFunctions | None,
     initial: InitialStates | None,
 ) -> Verification:
-    body, checks = certificate.body, []
+    body, checks, unchecked = certificate.body, [], []
     _require(body["format"] == FORMAT, f"Unknown certificate format {body['format']!r}.")
     _require(
         compute_digest(body, certificate.arrays) == certificate.digest,
@@ -94,18 +102,39 @@ def _verify(
     checks.append("W did not see the certified rows")
     if policy is not None:
         checks.append(_check_policy(setting.problem, log, policy, body["problem"]["answers"], certificate.arrays))
+    else:
+        unchecked.append("whose answers these are: pass the policy to compare it with them")
     reader = Reader(certificate.arrays, setting.problem.layout, functions)
     ends = _recompute_ends(setting, reader, body, checks)
     _require(set(ends) == _needed(body["side"]), "The certificate lacks an end point.")
     rejection = _check_rejection(setting, reader, body["rejection"])
-    checks.append("rejection test recomputed from its witnesses")
+    if body["rejection"]["witnesses"]:
+        checks.append("rejection test recomputed from its witnesses")
+    else:
+        unchecked.append("whether the log contradicts Q: the certificate holds no witness, and none was looked for")
     result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, body["side"])
-    _compare_interval(body, result.low, result.high, ends)
+    _compare_interval(body, setting, result)
     _require(
         body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one."
     )
     checks.append("interval and status follow from the end points")
-    return Verification(result.low, result.high, result.status.name, budget.alpha, tuple(checks))
+    assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
+    _require(
+        body["assumptions"] == [asdict(item) for item in assumptions],
+        "The assumptions in the certificate are not those of its problem, W, Q and noise bound.",
+    )
+    checks.append("assumptions are those of the problem, W, Q and the noise bound")
+    return Verification(
+        result.low,
+        result.high,
+        result.status.name,
+        budget.alpha,
+        body["side"],
+        setting.gauge.guarantee,
+        assumptions,
+        tuple(checks),
+        tuple(unchecked),
+    )
 
 
 def _recompute_ends(setting: Setting, reader: Reader, body: Spec, checks: list[str]) -> dict[End, BoundTerms]:
@@ -144,31 +173,47 @@ def _allowed(mine: float, error: float, claimed_error: float) -> float:
     return (error + min(claimed_error, 1e3 * error + 1e-9 * abs(mine))) * (1 + 1e-9)
 
 
-def _compare_terms(end: str, claimed: Spec, terms: BoundTerms, slack: float = 0.0) -> None:
+def _compare_terms(end: End, claimed: Spec, terms: BoundTerms, slack: float = 0.0) -> None:
     recomputed = claim(terms)
     for key, value in recomputed.items():
-        if key == "rounding":
-            continue
         if isinstance(value, list):
             (mid, rad), (other, theirs) = value, claimed[key]
-            allowed = _allowed(mid, rad, theirs)
-        else:
-            # an end point is its middle plus its rounding: twice the rounding away from the exact one at most
-            mid, other, allowed = value, claimed[key], 2 * _allowed(value, terms.rounding, claimed["rounding"])
-        ok = abs(mid - other) <= allowed + slack * (abs(mid) + abs(other))
-        _require(ok, f"The {end} end point: `{key}` is {mid!r} when recomputed, {other!r} in the certificate.")
+            ok = abs(mid - other) <= _allowed(mid, rad, theirs) + slack * (abs(mid) + abs(other))
+            _require(ok, f"The {end} end point: `{key}` is {mid!r} when recomputed, {other!r} in the certificate.")
+    _compare_bound(f"The {end} end point", end, claimed["bound"], claimed["rounding"], terms, slack)
 
 
-def _compare_interval(body: Spec, low: float, high: float, ends: dict[End, BoundTerms]) -> None:
-    names: tuple[tuple[str, float, End], ...] = (("low", low, "lower"), ("high", high, "upper"))
-    for name, mine, end in names:
-        other, allowed = body["claims"][name], 0.0
-        if end in ends:
-            allowed = 2 * _allowed(ends[end].bound, ends[end].rounding, body["ends"][end]["claim"]["rounding"])
-            allowed += _slack(body) * (abs(mine) + abs(other))
+def _compare_bound(what: str, end: End, claimed: float, claimed_error: float, terms: BoundTerms, slack: float) -> None:
+    """A claimed end may lie further out by the errors of both sides, but hardly further in.
+
+    The exact end is at most 2 * rounding inside mine, and a right claim lies outside of it; the rest is for machines
+    whose weights omega_i differ in the last digits.
+    """
+    scale = sum(abs(term.mid) for term in (terms.value, terms.bias, terms.noise, terms.initial))
+    inward = 4 * terms.rounding + _OTHER_MACHINES * scale
+    outward = 2 * _allowed(terms.bound, terms.rounding, claimed_error)
+    more = slack * (abs(terms.bound) + abs(claimed))
+    further_in = claimed - terms.bound if end == "lower" else terms.bound - claimed
+    _require(
+        -outward - more <= further_in <= inward + more,
+        f"{what} is {terms.bound!r} when recomputed, {claimed!r} in the certificate.",
+    )
+
+
+def _compare_interval(body: Spec, setting: Setting, result: Conclusion) -> None:
+    """The claimed interval has to follow from the claimed end points, which were compared with mine."""
+    limits = setting.range()
+    rejected = result.status is Status.REJECTED
+    bounds = {} if rejected else {end: found["claim"]["bound"] for end, found in body["ends"].items()}
+    follows = {
+        "low": max(limits.low, bounds.get("lower", -math.inf)),
+        "high": min(limits.high, bounds.get("upper", math.inf)),
+    }
+    for name, expected in follows.items():
+        other = body["claims"][name]
         _require(
-            abs(mine - other) <= allowed,
-            f"The interval's {name} end is {mine!r} when recomputed, {other!r} in the certificate.",
+            math.isclose(other, expected, rel_tol=_OTHER_MACHINES, abs_tol=_OTHER_MACHINES * limits.width),
+            f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
         )
 
 

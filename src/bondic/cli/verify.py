@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bondic.certificate.io import load_certificate
-from bondic.certificate.verify import verify
+from bondic.certificate.verify import Verification, verify
 from bondic.cli.options import LOG, add_options, parse_columns
 from bondic.data.io.read import read_log
 from bondic.data.open import stream_log
@@ -30,11 +30,30 @@ def command(certificate: Path, log: str, policy: str | None, memory: str | None,
     found = load_certificate(certificate)
     chosen = None if policy is None else load_policy(policy, trust_pickle=options["trust_pickle"])
     checked = verify(found, _read(log, memory, options), chosen)
+    _print(checked)
+
+
+_LABELS = {
+    "finite-sample": "verified",
+    "asymptotic": "recomputed, holds only in the limit of large logs",
+    "none": "recomputed, WITHOUT any guarantee",
+}
+
+
+def _print(checked: Verification) -> None:
+    """What was found, what was checked and what was not, and under which assumptions it is to be read."""
+    sides = "" if checked.side == "both" else f", {checked.side} bound"
     click.echo(
-        f"verified: [{checked.low:.6g}, {checked.high:.6g}] at alpha = {checked.alpha:g} ({checked.status.lower()})"
+        f"{_LABELS[checked.guarantee]}: [{checked.low:.6g}, {checked.high:.6g}] at alpha = {checked.alpha:g} "
+        f"({checked.status.lower()}{sides})"
     )
     for check in checked.checks:
         click.echo(f"  {check}")
+    for gap in checked.unchecked:
+        click.echo(f"  not checked: {gap}")
+    click.echo("under these assumptions:")
+    for item in checked.assumptions:
+        click.echo(f"  {item.name} ({item.state}): {item.text}")
 
 
 def _read(log: str, memory: str | None, options: dict[str, Any]) -> Transitions | LogStream:

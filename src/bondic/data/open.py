@@ -27,13 +27,16 @@ def stream_log(
     budget = parse_memory(memory)
     if isinstance(source, Mapping):
         width = sum(_numbers(column) for column in source.values() if column is not None)
-        rows = batch_rows or MemoryPlan.of(budget, width).batch_rows
-        return ArrayStream(source, batch_rows=rows, progress=progress)
-    if not isinstance(source, str | Path):
+        plan = MemoryPlan.of(budget, width)
+        stream: LogStream = ArrayStream(source, batch_rows=batch_rows or plan.batch_rows, progress=progress)
+    elif isinstance(source, str | Path):
+        path = Path(source)
+        plan = MemoryPlan.of(budget, row_numbers(path))
+        stream = ParquetStream(path, batch_rows=batch_rows or plan.batch_rows, columns=columns, progress=progress)
+    else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
-    path = Path(source)
-    rows = batch_rows or MemoryPlan.of(budget, row_numbers(path)).batch_rows
-    return ParquetStream(path, batch_rows=rows, columns=columns, progress=progress)
+    stream.plan = plan if batch_rows is None else None
+    return stream
 
 
 def _numbers(column: Any) -> int:

@@ -32,7 +32,7 @@ def parse_memory(memory: int | float | str) -> int:
         if match is None:
             raise InvalidInput(f"memory={memory!r} is not an amount of memory. Write 2GB, 512MB or a number of bytes.")
         return int(float(match[1]) * _UNITS[match[2] or ""])
-    if not memory > 0:
+    if not 0 < memory < float("inf"):
         raise InvalidInput(f"memory={memory}: a positive number of bytes is needed.")
     return int(memory)
 
@@ -52,7 +52,14 @@ class MemoryPlan:
 
     @staticmethod
     def of(budget: int, numbers_per_row: int) -> MemoryPlan:
+        """For two actions, or one action per next state: more is known when the policy is."""
         return MemoryPlan(budget, 700_000_000, 8 * (40 + 14 * numbers_per_row))
+
+    def with_policy(self, *, slots: int, draws: int, dimension: int) -> MemoryPlan:
+        """Every action has a weight at every point, in several copies for each of several omegas; every draw is a point."""
+        weights = 40 * max(0, slots - 2)
+        points = max(0, draws - 1) * (10 * dimension + 20 * slots)
+        return MemoryPlan(self.budget, self.fixed, self.per_row + 8 * (weights + points))
 
     @property
     def batch_rows(self) -> int:
@@ -74,6 +81,7 @@ class LogStream(ABC):
     """
 
     batch_rows: int
+    plan: MemoryPlan | None = None  # where `batch_rows` comes from, if from a budget
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
         self.batch_rows = _checked_rows(batch_rows)

@@ -26,13 +26,15 @@ from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
-from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel, provenance
 from bondic.tuning.instruments import pick_instruments
 
 SMALLEST_PILOT = 20
 LARGEST_PILOT = 5000
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
+_NOMINAL = 4
+"""Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
 
 _STAND_IN_STARTS = 200
 _PLUG_IN_ROWS = 20_000
@@ -144,10 +146,18 @@ def _settle_instruments(
     if method.instruments is None and pilot is not None:
         kernel = default_value_kernel(problem, pilot, method.choices)
         ball, _ = default_ball(pilot, pilot, kernel, instruments, method.choices)
-        ahead = (len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted
-        instruments, notes["W picked"] = pick_instruments(pilot, max(ahead, 1), ball, method.choices)
+        instruments, notes["W picked"] = pick_instruments(
+            pilot, _rows_ahead(method, problem, wanted), ball, method.choices
+        )
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
     return instruments
+
+
+def _rows_ahead(method: Options, problem: Question, wanted: int) -> int:
+    """How many rows W is picked for: never the number that a stopping time happened to give."""
+    if method.planned_rows is None and isinstance(method.gauge, FixedLambda):
+        return max(_NOMINAL * wanted, 1)
+    return max((len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted, 1)
 
 
 def _settle_ball(
@@ -158,7 +168,7 @@ def _settle_ball(
         notes["Q"] = f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})"
     elif method.radius is not None:
         kernel = default_value_kernel(certified, pilot, method.choices)
-        ball = Ball(kernel, method.radius)
+        ball = Ball(kernel, method.radius, provenance=provenance(pilot, "radius as given, scales and bandwidth"))
         notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
     else:
         kernel = default_value_kernel(certified, pilot, method.choices)

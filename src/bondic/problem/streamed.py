@@ -76,6 +76,11 @@ class StreamedProblem(Question):
         nothing = np.zeros((0, at_start.shape[1] if discrete else (1 if exact else draws), *at_start.shape[2:]))
         answers = PolicyAnswers(nothing, at_start, discrete, exact)
         layout = Layout(dimension, terms.time_varying, log.action_dim, answers.slots)
+        if log.plan is not None:
+            plan = log.plan.with_policy(
+                slots=answers.slots, draws=int(nothing.shape[1]) if not discrete else 1, dimension=layout.dimension
+            )
+            log = log.rebatched(min(log.batch_rows, plan.batch_rows))
         starts = initial_cloud(initial, answers, timed=layout.has_time)
         rows = RowRange(0, len(log))
         whole = StreamedProblem(
