@@ -129,7 +129,7 @@ def conclude_baseline(
 
 def reward_assumption(problem: Problem) -> Assumption:
     low, high = problem.terms.reward_range
-    return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "checked")
+    return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
 
 
 def states(name: str, text: str) -> Assumption:
