@@ -230,3 +230,16 @@ def test_split_and_pairs_agree_at_scale():
     assert abs(fast.mid - slow.mid) <= fast.rad + slow.rad
     assert fast.rad <= 1e-4 * fast.mid
     assert fast.rad != slow.rad
+
+
+def test_points_whose_distance_overflows_are_left_to_pairs():
+    points = np.random.default_rng(0).normal(size=(40, 2))
+    points[3] = 1e200
+    terms = normal_form(bondic.Gaussian(1.0) * bondic.Dirac(on="action"), Layout(2, False, 0, 1))
+    for size in (1.0, 1e-160):
+        weights = np.full((1, 40, 1), size)
+        (series_value,) = quadratic_forms(terms, points, weights, engine="separable")
+        (pair_value,) = quadratic_forms(terms, points, weights, engine="pairs")
+        assert series_value.lower <= pair_value.upper
+        assert pair_value.lower <= series_value.upper
+        assert np.isfinite(series_value.rad)

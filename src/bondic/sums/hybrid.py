@@ -54,6 +54,8 @@ def gaussian_forms(
         return None
     scaled = (points - points.mean(axis=0)) / scales
     norms, masses = series.squared_norms(scaled), np.abs(columns)
+    if not np.all(np.isfinite(norms)):
+        return None
     size = np.maximum(masses.sum(axis=0) ** 2, 1e-300)
     aims, width = _TOLERANCE * size, total // groups
     limit = np.inf if at_any_cost else pair_cost(count, total)
