@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.trajectories import episode_numbers, starts_are_episodes
+from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.certificate.assumptions import Assumption
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
+from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Design, Unit, make_design, units_of
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
-from bondic.baselines.trajectories import starts_are_episodes
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel

@@ -213,7 +213,9 @@ def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
     cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
     recording = out.states("recording", whole if paths.complete else cut)
+    seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
+    steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
     if not paths.length_stated:
-        return (out.EPISODES, behaviour, recording)
+        return (out.EPISODES, behaviour, recording, steps)
     length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
-    return (out.EPISODES, behaviour, recording, out.states("length", length))
+    return (out.EPISODES, behaviour, recording, steps, out.states("length", length))

@@ -13,46 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines.behavior import estimate_behavior
+from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
 from bondic.concentration.value_range import ValueRange, discounted_steps, value_range
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
-from bondic.problem import Problem, Source
+from bondic.problem import Problem
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Behavior = Literal["logged", "estimated"]
-
-
-def source_of(problem: Problem) -> Source:
-    if problem.source is None:
-        raise InvalidInput(
-            "This problem was rebuilt without its log and policy, which trajectory methods need: build it with make_problem."
-        )
-    return problem.source
-
-
-def episode_numbers(problem: Problem) -> IntArray:
-    """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
-    log = source_of(problem).log
-    if log.episode_ids is None:
-        raise InvalidInput(
-            "This method treats episodes as independent units, and the log has no `episode_ids`. Pass them to Transitions, "
-            "or use a method for single rows, such as Dual()."
-        )
-    ids = np.asarray(log.episode_ids)
-    inside = np.zeros(len(log), dtype=bool)
-    inside[problem.rows.start : problem.rows.stop] = True
-    split = np.flatnonzero(inside & np.isin(ids, ids[~inside]))
-    if split.size:
-        raise InvalidInput(
-            f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
-            "weight needs all actions from the first one on, and a return all rewards."
-        )
-    _, first, inverse = np.unique(ids[problem.log_rows], return_index=True, return_inverse=True)
-    order = np.empty(first.size, dtype=np.int64)
-    order[np.argsort(first)] = np.arange(first.size)
-    return order[inverse.reshape(-1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +40,7 @@ class Trajectories:
     complete: bool  # no episode was cut: nothing is missing
     fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
     estimated_behavior: bool
+    numbered: bool  # the log has timesteps, and they are 0, 1, ... in every episode
     length_stated: bool = False  # nothing is missing only because steps= says that no episode is longer
 
     @property
@@ -109,8 +80,8 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     order = np.argsort(episodes, kind="stable")
     lengths = np.bincount(episodes)
     position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    _check_steps(problem, order, position)
-    _check_starts(problem, order[position == 0])
+    check_steps(problem, order, position)
+    check_starts(problem, order[position == 0])
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]
     complete = ~problem.continues[last]
@@ -140,6 +111,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
+        numbered=source_of(problem).log.timesteps is not None,
         length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),
     )
 
@@ -175,47 +147,6 @@ def _tail(problem: Problem, steps: int) -> ValueRange:
 
 def _outward(value: float, direction: float) -> float:
     return value + direction * 1e-12 * abs(value)
-
-
-def _check_steps(problem: Problem, order: IntArray, position: IntArray) -> None:
-    """Row t of an episode must be its step t: a gap would leave a ratio out of the product."""
-    times = source_of(problem).log.timesteps
-    if times is None:
-        return
-    wrong = np.flatnonzero(times[problem.log_rows[order]] != position)
-    if wrong.size:
-        row = int(problem.log_rows[order[wrong[0]]])
-        raise InvalidInput(
-            f"Row {row} is row {int(position[wrong[0]])} of its episode but carries timestep {int(times[row])}: rows are "
-            "missing. A trajectory's weight is the product over all its steps from 0 on."
-        )
-
-
-def _check_starts(problem: Problem, first: IntArray) -> None:
-    """Weighted returns are values of the episodes' own starts, so these must be draws of the stated d_0."""
-    if problem.initial_states.kind == "sample":
-        return
-    listed = {row.tobytes() for row in problem.initial_states.observations + 0.0}
-    observed = source_of(problem).log.observations[problem.log_rows[first]] + 0.0
-    strange = [k for k, row in enumerate(observed) if row.tobytes() not in listed]
-    if strange:
-        row = int(problem.log_rows[first[strange[0]]])
-        raise InvalidInput(
-            f"The episode of row {row} starts at {observed[strange[0]]}, which is not in the exact list of initial states. "
-            "Trajectory methods estimate the value from the episodes' own starts: pass InitialStates.from_log(log), or use "
-            "a method that starts elsewhere, such as Dual()."
-        )
-
-
-def starts_are_episodes(problem: Problem) -> bool:
-    """Whether initial state j is the first state of episode j, as InitialStates.from_log makes them."""
-    states = problem.initial_states
-    if problem.source is None or problem.source.log.episode_ids is None or states.kind == "exact":
-        return False
-    numbers = episode_numbers(problem)
-    _, first = np.unique(numbers, return_index=True)
-    own = source_of(problem).log.observations[problem.log_rows[first]]
-    return bool(own.shape == states.observations.shape and np.array_equal(own, states.observations))
 
 
 def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:

@@ -16,19 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
+from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.folds import fold_numbers
 from bondic.baselines.fqe import fit_q
 from bondic.baselines.importance import trajectory_assumptions
 from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.linear import restrict
-from bondic.baselines.trajectories import (
-    Behavior,
-    Trajectories,
-    episode_numbers,
-    starts_are_episodes,
-    trajectories,
-)
+from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
 from bondic.concentration.gauge import Guarantee
 from bondic.kernels.base import Kernel
 from bondic.problem import Question, in_memory
