@@ -67,6 +67,13 @@ class Trajectories:
         """The smallest tail: what a T-step estimate stands for when nothing is known about later steps."""
         return float(np.clip(0.0, self.tail.low, self.tail.high))
 
+    def range_of(self, steps: BoolArray) -> ValueRange:
+        """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on."""
+        size = float(self.discounts[steps].sum())
+        if not self.fixed and steps[-1]:
+            size += self.reach - float(self.discounts.sum())
+        return ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
+
     def note(self) -> str:
         return (
             f"{self.count} episodes of at most {self.steps} steps; later steps are worth between {self.tail.low:.6g} and "
