@@ -10,7 +10,7 @@ from scipy import optimize
 
 import bondic
 from bondic.baselines.coindice import CoinDice, divergence, extreme_value, tilt
-from bondic.baselines.double_rl import DoubleRL
+from bondic.baselines.double_rl import DoubleRL, fit_seen
 from bondic.baselines.duan_wang import LinearFittedQ, half_width
 from bondic.baselines.features import Design, grouped_error, make_design, start_error, table_kernel
 from bondic.baselines.feng2020 import Feng2020
@@ -274,6 +274,34 @@ def test_cross_fitting_never_uses_the_fold_itself():
         values.append(start @ theta + loop_correction(mdp, log, episode, theta.reshape(3, 2), 5))
     robust = bondic.estimate_interval(problem, method=DoublyRobust(ridge=ridge)).estimate
     assert robust == pytest.approx(np.mean(values), rel=1e-6)
+
+
+def test_pairs_that_a_fold_never_saw_have_no_weight():
+    """60 episodes of 3 steps, a table of 18 pairs over time: a fold may miss one, which the ridge alone would weigh."""
+    mdp = TabularMDP.random(np.random.default_rng(3), n_states=3, n_actions=2, gamma=0.9, reward_noise=0.05)
+    missed, errors = 0, []
+    for seed in range(40):
+        result = bondic.estimate_interval(sampled(mdp, 60, 3, seed=seed, horizon=3), method=DoubleRL())
+        missed += "unseen" in result.choices
+        assert result.value_range.low <= result.estimate <= result.value_range.high
+        assert result.status.name == "INTERVAL"
+        errors.append(result.estimate - mdp.finite_value(3))
+    assert missed > 0  # the test has a case to test
+    assert np.abs(errors).max() < 0.5
+
+
+def test_a_fit_without_a_pair_is_the_fit_of_the_table_without_it():
+    """The slow twin: pair 2 has no row, its value is the guess, and weights solve the equations of pairs 0 and 1."""
+    phi = np.eye(3)[[0, 1, 0, 1, 1]]
+    following = np.array([[0.0, 0.5, 0.5], [1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    design = plain_design(phi, following, np.array([0.5, 0.5, 0.0]), np.array([1.0, 2.0, 0.5, 1.5, 0.0]), 0.8)
+    fit, seen = fit_seen(design, ridge=1e-6, guess=4.0)
+    assert seen.tolist() == [True, True, False]
+    assert fit.dual[2] == 0.0
+    small = phi[:, :2].T @ (phi - 0.8 * following)[:, :2] + 1e-6 * np.eye(2)
+    paid = design.rewards + 0.8 * following[:, 2] * 4.0
+    np.testing.assert_allclose(fit.theta, [*np.linalg.solve(small, phi[:, :2].T @ paid), 4.0], rtol=1e-6)
+    np.testing.assert_allclose(fit.dual[:2], np.linalg.solve(small.T, [0.5, 0.5]), rtol=1e-6)
 
 
 def test_folds_keep_units_together():
