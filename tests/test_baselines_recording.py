@@ -58,6 +58,54 @@ def walk(gamma=0.9, states=3):
     return TabularMDP(transitions, rng.random((states, 2)), np.eye(states)[0], target, behaviour, gamma, (0.0, 1.0))
 
 
+# -------------------------------------------------------------------------------------------------- estimates of J* itself
+
+
+@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
+def test_estimates_of_cut_episodes_are_estimates_of_the_whole_value(name):
+    """Rewards near 1/2: the middle of what was not recorded is near the truth, and 0 is far from it."""
+    mdp = walk()
+    problem = ask(mdp, part(mdp.rollout(2000, 4, np.random.default_rng(0))), may_terminate=False)
+    result = bondic.estimate_interval(problem, method=method(name))
+    middle = 0.5 * mdp.gamma**4 / (1 - mdp.gamma)
+    assert result.estimate == pytest.approx(mdp.finite_value(4) + middle, abs=0.1)
+    assert abs(result.estimate - mdp.value) < 0.5 * middle
+    assert f"takes the middle, {middle:.6g}" in result.choices["episodes"]
+
+
+@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
+def test_complete_episodes_need_no_middle(name):
+    mdp = fork()
+    problem = ask(mdp, part(mdp.rollout(2000, 5, np.random.default_rng(0))))
+    result = bondic.estimate_interval(problem, method=method(name, steps=3))
+    assert result.estimate == pytest.approx(mdp.value, abs=0.1)
+    assert "middle" not in result.choices["episodes"]
+
+
+@pytest.mark.parametrize("name", ["tis", "pdis", "sntis", "snpdis", "hcope", "dr"])
+def test_estimates_are_possible_values(name):
+    """No weight at all, rewards of 10 to 11: an estimate of what was not recorded alone is no value that can occur."""
+    mdp = walk()
+    never = TabularMDP(
+        mdp.transitions,
+        10 + mdp.rewards,
+        mdp.initial_probs,
+        np.eye(2)[[0, 0, 0]],
+        np.eye(2)[[1, 1, 1]],
+        0.9,
+        (10.0, 11.0),
+    )
+    problem = ask(never, part(never.rollout(30, 4, np.random.default_rng(0))), may_terminate=False)
+    result = bondic.estimate_interval(problem, method=method(name))
+    assert result.low <= result.estimate <= result.high
+    assert result.value_range.low <= result.estimate <= result.value_range.high
+    if name in ("tis", "pdis"):
+        assert "moved to the nearest point" in result.choices["estimate"]
+    if name in ("sntis", "snpdis"):
+        assert result.estimate == pytest.approx(105.0)  # the middle of what is possible
+        assert "estimate" not in result.choices
+
+
 # ------------------------------------------------------------------------------------------------- gaps and glued episodes
 
 

@@ -64,8 +64,8 @@ class Trajectories:
 
     @property
     def tail_guess(self) -> float:
-        """The smallest tail: what a T-step estimate stands for when nothing is known about later steps."""
-        return float(np.clip(0.0, self.tail.low, self.tail.high))
+        """The middle of the tail's range: with it a T-step estimate is one of J*, off by half that range at most."""
+        return 0.5 * (self.tail.low + self.tail.high)
 
     def range_of(self, steps: BoolArray) -> ValueRange:
         """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on."""
@@ -75,9 +75,11 @@ class Trajectories:
         return ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
 
     def note(self) -> str:
-        return (
-            f"{self.count} episodes of at most {self.steps} steps; later steps are worth between {self.tail.low:.6g} and "
-            f"{self.tail.high:.6g}"
+        text = f"{self.count} episodes of at most {self.steps} steps; later steps are worth "
+        if self.tail.width == 0:
+            return text + f"{self.tail.low:.6g}"
+        return text + (
+            f"between {self.tail.low:.6g} and {self.tail.high:.6g}, of which the estimate takes the middle, {self.tail_guess:.6g}"
         )
 
 
