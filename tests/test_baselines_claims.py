@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from bondic.baselines.intervals import (
 )
 from bondic.baselines.lipschitz import Lipschitz
 from bondic.baselines.outcome import split_ends
+from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust
 from bondic.environments.tabular import TabularMDP
@@ -31,6 +33,69 @@ from problems import as_log
 
 def words(result):
     return {assumption.name: assumption.text for assumption in result.assumptions}
+
+
+# ------------------------------------------------------------------------------------------------- what starts and rows are
+
+
+@pytest.mark.parametrize("name", ["dm", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "lipschitz"])
+def test_what_the_initial_states_are_taken_for_is_printed(name):
+    n = 60
+    states = np.tile([0.0, 1.0], n // 2)[:, None]
+    log = bondic.Transitions(
+        states, np.zeros(n, dtype=int), states[:, 0], states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
+        behavior_action_probs=np.ones(n),
+    )  # fmt: skip
+    both = [[0.0], [1.0]]
+    for starts, text in (
+        (bondic.InitialStates.exact(both), "exactly the given list of 2 weighted states"),
+        (
+            bondic.InitialStates.sample(both * 10),
+            "20 initial states are independent draws .* number was fixed beforehand",
+        ),
+        (bondic.InitialStates.from_log(log), "60 initial states are independent draws .* not fixed beforehand"),
+    ):
+        problem = bondic.make_problem(log, bondic.UniformPolicy(1), starts, gamma=0.5, reward_range=(0.0, 1.0))
+        options = {"constant": 1.0} if name == "lipschitz" else {}
+        result = bondic.estimate_interval(problem, method=make_baseline(name, **options))
+        assert re.search(text, words(result)["start"])
+
+
+def test_drawn_initial_actions_are_named():
+    n = 60
+    rng = np.random.default_rng(0)
+    actions = rng.normal(size=(n, 1))
+    log = bondic.Transitions(
+        np.zeros((n, 1)), actions, np.tanh(actions[:, 0]), np.zeros((n, 1)), np.ones(n, dtype=bool)
+    )
+    policy = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
+    problem = bondic.make_problem(
+        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-1, 1), initial_draws=7, seed=5
+    )
+    result = bondic.estimate_interval(problem, method=make_baseline("lstd"))
+    assert "7 actions were drawn at each from seed 5" in words(result)["start"]
+
+
+@pytest.mark.parametrize("name", ["mis", "lstd", "drl", "coindice"])
+def test_rows_as_units_are_explained_by_what_the_log_has(name):
+    mdp = TabularMDP.random(np.random.default_rng(1), n_states=2, n_actions=2, gamma=0.9)
+    rollout = mdp.rollout(20, 4, np.random.default_rng(0))
+    initial = bondic.InitialStates.exact(np.arange(2.0)[:, None], mdp.initial_probs)
+
+    def rows(log, **options):
+        problem = bondic.make_problem(
+            log, bondic.TablePolicy(mdp.target), initial, gamma=0.9, reward_range=mdp.reward_range
+        )
+        return words(bondic.estimate_interval(problem, method=make_baseline(name, **options)))
+
+    columns = ("observations", "actions", "rewards", "next_observations", "terminations")
+    alone = bondic.Transitions(**{column: getattr(rollout, column) for column in columns})
+    assert "(the log names no episodes)" in rows(alone)["rows"]
+    assert "although the log groups them into episodes" in rows(as_log(rollout), unit="rows")["rows"]
+    if name == "coindice":  # its published setting, and what it does unless asked otherwise
+        assert "although the log groups them into episodes" in rows(as_log(rollout))["rows"]
+    else:
+        assert "rows" not in rows(as_log(rollout))
 
 
 # ------------------------------------------------------------------------------------------- lengths that are only stated

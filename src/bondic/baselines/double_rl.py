@@ -87,7 +87,7 @@ class DoubleRL:
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
             choices={
                 "features": design.words,
                 "folds": str(self.folds),

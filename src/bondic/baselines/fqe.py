@@ -124,7 +124,7 @@ class FittedQ:
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, closed, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), closed, out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "ridge": f"{ridge:g} rows", "interval": "percentile"},
             seeds={"bootstrap": self.seed},
         )

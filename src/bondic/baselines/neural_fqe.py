@@ -108,7 +108,7 @@ class NeuralFittedQ:
             estimate=float(values[0]),
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, closed, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), closed, out.COVERED, out.ASYMPTOTIC),
             choices={
                 "networks": f"{self.replicates + 1} with hidden layers of {', '.join(map(str, self.hidden))} units",
                 "training": f"{updates} target updates of {self.steps} steps, batches of {self.batch} rows",

@@ -106,7 +106,7 @@ class DoublyRobust:
             estimate=estimate + paths.tail_guess,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(*trajectory_assumptions(paths), out.COVERED, out.ASYMPTOTIC),
+            assumptions=(*trajectory_assumptions(paths), out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "folds": str(self.folds), "episodes": paths.note()},
             seeds={"folds": self.seed},
         )
