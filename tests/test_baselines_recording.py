@@ -58,6 +58,58 @@ def walk(gamma=0.9, states=3):
     return TabularMDP(transitions, rng.random((states, 2)), np.eye(states)[0], target, behaviour, gamma, (0.0, 1.0))
 
 
+# ------------------------------------------------------------------------------------------- few episodes that set T for all
+
+
+def cut_log(rollout, lengths):
+    """Episode e without the rows from lengths[e] on, its last row marked as truncated."""
+    allowed = np.asarray(lengths)[rollout.episode_ids]
+    keep = rollout.timesteps < allowed
+    ends = (rollout.timesteps == allowed - 1) & ~rollout.terminations
+    return part(rollout, keep, truncations=(rollout.truncations | ends)[keep])
+
+
+@pytest.mark.parametrize("name", TRAJECTORY_METHODS)
+def test_few_cut_episodes_that_set_the_length_for_all_are_named(name):
+    mdp = walk()
+    rollout = mdp.rollout(100, 20, np.random.default_rng(0))
+    short = cut_log(rollout, [20] * 99 + [1])
+    result = bondic.estimate_interval(ask(mdp, short), method=method(name))
+    said = "T is 1 because 1 episode was cut early, out of 100; without it T would be 20"
+    assert said in words(result)["recording"]
+    assert said in result.choices["cut episodes"]
+    assert "leave them out of the log" in result.choices["cut episodes"]
+    kept = bondic.estimate_interval(ask(mdp, part(short, short.episode_ids < 99)), method=method(name))
+    assert "cut episodes" not in kept.choices
+    if "hoeffding" not in name:
+        assert kept.length < result.length
+    assert "cut episodes" not in bondic.estimate_interval(ask(mdp, short), method=method(name, steps=1)).choices
+
+
+def test_who_counts_as_few():
+    mdp = walk()
+    rollout = mdp.rollout(40, 20, np.random.default_rng(0))
+
+    def said(lengths):
+        return bondic.estimate_interval(ask(mdp, cut_log(rollout, lengths)), method=method("pdis")).choices.get(
+            "cut episodes", ""
+        )
+
+    assert said([4, 5] + [20] * 38).startswith(
+        "T is 4 because 2 episodes were cut early, out of 40; without them T would be 20"
+    )
+    assert said([4, 5, 6] + [20] * 37).startswith(
+        "T is 4 because 2 episodes were cut early, out of 40; without them T would be 6"
+    )
+    assert said([5] * 3 + [20] * 37) == ""  # more than one in twenty
+    assert said([19] + [20] * 39) == ""  # not much is lost
+    ended = fork().rollout(40, 5, np.random.default_rng(0))
+    one = bondic.estimate_interval(ask(fork(), cut_log(ended, [2] + [5] * 39)), method=method("pdis"))
+    assert "without it T would be 3" in one.choices["cut episodes"]  # all others are complete
+    alone = bondic.estimate_interval(ask(mdp, cut_log(rollout, [3] * 40)), method=method("pdis"))
+    assert "cut episodes" not in alone.choices
+
+
 # -------------------------------------------------------------------------------------------------- estimates of J* itself
 
 

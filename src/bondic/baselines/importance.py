@@ -153,7 +153,7 @@ class ImportanceSampling:
             budget=budget,
             assumptions=(*trajectory_assumptions(paths), *self._assumptions(paths)),
             effective_sample_size=float(rho.sum() ** 2 / np.sum(rho**2)) if rho.any() else 0.0,
-            choices={"interval": self.interval, "episodes": paths.note(), **self._unknown_steps(paths, sums)},
+            choices={"interval": self.interval, **paths.notes(), **self._unknown_steps(paths, sums)},
             seeds={"bootstrap": self.seed} if self.interval in ("percentile", "bca") else {},
         )
         name = f"{self.weighting}-{self.interval}"
@@ -243,6 +243,8 @@ def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
     # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
     cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
+    if paths.few_cuts:
+        cut = f"{cut} {paths.few_cuts}."
     recording = out.states("recording", whole if paths.complete else cut)
     seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
     steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")

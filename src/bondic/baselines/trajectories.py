@@ -24,6 +24,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Behavior = Literal["logged", "estimated"]
 
+_FEW = 20
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectories:
@@ -41,6 +43,7 @@ class Trajectories:
     fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
     estimated_behavior: bool
     numbered: bool  # the log has timesteps, and they are 0, 1, ... in every episode
+    few_cuts: str = ""  # how few early cut episodes set T for all, in words
     length_stated: bool = False  # nothing is missing only because steps= says that no episode is longer
 
     @property
@@ -74,7 +77,17 @@ class Trajectories:
             size += self.reach - float(self.discounts.sum())
         return ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
 
-    def note(self) -> str:
+    def notes(self) -> dict[str, str]:
+        """Entries of a result's choices."""
+        found = {"episodes": self._worth()}
+        if self.few_cuts:
+            found["cut episodes"] = (
+                f"{self.few_cuts}. If recording stopped there for reasons that have nothing to do with these episodes, leave "
+                "them out of the log, or record them to the end; steps= states a T of your own, up to which all must last."
+            )
+        return found
+
+    def _worth(self) -> str:
         text = f"{self.count} episodes of at most {self.steps} steps; later steps are worth "
         if self.tail.width == 0:
             return text + f"{self.tail.low:.6g}"
@@ -121,6 +134,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         fixed=fixed,
         estimated_behavior=estimated,
         numbered=source_of(problem).log.timesteps is not None,
+        few_cuts=_few_cuts(lengths, complete) if steps is None and not recorded_all else "",
         length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),
     )
 
@@ -141,6 +155,20 @@ def _cut_after(lengths: IntArray, complete: BoolArray, steps: int | None, horizo
     if complete.all():
         return int(lengths.max()) if horizon is None else horizon, True
     return int(lengths[~complete].min()), False
+
+
+def _few_cuts(lengths: IntArray, complete: BoolArray) -> str:
+    """Whether T would be longer by a tenth without one episode in twenty (or one in all): in words, else ""."""
+    cut = np.sort(lengths[~complete])
+    few = max(1, lengths.size // _FEW)
+    if few >= lengths.size:
+        return ""
+    longer = int(cut[few]) if few < cut.size else int(lengths[complete].max())
+    if longer <= 1.1 * cut[0]:
+        return ""
+    early = int((cut < longer).sum())
+    which, them = ("1 episode was", "it") if early == 1 else (f"{early} episodes were", "them")
+    return f"T is {int(cut[0])} because {which} cut early, out of {lengths.size}; without {them} T would be {longer}"
 
 
 def _tail(problem: Problem, steps: int) -> ValueRange:

@@ -107,7 +107,7 @@ class DoublyRobust:
             guarantee=self.guarantee,
             budget=budget,
             assumptions=(*trajectory_assumptions(paths), out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
-            choices={"features": design.words, "folds": str(self.folds), "episodes": paths.note()},
+            choices={"features": design.words, "folds": str(self.folds), **paths.notes()},
             seeds={"folds": self.seed},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
