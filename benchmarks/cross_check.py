@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 
 import bondic
+from bondic.baselines.episodes import episode_numbers
 from bondic.baselines.features import make_design
 from bondic.baselines.folds import fold_numbers
-from bondic.baselines.fqe import fit_q
 from bondic.baselines.linear import restrict
 from bondic.baselines.registry import make_baseline
-from bondic.baselines.trajectories import episode_numbers, trajectories
+from bondic.baselines.trajectories import trajectories
+from bondic.baselines.trajectory_dr import control_variates
 from bondic.environments.tabular import TabularMDP
 from bondic.errors import MissingExtra
 from bondic.problem import Problem
@@ -100,15 +101,17 @@ def plain(mdp: TabularMDP, rollout: Any) -> dict[str, Any]:
 
 
 def cross_fitted_q(problem: Problem, mdp: TabularMDP, states: np.ndarray) -> np.ndarray:
-    """q(s_i, .) of the folds that `dr` does not use for row i, (n, actions): what it takes as control variate."""
+    """q_t(s_i, .) of the folds that `dr` does not use for row i, (n, actions): what it takes as control variate."""
+    paths, times = trajectories(problem), problem.source.log.timesteps
     design, episodes = make_design(problem), episode_numbers(problem)
     fold = fold_numbers(np.arange(episodes.max() + 1), 2, 0)[episodes]
     found = np.empty((len(problem), mdp.target.shape[1]))
     for k in range(2):
-        theta = fit_q(restrict(design, fold != k), ridge=design.ridge(None))
-        table = np.full(mdp.target.shape, np.nan)
-        table[states, problem.slots] = design.logged @ theta
-        found[fold == k] = table[states[fold == k]]
+        thetas = control_variates(paths, restrict(design, fold != k), design.ridge(None))
+        for t in range(paths.steps):
+            table, here = np.full(mdp.target.shape, np.nan), (fold == k) & (times == t)
+            table[states, problem.slots] = design.logged @ thetas[t]
+            found[here] = table[states[here]]
     if np.isnan(found).any():
         raise RuntimeError("a pair (s, a) is missing in the log: take more episodes")
     return found

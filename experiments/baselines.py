@@ -1,4 +1,4 @@
-"""Coverage and length of every interval on tabular problems: seeded, counted, rivals and ours side by side.
+"""Coverage, length and time of every interval on tabular problems: seeded, counted, rivals and ours side by side.
 
     python experiments/baselines.py [--quick] [--only TEXT] [--logs N] [--seed 0] [--out out/baselines.json]
                                     [--page docs/baselines.md] [--render]
@@ -128,38 +128,31 @@ def page(data: dict[str, Any]) -> str:
     """The Markdown page of a run."""
     least, most = stats.binom.ppf([0.05, 0.95], data["logs"], 1 - ALPHA) / data["logs"]
     lines = [
-        "# Baselines: coverage and length",
+        "# Baselines: coverage, length and time",
         "",
         "Generated from one run of",
         "",
         "```sh",
-        "python experiments/baselines.py --page docs/baselines.md",
+        "python experiments/baselines.py --page docs/baselines.md  # part of make experiments",
         "```",
         "",
         f"with {data['logs']} logs per problem (a quarter of them for `dual` and `feng2020`), seed {data['seed']}, α = {ALPHA}. "
-        "What each method promises and assumes is on the page [baselines](theory/baselines.md).",
+        "What each method promises and assumes is on the page [baselines](theory/baselines.md). "
+        f"Not in the table: {_left_out()}.",
         "",
         "A cell is *coverage, mean length*: the share of logs whose interval contains the true value, and the length as a "
         "share of what the reward range alone implies (100 % is no information). † marks a problem that breaks an assumption "
         "of the method: nothing is promised there. – means that the method refuses the problem. "
         f"With {data['logs']} logs a true coverage of 90 % is measured as {100 * least:.0f} % to {100 * most:.0f} % nine times "
-        "in ten. A miss by less than a millionth of the value range does not count.",
+        "in ten. A miss by less than a millionth of the value range does not count. Time is the mean number of seconds per log, "
+        "first over the problems, then for each of them in a table of its own.",
         "",
         "Trajectory methods pay for the steps that were not recorded with the whole range of their value, which makes them "
         "cover more often than asked on logs of cut episodes; one-step episodes are the extreme. Long products of ratios do "
         "the opposite: the weights that matter are not in the log, and no sample variance knows of them.",
         "",
-        "| method | label | " + " | ".join(data["cases"]) + " |",
-        "|---|---|" + "---:|" * len(data["cases"]),
     ]
-    cells: dict[str, dict[str, str]] = {}
-    labels: dict[str, str] = {}
-    for row in data["rows"]:
-        cells.setdefault(row["method"], {})[row["case"]] = _cell(row)
-        labels[row["method"]] = row["guarantee"] or labels.get(row["method"], "")
-    for method, found in cells.items():
-        lines += [f"| `{method}` | {labels[method]} | {' | '.join(found.get(case, '') for case in data['cases'])} |"]
-    lines += ["", "| problem | what it is |", "|---|---|"]
+    lines += [*_tables(data), "", "| problem | what it is |", "|---|---|"]
     lines += [f"| {name} | {words} |" for name, words in data["cases"].items()]
     broken = sorted({(row["method"], row["broken"]) for row in data["rows"] if row["broken"]})
     reasons: dict[str, list[str]] = {}
@@ -171,6 +164,36 @@ def page(data: dict[str, Any]) -> str:
     verdict = "none" if not bad else ", ".join(f"{row['method']} on {row['case']}" for row in bad)
     lines += ["", f"Finite-sample claims violated within their assumptions: {verdict}.", ""]
     return "\n".join(lines)
+
+
+def _tables(data: dict[str, Any]) -> list[str]:
+    """Coverage and length by method and problem with the mean time; then the times by method and problem."""
+    problems = list(data["cases"])
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in data["rows"]:
+        found.setdefault(row["method"], {})[row["case"]] = row
+    wide = "---:|" * len(problems)
+    main = ["| method | label | " + " | ".join(problems) + " | time |", "|---|---|" + wide + "---:|"]
+    clock = ["| seconds per log | " + " | ".join(problems) + " |", "|---|" + wide]
+    for method, rows in found.items():
+        seconds = {name: row["seconds_per_log"] for name, row in rows.items() if row["logs"]}
+        label = next((row["guarantee"] for row in rows.values() if row["guarantee"]), "")
+        cells = " | ".join(_cell(rows[name]) if name in rows else "" for name in problems)
+        mean = _seconds(float(np.mean(list(seconds.values())))) + " s" if seconds else "–"
+        main += [f"| `{method}` | {label} | {cells} | {mean} |"]
+        times = " | ".join(_seconds(seconds[name]) if name in seconds else "–" for name in problems)
+        clock += [f"| `{method}` | {times} |"]
+    return [*main, "", *clock]
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}" if value >= 0.001 else "< 0.001"
+
+
+def _left_out() -> str:
+    """Methods that have no row, and why."""
+    needs = {name: entry.extra for name, entry in BASELINES.items() if entry.extra is not None}
+    return ", ".join(f"`{name}`, which needs an optional library ({extra})" for name, extra in needs.items())
 
 
 def _cell(row: dict[str, Any]) -> str:

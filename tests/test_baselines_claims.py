@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,10 +12,19 @@ from scipy import stats
 import bondic
 from bondic.baselines.features import make_design, start_error
 from bondic.baselines.hcope import EmpiricalBernstein
-from bondic.baselines.importance import ImportanceSampling
-from bondic.baselines.intervals import bca_ends, bernstein_lower, hoeffding_lower, percentile_ends
+from bondic.baselines.importance import ImportanceSampling, rests_on_enough, weighted_sums
+from bondic.baselines.intervals import (
+    RatioSums,
+    bca_ends,
+    bernstein_lower,
+    hoeffding_lower,
+    percentile_ends,
+    student_ends,
+)
 from bondic.baselines.lipschitz import Lipschitz
 from bondic.baselines.outcome import split_ends
+from bondic.baselines.registry import make_baseline
+from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust
 from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput
@@ -23,6 +33,69 @@ from problems import as_log
 
 def words(result):
     return {assumption.name: assumption.text for assumption in result.assumptions}
+
+
+# ------------------------------------------------------------------------------------------------- what starts and rows are
+
+
+@pytest.mark.parametrize("name", ["dm", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "lipschitz"])
+def test_what_the_initial_states_are_taken_for_is_printed(name):
+    n = 60
+    states = np.tile([0.0, 1.0], n // 2)[:, None]
+    log = bondic.Transitions(
+        states, np.zeros(n, dtype=int), states[:, 0], states, np.ones(n, dtype=bool), episode_ids=np.arange(n),
+        behavior_action_probs=np.ones(n),
+    )  # fmt: skip
+    both = [[0.0], [1.0]]
+    for starts, text in (
+        (bondic.InitialStates.exact(both), "exactly the given list of 2 weighted states"),
+        (
+            bondic.InitialStates.sample(both * 10),
+            "20 initial states are independent draws .* number was fixed beforehand",
+        ),
+        (bondic.InitialStates.from_log(log), "60 initial states are independent draws .* not fixed beforehand"),
+    ):
+        problem = bondic.make_problem(log, bondic.UniformPolicy(1), starts, gamma=0.5, reward_range=(0.0, 1.0))
+        options = {"constant": 1.0} if name == "lipschitz" else {}
+        result = bondic.estimate_interval(problem, method=make_baseline(name, **options))
+        assert re.search(text, words(result)["start"])
+
+
+def test_drawn_initial_actions_are_named():
+    n = 60
+    rng = np.random.default_rng(0)
+    actions = rng.normal(size=(n, 1))
+    log = bondic.Transitions(
+        np.zeros((n, 1)), actions, np.tanh(actions[:, 0]), np.zeros((n, 1)), np.ones(n, dtype=bool)
+    )
+    policy = bondic.GaussianPolicy(lambda s: 0 * s, 1.0)
+    problem = bondic.make_problem(
+        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-1, 1), initial_draws=7, seed=5
+    )
+    result = bondic.estimate_interval(problem, method=make_baseline("lstd"))
+    assert "7 actions were drawn at each from seed 5" in words(result)["start"]
+
+
+@pytest.mark.parametrize("name", ["mis", "lstd", "drl", "coindice"])
+def test_rows_as_units_are_explained_by_what_the_log_has(name):
+    mdp = TabularMDP.random(np.random.default_rng(1), n_states=2, n_actions=2, gamma=0.9)
+    rollout = mdp.rollout(20, 4, np.random.default_rng(0))
+    initial = bondic.InitialStates.exact(np.arange(2.0)[:, None], mdp.initial_probs)
+
+    def rows(log, **options):
+        problem = bondic.make_problem(
+            log, bondic.TablePolicy(mdp.target), initial, gamma=0.9, reward_range=mdp.reward_range
+        )
+        return words(bondic.estimate_interval(problem, method=make_baseline(name, **options)))
+
+    columns = ("observations", "actions", "rewards", "next_observations", "terminations")
+    alone = bondic.Transitions(**{column: getattr(rollout, column) for column in columns})
+    assert "(the log names no episodes)" in rows(alone)["rows"]
+    assert "although the log groups them into episodes" in rows(as_log(rollout), unit="rows")["rows"]
+    if name == "coindice":  # its published setting, and what it does unless asked otherwise
+        assert "although the log groups them into episodes" in rows(as_log(rollout))["rows"]
+    else:
+        assert "rows" not in rows(as_log(rollout))
 
 
 # ------------------------------------------------------------------------------------------- lengths that are only stated
@@ -195,6 +268,120 @@ def test_doubly_robust_pays_for_sampled_starts_even_without_other_noise():
     error = start_error(problem, design, np.linalg.lstsq(design.logged, log.rewards, rcond=None)[0])
     assert error == pytest.approx(math.sqrt(0.25 * 0.75 / 19))
     assert result.length == pytest.approx(2 * stats.t.ppf(0.95, n - 1) * error, rel=1e-3)
+
+
+# ------------------------------------------------------------------------------------------------ ratios without weight
+
+
+def matching(*, rewards=((0.9, 0.8), (0.95, 0.85)), reward_range=(0.0, 1.0), termination=0.0):
+    """A deterministic target and fair coins: half of the weighted episodes drop out at every step."""
+    return TabularMDP(
+        np.full((2, 2, 2), 0.5), np.array(rewards), np.array([0.5, 0.5]), np.eye(2), np.full((2, 2), 0.5), 0.95,
+        reward_range, termination=np.full((2, 2), termination),
+    )  # fmt: skip
+
+
+def matching_problem(mdp, seed=0, episodes=100, steps=60):
+    log = as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed)))
+    initial = bondic.InitialStates.exact([[0.0], [1.0]], mdp.initial_probs)
+    return bondic.make_problem(
+        log, bondic.TablePolicy(mdp.target), initial, gamma=mdp.gamma, reward_range=mdp.reward_range,
+        may_terminate=bool(mdp.termination.any()),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("interval", ["t", "percentile", "bca"])
+def test_steps_without_weight_are_not_known_to_pay_nothing(interval):
+    """After some 6 of 60 steps no episode follows the policy; counted as 0 with certainty the interval missed always."""
+    mdp = matching()
+    method = ImportanceSampling("snpdis", interval, replicates=200)
+    results = [bondic.estimate_interval(matching_problem(mdp, seed), alpha=0.1, method=method) for seed in range(20)]
+    misses = sum(not r.low <= mdp.value <= r.high for r in results)
+    assert misses <= stats.binom.ppf(1 - 1e-4, 20, 0.1)
+    assert all("of 60 steps rest on fewer than 2" in r.choices["weights"] for r in results)
+    assert all(r.length < r.value_range.width for r in results)  # the first steps are known
+
+
+@pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
+def test_ratios_stay_within_the_range_of_the_returns(weighting):
+    """Rewards of 10 to 11: unknown steps counted as 0 left the value range, and the user was told that it is wrong."""
+    mdp = matching(rewards=((10.9, 10.8), (10.95, 10.85)), reward_range=(10.0, 11.0))
+    result = bondic.estimate_interval(matching_problem(mdp), method=ImportanceSampling(weighting))
+    assert result.status.name != "REJECTED"
+    assert result.low <= mdp.value <= result.high
+    assert result.value_range.low <= result.estimate <= result.value_range.high
+
+
+def test_ends_of_snpdis_are_the_sum_over_known_steps_and_ranges():
+    """The slow twin: one ratio per step while 2 effective episodes are left, the step's range afterwards."""
+    mdp = matching(rewards=((0.9, -0.3), (0.95, 0.4)), reward_range=(-0.5, 1.0))
+    problem = matching_problem(mdp, seed=3)
+    log = problem.source.log
+    known, psi, theta, low, high = 0, np.zeros(100), 0.0, 0.0, 0.0
+    for t in range(60):
+        rho, reward = np.zeros(100), np.zeros(100)
+        for e in range(100):
+            rows = np.flatnonzero(log.episode_ids == e)
+            taken = mdp.target[log.observations[rows, 0].astype(int), log.actions[rows]]
+            rho[e], reward[e] = np.prod(taken[: t + 1] / 0.5), log.rewards[rows[t]]
+        size = mdp.gamma**t
+        if rho.sum() ** 2 >= 2 * np.sum(rho**2) and rho.any():
+            known += 1
+            ratio = np.sum(rho * reward) / rho.sum()
+            theta += size * ratio
+            psi += size * rho * (reward - ratio) / rho.mean()
+        else:
+            low, high = low - 0.5 * size, high + size
+    half = stats.t.ppf(0.95, 99) * psi.std(ddof=1) / 10
+    tail = mdp.gamma**60 / (1 - mdp.gamma)
+    wanted = (theta - half + low - 0.5 * tail, theta + half + high + tail)
+    result = bondic.estimate_interval(problem, alpha=0.1, method=ImportanceSampling("snpdis"))
+    assert (result.low, result.high) == pytest.approx(wanted, rel=1e-9)
+    assert f"{60 - known} of 60 steps" in result.choices["weights"]
+    assert 3 <= known <= 10
+
+
+def test_unknown_last_steps_of_complete_episodes_go_on():
+    """All episodes ended by themselves; the policy's own ones may be longer than any that was seen."""
+    mdp = matching(termination=0.01)
+    problem = matching_problem(mdp, episodes=30, steps=2000)
+    assert not problem.source.log.truncations.any()
+    result = bondic.estimate_interval(problem, method=ImportanceSampling("snpdis"))
+    paths = trajectories(problem)
+    known = rests_on_enough(weighted_sums(paths, "snpdis"))
+    assert not known[-1]
+    missing = 1 / (1 - mdp.gamma) - paths.discounts[known].sum()
+    first = weighted_sums(paths, "snpdis").only(known)
+    ends = student_ends(first.estimate(), first.influence(), split_ends(0.1, "both"))
+    assert (result.low, result.high) == pytest.approx((ends[0], ends[1] + missing))
+
+
+@pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
+def test_one_episode_with_nearly_all_the_weight_says_nothing(weighting):
+    """No weight is 0, as with every softmax policy: counting weights that are not 0 would notice nothing."""
+    n = 30
+    actions = np.zeros(n, dtype=int)
+    actions[7] = 1
+    zeros = np.zeros((n, 1))
+    log = bondic.Transitions(
+        zeros, actions, np.linspace(-1, 1, n), zeros, np.ones(n, dtype=bool), episode_ids=np.arange(n),
+        behavior_action_probs=np.where(actions == 1, 0.001, 0.999),
+    )  # fmt: skip
+    policy = bondic.TablePolicy(np.array([[0.001, 0.999]]))
+    problem = bondic.make_problem(log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-1.0, 1.0))
+    for interval in ("t", "percentile", "bca"):
+        result = bondic.estimate_interval(problem, method=ImportanceSampling(weighting, interval))
+        assert result.status.name == "TRIVIAL"
+        assert "fewer than 2 effective episodes" in result.choices["weights"]
+
+
+def test_effective_numbers_are_their_formula():
+    weights = np.array([[1.0, 0.0, 1e200, 3.0], [1.0, 0.0, 1e200, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    sums = RatioSums(np.zeros((3, 4)), weights, np.arange(4.0))
+    np.testing.assert_allclose(sums.effective(), [3.0, 0.0, 2.0, 16 / 10])
+    assert rests_on_enough(sums).tolist() == [True, False, True, False]
+    assert sums.estimate() == 1.0  # the guess for the ratio that has no weight
+    assert sums.only(np.array([True, False, False, True])).denominators.shape == (3, 2)
 
 
 # ------------------------------------------------------------------------------------------------- self-normalised noise

@@ -119,7 +119,7 @@ class CoinDice:
             estimate=fit.value,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "divergence": "KL", "ridge": f"{ridge:g} rows"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -7,27 +7,43 @@ q and w fitted on the other folds. Errors of q and w enter as a product, so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Unit, make_design, total_error, units_of
+from bondic.baselines.features import Design, Unit, make_design, total_error, units_of
 from bondic.baselines.folds import fold_numbers
 from bondic.baselines.intervals import normal_ends
-from bondic.baselines.linear import fit_lstd, restrict
+from bondic.baselines.linear import LinearFit, fit_lstd, restrict
+from bondic.bounds.dual import problem_range
 from bondic.concentration.gauge import Guarantee
 from bondic.kernels.base import Kernel
 from bondic.problem import Question, in_memory
 from bondic.result import Result
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def fit_seen(design: Design, *, ridge: float, guess: float) -> tuple[LinearFit, BoolArray]:
+    """q and w of a training fold, and which features occur in it, (D,).
+
+    A table pair without a row is held by the ridge alone, which would make its weight a million (the flow into it over
+    the ridge). Such a pair gets no weight, and `guess` for its value, as in the model-based method.
+    """
+    seen = np.asarray((design.logged != 0).any(axis=0))
+    fit = fit_lstd(design, ridge=ridge, prior=np.where(seen, 0.0, guess))
+    return replace(fit, dual=np.where(seen, fit.dual, 0.0)), seen
 
 
 @dataclass(frozen=True)
 class DoubleRL:
     """`drl`. Asymptotic: independent units, overlap, and features in which q* and the density ratio are approached.
 
-    When both are, its variance is the least possible one, V* / n. Both come from one LSTD fit per fold.
+    When both are, its variance is the least possible one, V* / n. Both come from one LSTD fit per fold. Table pairs that
+    are missing in a fold's fit have no weight there, and the middle of the value range as their value: a guess.
     """
 
     kernel: Kernel | None = None
@@ -48,12 +64,14 @@ class DoubleRL:
         ridge = design.ridge(self.ridge)
         fold = fold_numbers(units, self.folds, self.seed)
         n = len(problem)
-        parts, mean_theta = np.zeros(n), np.zeros(design.dimension)
+        parts, mean_theta, unseen = np.zeros(n), np.zeros(design.dimension), 0
+        limits = problem_range(problem)
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)
-            fit = fit_lstd(others, ridge=ridge)
+            fit, seen = fit_seen(others, ridge=ridge, guess=0.5 * (limits.low + limits.high))
             here = restrict(design, mine)
+            unseen += int((here.logged[:, ~seen] != 0).any(axis=1).sum())
             # phi . u is w / (number of rows it was fitted on)
             parts[mine] = fit.parts(here) * len(others) / n
             mean_theta += mine.mean() * fit.theta
@@ -62,14 +80,20 @@ class DoubleRL:
         error = total_error(problem, design, mean_theta, parts, units)
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(estimate, error, budget)
+        missing = {"unseen": f"{unseen} rows with pairs that their fold's fit never saw; no weight"} if unseen else {}
         result = out.Outcome(
             low=low,
             high=high,
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
-            choices={"features": design.words, "folds": str(self.folds), "standard error": f"{error:.6g}"},
+            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            choices={
+                "features": design.words,
+                "folds": str(self.folds),
+                "standard error": f"{error:.6g}",
+                **missing,
+            },
             seeds={"folds": self.seed},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

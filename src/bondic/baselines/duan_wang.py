@@ -86,7 +86,7 @@ class LinearFittedQ:
             estimate=fit.value,
             guarantee=guarantee,
             budget=budget,
-            assumptions=(data, held),
+            assumptions=(data, held, out.start_assumption(problem)),
             choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "radius": f"{radius:.6g}"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.trajectories import episode_numbers, starts_are_episodes
+from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.certificate.assumptions import Assumption
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
@@ -136,7 +136,9 @@ def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
     named = problem.source is not None and problem.source.log.episode_ids is not None
     if unit == "episodes" or (unit == "auto" and named):
         return episode_numbers(problem), out.EPISODES
-    text = "Rows are independent draws of one distribution (the log names no episodes, or unit='rows' was asked for)."
+    grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
+    why = grouped if named else "the log names no episodes"
+    text = f"Rows are independent draws of one distribution ({why})."
     return np.arange(len(problem)), out.states("rows", text)
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
+from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Design, Unit, make_design, units_of
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
-from bondic.baselines.trajectories import starts_are_episodes
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
@@ -35,22 +35,41 @@ def fit_q(
 
     With M = gamma (Phi'C Phi + ridge)^-1 Phi'C Phi_next and c its reward part, theta_K = (I + M + ... + M^(K-1)) c.
     """
-    weighted = design.logged if counts is None else design.logged * counts[:, None]
-    gram = weighted.T @ design.logged + ridge * np.eye(design.dimension)
-    right = np.column_stack([design.gamma * (weighted.T @ design.following), weighted.T @ design.rewards])
-    solved = np.linalg.solve(gram, right)
-    power, total = solved[:, :-1], solved[:, -1]
+    power, total = _regression(design, counts, ridge)
     wanted = default_iterations(design.gamma) if iterations is None else iterations
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(max(0, math.ceil(math.log2(wanted)))):
             total = total + power @ total
             power = power @ power
-    if not np.all(np.isfinite(total)):
+    return _finite(total)
+
+
+def fit_steps(design: Design, *, ridge: float, steps: int) -> FloatArray:
+    """theta_0 = 0, ..., theta_K: the values of the next k steps alone, by k regressions; (K + 1, D)."""
+    power, rewards = _regression(design, None, ridge)
+    found = np.zeros((steps + 1, design.dimension))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for k in range(steps):
+            found[k + 1] = rewards + power @ found[k]
+    return _finite(found)
+
+
+def _regression(design: Design, counts: FloatArray | None, ridge: float) -> tuple[FloatArray, FloatArray]:
+    """M (D, D) and c (D,) of theta_{k+1} = c + M theta_k."""
+    weighted = design.logged if counts is None else design.logged * counts[:, None]
+    gram = weighted.T @ design.logged + ridge * np.eye(design.dimension)
+    right = np.column_stack([design.gamma * (weighted.T @ design.following), weighted.T @ design.rewards])
+    solved: FloatArray = np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
+    return solved[:, :-1], solved[:, -1]
+
+
+def _finite(theta: FloatArray) -> FloatArray:
+    if not np.all(np.isfinite(theta)):
         raise NumericalError(
             "Fitted Q evaluation diverges: the regression expands values from step to step. Pass a larger ridge=, fewer "
             "features (rank=), or another kernel=."
         )
-    return np.asarray(total)
+    return np.asarray(theta)
 
 
 def default_iterations(gamma: float) -> int:
@@ -105,7 +124,7 @@ class FittedQ:
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, closed, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), closed, out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "ridge": f"{ridge:g} rows", "interval": "percentile"},
             seeds={"bootstrap": self.seed},
         )

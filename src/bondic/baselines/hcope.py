@@ -64,7 +64,7 @@ class EmpiricalBernstein:
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         budget = out.split_ends(alpha, self.side)
         ends = {"lower": -math.inf, "upper": math.inf}
-        notes = {"episodes": paths.note()}
+        notes = paths.notes()
         for end, probability in budget.parts.items():
             bound, notes[f"threshold {end}"] = self._end(paths, end, probability)
             ends[end] = bound

@@ -36,11 +36,14 @@ from bondic.problem import Problem, Question, in_memory
 from bondic.result import Result
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 Weighting = Literal["tis", "pdis", "sntis", "snpdis"]
 Interval = Literal["t", "hoeffding", "percentile", "bca"]
 
 WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
 INTERVALS = ("t", "hoeffding", "percentile", "bca")
+
+_FEWEST_EFFECTIVE = 2.0
 
 
 def weighted_sums(paths: Trajectories, weighting: Weighting) -> RatioSums:
@@ -49,11 +52,13 @@ def weighted_sums(paths: Trajectories, weighting: Weighting) -> RatioSums:
     if weighting in ("tis", "sntis"):
         rho = paths.weights[:, -1]
         top = (rho * gains.sum(axis=1))[:, None]
-        return RatioSums(top, np.ones_like(top) if weighting == "tis" else rho[:, None])
+        if weighting == "tis":
+            return RatioSums.mean(top[:, 0])
+        return RatioSums(top, rho[:, None], np.array([0.5 * (paths.returns.low + paths.returns.high)]))
     top = paths.weights * gains
     if weighting == "pdis":
         return RatioSums.mean(top.sum(axis=1))
-    return RatioSums(top, paths.weights)
+    return RatioSums(top, paths.weights, paths.discounts * 0.5 * sum(paths.step_rewards))
 
 
 def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tuple[FloatArray, float]:
@@ -76,6 +81,11 @@ def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tupl
 
 def _above(values: FloatArray, base: float, end: str) -> FloatArray:
     return values - base if end == "lower" else base - values
+
+
+def rests_on_enough(sums: RatioSums) -> BoolArray:
+    """Ratios with at least 2 effective episodes, (K,): with fewer the spread tends to 0, which is not knowledge."""
+    return np.asarray(sums.effective() >= _FEWEST_EFFECTIVE * (1.0 - 1e-9))
 
 
 def largest_value(paths: Trajectories, weighting: Weighting, ratio: float) -> float:
@@ -143,7 +153,7 @@ class ImportanceSampling:
             budget=budget,
             assumptions=(*trajectory_assumptions(paths), *self._assumptions(paths)),
             effective_sample_size=float(rho.sum() ** 2 / np.sum(rho**2)) if rho.any() else 0.0,
-            choices={"interval": self.interval, "episodes": paths.note()},
+            choices={"interval": self.interval, **paths.notes(), **self._unknown_steps(paths, sums)},
             seeds={"bootstrap": self.seed} if self.interval in ("percentile", "bca") else {},
         )
         name = f"{self.weighting}-{self.interval}"
@@ -152,10 +162,31 @@ class ImportanceSampling:
     def _ends(self, paths: Trajectories, sums: RatioSums, budget: ErrorBudget) -> Ends:
         if self.interval == "hoeffding":
             return self._hoeffding(paths, budget)
-        weighted = np.count_nonzero(paths.weights[:, -1 if self.weighting in ("tis", "sntis") else 0])
-        # no episode does what the policy would, or a ratio rests on one: a spread of 0 is not knowledge
-        if weighted < (2 if self.weighting in ("sntis", "snpdis") else 1):
-            return -np.inf, np.inf
+        if self.weighting in ("sntis", "snpdis"):
+            known = rests_on_enough(sums)
+            if not known.any():
+                return -np.inf, np.inf
+            low, high = self._limit_law(sums.only(known), budget)
+            if known.all():  # always so for sntis: it has one ratio
+                return low, high
+            unknown = paths.range_of(~known)
+            return low + unknown.low, high + unknown.high
+        if not paths.weights[:, -1 if self.weighting == "tis" else 0].any():
+            return -np.inf, np.inf  # no episode does what the policy would: a spread of 0 is not knowledge
+        return self._limit_law(sums, budget)
+
+    def _unknown_steps(self, paths: Trajectories, sums: RatioSums) -> dict[str, str]:
+        missing = 0 if self.weighting not in ("sntis", "snpdis") else int((~rests_on_enough(sums)).sum())
+        if not missing:
+            return {}
+        if self.weighting == "sntis":
+            return {"weights": "fewer than 2 effective episodes carry weight: the value range is all that is known"}
+        text = (
+            f"{missing} of {paths.steps} steps rest on fewer than 2 effective episodes: they count with the whole range"
+        )
+        return {"weights": text + " of their rewards"}
+
+    def _limit_law(self, sums: RatioSums, budget: ErrorBudget) -> Ends:
         if self.interval == "t":
             return student_ends(sums.estimate(), sums.influence(), budget)
         need_units(sums.count, 2, "A bootstrap interval")
@@ -212,8 +243,12 @@ def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
     # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
     cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
+    if paths.few_cuts:
+        cut = f"{cut} {paths.few_cuts}."
     recording = out.states("recording", whole if paths.complete else cut)
+    seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
+    steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
     if not paths.length_stated:
-        return (out.EPISODES, behaviour, recording)
+        return (out.EPISODES, behaviour, recording, steps)
     length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
-    return (out.EPISODES, behaviour, recording, out.states("length", length))
+    return (out.EPISODES, behaviour, recording, steps, out.states("length", length))

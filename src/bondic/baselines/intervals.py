@@ -17,6 +17,7 @@ from bondic.concentration.budget import ErrorBudget
 from bondic.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 Ends = tuple[float, float]
 
 _BLOCK = 4_000_000
@@ -29,6 +30,7 @@ class RatioSums:
 
     numerators: FloatArray  # (E, K)
     denominators: FloatArray  # (E, K)
+    guesses: FloatArray | None = None  # (K,) what stands for a ratio without any weight; 0 unless given
 
     @staticmethod
     def mean(values: FloatArray) -> RatioSums:
@@ -42,9 +44,23 @@ class RatioSums:
         return float(self.at(np.ones((1, self.count)))[0])
 
     def at(self, counts: FloatArray) -> FloatArray:
-        """theta with unit i counted counts[b, i] times; (B,). A group without any weight adds nothing."""
-        top, bottom = counts @ self.numerators, counts @ self.denominators
-        return np.asarray(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0).sum(axis=1))
+        """theta with unit i counted counts[b, i] times; (B,)."""
+        return self._ratios(counts @ self.numerators, counts @ self.denominators)
+
+    def _ratios(self, top: FloatArray, bottom: FloatArray) -> FloatArray:
+        empty = np.zeros_like(top) if self.guesses is None else np.tile(self.guesses, (top.shape[0], 1))
+        return np.asarray(np.divide(top, bottom, out=empty, where=bottom > 0).sum(axis=1))
+
+    def effective(self) -> FloatArray:
+        """( sum_i D_ik )^2 / sum_i D_ik^2: on how many units ratio k rests, (K,); 0 without any weight."""
+        size = self.denominators.max(axis=0)
+        scaled = self.denominators / np.where(size > 0, size, 1.0)  # squares of large weights overflow
+        squares = np.sum(scaled**2, axis=0)
+        return np.asarray(scaled.sum(axis=0) ** 2 / np.where(squares > 0, squares, 1.0))
+
+    def only(self, groups: BoolArray) -> RatioSums:
+        guesses = None if self.guesses is None else self.guesses[groups]
+        return RatioSums(self.numerators[:, groups], self.denominators[:, groups], guesses)
 
     def influence(self) -> FloatArray:
         """psi_i = sum_k (N_ik - theta_k D_ik) / mean(D_k), of mean 0; for a mean psi_i = x_i - mean(x)."""
@@ -57,7 +73,7 @@ class RatioSums:
         """theta without unit i, (E,)."""
         top = self.numerators.sum(axis=0) - self.numerators
         bottom = self.denominators.sum(axis=0) - self.denominators
-        return np.asarray(np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0).sum(axis=1))
+        return self._ratios(top, bottom)
 
 
 def need_units(count: int, least: int, what: str) -> None:

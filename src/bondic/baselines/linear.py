@@ -37,16 +37,22 @@ class LinearFit:
 
 
 def fit_lstd(
-    design: Design, counts: FloatArray | None = None, *, ridge: float, start: FloatArray | None = None
+    design: Design,
+    counts: FloatArray | None = None,
+    *,
+    ridge: float,
+    start: FloatArray | None = None,
+    prior: FloatArray | None = None,
 ) -> LinearFit:
-    """Solve for theta and u; counts (n,) weigh the rows."""
+    """Solve for theta and u; counts (n,) weigh the rows, the ridge draws theta towards `prior` (0 unless given)."""
     if not ridge > 0:
         raise InvalidInput(f"ridge={ridge}; a positive number (in rows) is needed.")
     weighted = design.logged if counts is None else design.logged * counts[:, None]
     matrix = weighted.T @ (design.logged - design.gamma * design.following) + ridge * np.eye(design.dimension)
     phi = design.start if start is None else start
     try:
-        theta = np.linalg.solve(matrix, weighted.T @ design.rewards)
+        right = weighted.T @ design.rewards
+        theta = np.linalg.solve(matrix, right if prior is None else right + ridge * prior)
         dual = np.linalg.solve(matrix.T, phi)
     except np.linalg.LinAlgError as problem:
         raise NumericalError(

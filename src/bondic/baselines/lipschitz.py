@@ -76,7 +76,7 @@ class Lipschitz:
             estimate=0.5 * (low + high),
             guarantee=guarantee,
             budget=budget,
-            assumptions=(sure, smooth),
+            assumptions=(sure, smooth, out.start_assumption(problem)),
             choices={
                 "rows": str(len(part)),
                 "slope": f"{slope:.6g}" + ("" if self.constant is not None else ", estimated"),

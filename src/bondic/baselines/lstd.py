@@ -46,7 +46,7 @@ class Lstd:
             estimate=fit.value,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "ridge": f"{ridge:g} rows", "standard error": f"{error:.6g}"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

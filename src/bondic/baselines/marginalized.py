@@ -79,7 +79,14 @@ class Marginalized:
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, ratio, out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(
+                independent,
+                out.start_assumption(problem),
+                ratio,
+                out.REALIZABLE,
+                out.COVERED,
+                out.ASYMPTOTIC,
+            ),
             effective_sample_size=float(np.sum(np.abs(w)) ** 2 / np.sum(w**2)) if w.any() else 0.0,
             choices={"weights": design.words, "critics": critics.words, "standard error": f"{error:.6g}"},
         )

@@ -84,7 +84,7 @@ class ModelBased:
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, table, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), table, out.COVERED, out.ASYMPTOTIC),
             choices={"table": f"{states} states, {missing} pairs without a row", "interval": "percentile"},
             seeds={"bootstrap": self.seed},
         )

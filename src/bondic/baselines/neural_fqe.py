@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
+from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Unit, is_table, units_of
 from bondic.baselines.intervals import need_units, resample_counts, student_around
-from bondic.baselines.trajectories import starts_are_episodes
 from bondic.bounds.dual import problem_range
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
@@ -108,7 +108,7 @@ class NeuralFittedQ:
             estimate=float(values[0]),
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, closed, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), closed, out.COVERED, out.ASYMPTOTIC),
             choices={
                 "networks": f"{self.replicates + 1} with hidden layers of {', '.join(map(str, self.hidden))} units",
                 "training": f"{updates} target updates of {self.steps} steps, batches of {self.batch} rows",

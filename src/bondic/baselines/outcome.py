@@ -90,7 +90,10 @@ class Stopwatch:
 def conclude_baseline(
     problem: Problem, outcome: Outcome, *, name: str, alpha: float, side: Side, watch: Stopwatch
 ) -> Result:
-    """Intersect with [v_lo, v_hi]; ends that miss that range altogether contradict the assumptions."""
+    """Intersect with [v_lo, v_hi]; ends that miss that range altogether contradict the assumptions.
+
+    The estimate is moved into what is left, and the result says so: a value outside is impossible.
+    """
     limits = problem_range(problem)
     if np.isnan([outcome.low, outcome.high, outcome.estimate]).any():
         raise NumericalError(f"{name} produced a number that is not defined; its weights or its fit overflow.")
@@ -101,10 +104,14 @@ def conclude_baseline(
     status = Status.INTERVAL if moved else Status.TRIVIAL
     if low > high:
         low, high, status = limits.low, limits.high, Status.REJECTED
+    estimate = float(np.clip(outcome.estimate, low, high))
+    notes = dict(outcome.choices)
+    if abs(estimate - outcome.estimate) > slack:
+        notes["estimate"] = f"{outcome.estimate:.6g}, moved to the nearest point of the interval"
     return Result(
         low=float(low),
         high=float(high),
-        estimate=float(outcome.estimate),
+        estimate=estimate,
         alpha=alpha,
         side=side,
         method=name,
@@ -118,7 +125,7 @@ def conclude_baseline(
         rows=(problem.rows.start, problem.rows.stop),
         budget=outcome.budget,
         assumptions=(*outcome.assumptions, reward_assumption(problem)),
-        choices=outcome.choices,
+        choices=notes,
         seeds={"policy draws": problem.seed, **outcome.seeds},
         versions={"bondic": __version__, "numpy": np.__version__},
         hashes={"log": problem.log_hash},
@@ -130,6 +137,19 @@ def conclude_baseline(
 def reward_assumption(problem: Problem) -> Assumption:
     low, high = problem.terms.reward_range
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
+
+
+def start_assumption(problem: Problem) -> Assumption:
+    """What a method that averages over the initial states of the problem takes them for."""
+    given, draws = problem.initial_states, problem.initial_draws
+    if given.kind == "sample":
+        size = "fixed beforehand" if given.count_fixed else "not fixed beforehand"
+        text = f"The {len(given)} initial states are independent draws of the initial distribution; their number was {size}."
+    else:
+        text = f"The initial distribution is exactly the given list of {len(given)} weighted states."
+    if draws:
+        text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
+    return states("start", text)
 
 
 def states(name: str, text: str) -> Assumption:

@@ -13,46 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines.behavior import estimate_behavior
+from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
 from bondic.concentration.value_range import ValueRange, discounted_steps, value_range
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
-from bondic.problem import Problem, Source
+from bondic.problem import Problem
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 Behavior = Literal["logged", "estimated"]
 
-
-def source_of(problem: Problem) -> Source:
-    if problem.source is None:
-        raise InvalidInput(
-            "This problem was rebuilt without its log and policy, which trajectory methods need: build it with make_problem."
-        )
-    return problem.source
-
-
-def episode_numbers(problem: Problem) -> IntArray:
-    """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
-    log = source_of(problem).log
-    if log.episode_ids is None:
-        raise InvalidInput(
-            "This method treats episodes as independent units, and the log has no `episode_ids`. Pass them to Transitions, "
-            "or use a method for single rows, such as Dual()."
-        )
-    ids = np.asarray(log.episode_ids)
-    inside = np.zeros(len(log), dtype=bool)
-    inside[problem.rows.start : problem.rows.stop] = True
-    split = np.flatnonzero(inside & np.isin(ids, ids[~inside]))
-    if split.size:
-        raise InvalidInput(
-            f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
-            "weight needs all actions from the first one on, and a return all rewards."
-        )
-    _, first, inverse = np.unique(ids[problem.log_rows], return_index=True, return_inverse=True)
-    order = np.empty(first.size, dtype=np.int64)
-    order[np.argsort(first)] = np.arange(first.size)
-    return order[inverse.reshape(-1)]
+_FEW = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +42,8 @@ class Trajectories:
     complete: bool  # no episode was cut: nothing is missing
     fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
     estimated_behavior: bool
+    numbered: bool  # the log has timesteps, and they are 0, 1, ... in every episode
+    few_cuts: str = ""  # how few early cut episodes set T for all, in words
     length_stated: bool = False  # nothing is missing only because steps= says that no episode is longer
 
     @property
@@ -93,13 +67,32 @@ class Trajectories:
 
     @property
     def tail_guess(self) -> float:
-        """The smallest tail: what a T-step estimate stands for when nothing is known about later steps."""
-        return float(np.clip(0.0, self.tail.low, self.tail.high))
+        """The middle of the tail's range: with it a T-step estimate is one of J*, off by half that range at most."""
+        return 0.5 * (self.tail.low + self.tail.high)
 
-    def note(self) -> str:
-        return (
-            f"{self.count} episodes of at most {self.steps} steps; later steps are worth between {self.tail.low:.6g} and "
-            f"{self.tail.high:.6g}"
+    def range_of(self, steps: BoolArray) -> ValueRange:
+        """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on."""
+        size = float(self.discounts[steps].sum())
+        if not self.fixed and steps[-1]:
+            size += self.reach - float(self.discounts.sum())
+        return ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
+
+    def notes(self) -> dict[str, str]:
+        """Entries of a result's choices."""
+        found = {"episodes": self._worth()}
+        if self.few_cuts:
+            found["cut episodes"] = (
+                f"{self.few_cuts}. If recording stopped there for reasons that have nothing to do with these episodes, leave "
+                "them out of the log, or record them to the end; steps= states a T of your own, up to which all must last."
+            )
+        return found
+
+    def _worth(self) -> str:
+        text = f"{self.count} episodes of at most {self.steps} steps; later steps are worth "
+        if self.tail.width == 0:
+            return text + f"{self.tail.low:.6g}"
+        return text + (
+            f"between {self.tail.low:.6g} and {self.tail.high:.6g}, of which the estimate takes the middle, {self.tail_guess:.6g}"
         )
 
 
@@ -109,8 +102,8 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     order = np.argsort(episodes, kind="stable")
     lengths = np.bincount(episodes)
     position = np.arange(order.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    _check_steps(problem, order, position)
-    _check_starts(problem, order[position == 0])
+    check_steps(problem, order, position)
+    check_starts(problem, order[position == 0])
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]
     complete = ~problem.continues[last]
@@ -140,6 +133,8 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
+        numbered=source_of(problem).log.timesteps is not None,
+        few_cuts=_few_cuts(lengths, complete) if steps is None and not recorded_all else "",
         length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),
     )
 
@@ -162,6 +157,20 @@ def _cut_after(lengths: IntArray, complete: BoolArray, steps: int | None, horizo
     return int(lengths[~complete].min()), False
 
 
+def _few_cuts(lengths: IntArray, complete: BoolArray) -> str:
+    """Whether T would be longer by a tenth without one episode in twenty (or one in all): in words, else ""."""
+    cut = np.sort(lengths[~complete])
+    few = max(1, lengths.size // _FEW)
+    if few >= lengths.size:
+        return ""
+    longer = int(cut[few]) if few < cut.size else int(lengths[complete].max())
+    if longer <= 1.1 * cut[0]:
+        return ""
+    early = int((cut < longer).sum())
+    which, them = ("1 episode was", "it") if early == 1 else (f"{early} episodes were", "them")
+    return f"T is {int(cut[0])} because {which} cut early, out of {lengths.size}; without {them} T would be {longer}"
+
+
 def _tail(problem: Problem, steps: int) -> ValueRange:
     """gamma^T times the values of a state reached after T steps; 0 too when the process may have ended."""
     terms = problem.terms
@@ -175,47 +184,6 @@ def _tail(problem: Problem, steps: int) -> ValueRange:
 
 def _outward(value: float, direction: float) -> float:
     return value + direction * 1e-12 * abs(value)
-
-
-def _check_steps(problem: Problem, order: IntArray, position: IntArray) -> None:
-    """Row t of an episode must be its step t: a gap would leave a ratio out of the product."""
-    times = source_of(problem).log.timesteps
-    if times is None:
-        return
-    wrong = np.flatnonzero(times[problem.log_rows[order]] != position)
-    if wrong.size:
-        row = int(problem.log_rows[order[wrong[0]]])
-        raise InvalidInput(
-            f"Row {row} is row {int(position[wrong[0]])} of its episode but carries timestep {int(times[row])}: rows are "
-            "missing. A trajectory's weight is the product over all its steps from 0 on."
-        )
-
-
-def _check_starts(problem: Problem, first: IntArray) -> None:
-    """Weighted returns are values of the episodes' own starts, so these must be draws of the stated d_0."""
-    if problem.initial_states.kind == "sample":
-        return
-    listed = {row.tobytes() for row in problem.initial_states.observations + 0.0}
-    observed = source_of(problem).log.observations[problem.log_rows[first]] + 0.0
-    strange = [k for k, row in enumerate(observed) if row.tobytes() not in listed]
-    if strange:
-        row = int(problem.log_rows[first[strange[0]]])
-        raise InvalidInput(
-            f"The episode of row {row} starts at {observed[strange[0]]}, which is not in the exact list of initial states. "
-            "Trajectory methods estimate the value from the episodes' own starts: pass InitialStates.from_log(log), or use "
-            "a method that starts elsewhere, such as Dual()."
-        )
-
-
-def starts_are_episodes(problem: Problem) -> bool:
-    """Whether initial state j is the first state of episode j, as InitialStates.from_log makes them."""
-    states = problem.initial_states
-    if problem.source is None or problem.source.log.episode_ids is None or states.kind == "exact":
-        return False
-    numbers = episode_numbers(problem)
-    _, first = np.unique(numbers, return_index=True)
-    own = source_of(problem).log.observations[problem.log_rows[first]]
-    return bool(own.shape == states.observations.shape and np.array_equal(own, states.observations))
 
 
 def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:

@@ -1,9 +1,9 @@
 """Doubly robust estimation over trajectories (Jiang and Li 2016; Thomas and Brunskill 2016).
 
-x_e = E_0[v] + sum_{t<T} gamma^t rho_{0:t} ( r_t + gamma v(s_{t+1}) [t + 1 < T] - q(s_t, a_t) ),   v(s) = sum_a pi(a|s) q(s, a)
+x_e = E_0[v_0] + sum_{t<T} gamma^t rho_{0:t} ( r_t + gamma v_{t+1}(s_{t+1}) - q_t(s_t, a_t) ),   v_t(s) = sum_a pi(a|s) q_t(s, a)
 
-Unbiased for the T-step value whatever q is (q is fitted on other episodes), because each correction pairs
-rho_{0:t} q(s_t, a_t) with rho_{0:t-1} v(s_t), of equal mean.
+Unbiased for the T-step value whatever q_0, ..., q_{T-1} are (fitted on other episodes; q_T = 0 unless nothing is
+missing), because each correction pairs rho_{0:t} q_t(s_t, a_t) with rho_{0:t-1} v_t(s_t), of equal mean.
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
+from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.folds import fold_numbers
-from bondic.baselines.fqe import fit_q
+from bondic.baselines.fqe import fit_q, fit_steps
 from bondic.baselines.importance import trajectory_assumptions
 from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.linear import restrict
-from bondic.baselines.trajectories import (
-    Behavior,
-    Trajectories,
-    episode_numbers,
-    starts_are_episodes,
-    trajectories,
-)
+from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
 from bondic.concentration.gauge import Guarantee
 from bondic.kernels.base import Kernel
 from bondic.problem import Question, in_memory
@@ -37,22 +32,34 @@ from bondic.result import Result
 FloatArray = npt.NDArray[np.float64]
 
 
-def corrections(paths: Trajectories, design: Design, theta: FloatArray) -> FloatArray:
-    """sum_t gamma^t rho_{0:t} ( r_t + gamma v(s_{t+1}) [t + 1 < T] - q(s_t, a_t) ) per episode, (E,)."""
-    inside = paths.rows >= 0
-    q = np.where(inside, (design.logged @ theta)[paths.rows], 0.0)
-    v = np.where(inside, (design.following @ theta)[paths.rows], 0.0)
-    if not paths.complete:  # steps from T on are not part of the estimate but of the tail
-        v[:, -1] = 0.0
-    return np.asarray((paths.weights * paths.discounts * (paths.rewards + design.gamma * v - q)).sum(axis=1))
+def control_variates(paths: Trajectories, design: Design, ridge: float) -> FloatArray:
+    """theta of q_0, ..., q_T, (T + 1, D): q_t is the value of steps t to T - 1, so that q_T = 0.
+
+    The estimate is of T steps: the value of all later ones would leave gamma^(T-1) rho (r - q) in the last correction.
+    When nothing is missing all q_t are the same, the value of everything that follows.
+    """
+    if paths.complete:
+        return np.broadcast_to(fit_q(design, ridge=ridge), (paths.steps + 1, design.dimension))
+    return fit_steps(design, ridge=ridge, steps=paths.steps)[::-1]
+
+
+def corrections(paths: Trajectories, design: Design, thetas: FloatArray) -> FloatArray:
+    """sum_t gamma^t rho_{0:t} ( r_t + gamma v_{t+1}(s_{t+1}) - q_t(s_t, a_t) ) per episode, (E,); thetas (T + 1, D)."""
+    differences = np.zeros(paths.rows.shape)
+    for t in range(paths.steps):
+        inside = np.flatnonzero(paths.rows[:, t] >= 0)
+        rows = paths.rows[inside, t]
+        q, v = design.logged[rows] @ thetas[t], design.following[rows] @ thetas[t + 1]
+        differences[inside, t] = design.rewards[rows] + design.gamma * v - q
+    return np.asarray((paths.weights * paths.discounts * differences).sum(axis=1))
 
 
 @dataclass(frozen=True)
 class DoublyRobust:
     """`dr`: importance sampling with a fitted q as control variate, and a Student t interval. Asymptotic.
 
-    q comes from fitted Q evaluation on the other folds of episodes. Start values use the initial distribution of the
-    problem, of which the episodes' first states must be draws.
+    q_t comes from fitted Q evaluation on the other folds of episodes, T - t regressions deep. Start values
+    use the initial distribution of the problem, of which the episodes' first states must be draws.
     """
 
     kernel: Kernel | None = None
@@ -80,11 +87,11 @@ class DoublyRobust:
         own = starts_are_episodes(problem)  # then start and correction of an episode belong together
         values, mean_theta = np.zeros(paths.count), np.zeros(design.dimension)
         for k in range(self.folds):
-            theta = fit_q(restrict(design, fold[episodes] != k), ridge=ridge)
+            thetas = control_variates(paths, restrict(design, fold[episodes] != k), ridge)
             mine = fold == k
-            values[mine] = (design.starts @ theta)[mine] if own else design.start @ theta
-            values[mine] += corrections(paths, design, theta)[mine]
-            mean_theta += mine.mean() * theta
+            values[mine] = (design.starts @ thetas[0])[mine] if own else design.start @ thetas[0]
+            values[mine] += corrections(paths, design, thetas)[mine]
+            mean_theta += mine.mean() * thetas[0]
             watch((k + 1) / self.folds)
         budget = out.split_ends(alpha, self.side)
         estimate = float(values.mean())
@@ -99,8 +106,8 @@ class DoublyRobust:
             estimate=estimate + paths.tail_guess,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(*trajectory_assumptions(paths), out.COVERED, out.ASYMPTOTIC),
-            choices={"features": design.words, "folds": str(self.folds), "episodes": paths.note()},
+            assumptions=(*trajectory_assumptions(paths), out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
+            choices={"features": design.words, "folds": str(self.folds), **paths.notes()},
             seeds={"folds": self.seed},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

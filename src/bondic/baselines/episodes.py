@@ -1,0 +1,119 @@
+"""Which rows make up an episode, and whether they can be what trajectory methods take them for: all steps from 0 on."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.problem import Problem, Source
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_JOIN = 1e-6
+"""A next observation and the following row's observation may differ by this share of their size: one of them may have
+been stored with 32 bits (6e-8)."""
+
+
+def source_of(problem: Problem) -> Source:
+    if problem.source is None:
+        raise InvalidInput(
+            "This problem was rebuilt without its log and policy, which trajectory methods need: build it with make_problem."
+        )
+    return problem.source
+
+
+def episode_numbers(problem: Problem) -> IntArray:
+    """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
+    log = source_of(problem).log
+    if log.episode_ids is None:
+        raise InvalidInput(
+            "This method treats episodes as independent units, and the log has no `episode_ids`. Pass them to Transitions, "
+            "or use a method for single rows, such as Dual()."
+        )
+    ids = np.asarray(log.episode_ids)
+    inside = np.zeros(len(log), dtype=bool)
+    inside[problem.rows.start : problem.rows.stop] = True
+    split = np.flatnonzero(inside & np.isin(ids, ids[~inside]))
+    if split.size:
+        raise InvalidInput(
+            f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
+            "weight needs all actions from the first one on, and a return all rewards."
+        )
+    _, first, inverse = np.unique(ids[problem.log_rows], return_index=True, return_inverse=True)
+    order = np.empty(first.size, dtype=np.int64)
+    order[np.argsort(first)] = np.arange(first.size)
+    return order[inverse.reshape(-1)]
+
+
+def check_steps(problem: Problem, order: IntArray, position: IntArray) -> None:
+    """Row t of an episode must be its step t: a gap would leave a ratio out of the product.
+
+    `order` lists the problem's rows episode by episode, `position` counts them within their episode.
+    """
+    log = source_of(problem).log
+    rows = problem.log_rows[order]
+    if log.timesteps is None:
+        _check_joints(log, rows[:-1][position[1:] > 0], rows[1:][position[1:] > 0])
+        return
+    wrong = np.flatnonzero(log.timesteps[rows] != position)
+    if wrong.size:
+        row = int(rows[wrong[0]])
+        raise InvalidInput(
+            f"Row {row} is row {int(position[wrong[0]])} of its episode but carries timestep {int(log.timesteps[row])}: rows "
+            "are missing. A trajectory's weight is the product over all its steps from 0 on."
+        )
+
+
+def _check_joints(log: Transitions, earlier: IntArray, later: IntArray) -> None:
+    """Without timesteps: nothing follows a truncation, and each row starts where the one before it led to."""
+    assert log.truncations is not None
+    why = "A trajectory's weight is the product over all its steps from 0 on."
+    cut = np.flatnonzero(log.truncations[earlier])
+    if cut.size:
+        raise InvalidInput(
+            f"Row {int(later[cut[0]])} follows row {int(earlier[cut[0]])} in the same episode, but row "
+            f"{int(earlier[cut[0]])} is truncated: recording stopped there. {why} Give the rows after it an episode id of "
+            "their own, or, if the episode did go on without a gap, pass `timesteps`."
+        )
+    led, started = log.next_observations[earlier], log.observations[later]
+    # the second term: entries near 0 that were computed from others with 32 bits
+    allowed = _JOIN * np.maximum(np.abs(led), np.abs(started)) + 0.1 * _JOIN * np.abs(log.observations).mean(axis=0)
+    apart = np.flatnonzero((np.abs(led - started) > allowed).any(axis=1))
+    if apart.size:
+        one, two = int(earlier[apart[0]]), int(later[apart[0]])
+        raise InvalidInput(
+            f"Row {two} follows row {one} in the same episode but starts at {log.observations[two]}, while row {one} led to "
+            f"{log.next_observations[one]}: rows are missing, or two episodes share an id. {why} Restore the rows, give every "
+            "episode its own id, or, if nothing is missing (observations that are scaled anew at every step), pass "
+            "`timesteps` (0, 1, ... in every episode)."
+        )
+
+
+def check_starts(problem: Problem, first: IntArray) -> None:
+    """Weighted returns are values of the episodes' own starts, so these must be draws of the stated d_0."""
+    if problem.initial_states.kind == "sample":
+        return
+    listed = {row.tobytes() for row in problem.initial_states.observations + 0.0}
+    observed = source_of(problem).log.observations[problem.log_rows[first]] + 0.0
+    strange = [k for k, row in enumerate(observed) if row.tobytes() not in listed]
+    if strange:
+        row = int(problem.log_rows[first[strange[0]]])
+        raise InvalidInput(
+            f"The episode of row {row} starts at {observed[strange[0]]}, which is not in the exact list of initial states. "
+            "Trajectory methods estimate the value from the episodes' own starts: pass InitialStates.from_log(log), or use "
+            "a method that starts elsewhere, such as Dual()."
+        )
+
+
+def starts_are_episodes(problem: Problem) -> bool:
+    """Whether initial state j is the first state of episode j, as InitialStates.from_log makes them."""
+    states = problem.initial_states
+    if problem.source is None or problem.source.log.episode_ids is None or states.kind == "exact":
+        return False
+    numbers = episode_numbers(problem)
+    _, first = np.unique(numbers, return_index=True)
+    own = source_of(problem).log.observations[problem.log_rows[first]]
+    return bool(own.shape == states.observations.shape and np.array_equal(own, states.observations))
