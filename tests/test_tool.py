@@ -212,6 +212,59 @@ def test_policies_in_columns_of_the_log_need_no_code(capsys):
     assert "next_action_probs" in err
 
 
+def text_log(**more):
+    """The log with words for actions whose sorted order is not that of the policy's probabilities."""
+    words = np.array(["run", "maintain", "idle"][: MDP.target.shape[1]])
+    assert list(words) != sorted(words)
+    table = columns() | {"action": words[LOG.actions]} | more
+    pq.write_table(pa.table(table), "text.parquet")
+    return ",".join(words)
+
+
+def test_text_actions_need_their_order(place, capsys):
+    order = text_log()
+    for quiet in ([], ["--quiet"], ["--json"]):
+        code, out, err = evaluate(capsys, *quiet, log="text.parquet")
+        assert (code, out) == (2, "")
+        assert "--actions" in err
+    code, _, err = run(
+        capsys, "compare", "text.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"
+    )
+    assert code == 2
+    assert "--actions" in err
+    code, out, _ = evaluate(capsys, "--actions", order, "--json", "--out", "text", log="text.parquet")
+    assert code == 0
+    plain = json.loads(evaluate(capsys, "--json", "--out", "plain")[1])
+    assert (json.loads(out)["low"], json.loads(out)["high"]) == (plain["low"], plain["high"])
+    assert tomllib.loads((place / "text" / "configuration.toml").read_text())["actions"] == order.split(",")
+    code, out, _ = evaluate(capsys, "--actions", order, "--out", "again", log="text.parquet")
+    assert f"0 = {order.split(',')[0]}" in out
+    assert "order" not in run(capsys, "check", "log.parquet")[1]
+    assert f"action 0 = {order.split(',')[0]}" in run(capsys, "check", "text.parquet", "--actions", order)[1]
+    # the log of the certificate is the coded one: verify has to be told the same order, and says so
+    assert run(capsys, "verify", "text/certificate.json", "text.parquet", "--actions", order)[0] == 0
+    code, _, err = run(capsys, "verify", "text/certificate.json", "text.parquet")
+    assert code == 2
+    assert "--actions" in err
+    code, _, err = evaluate(capsys, "--actions", order.split(",")[0], "--out", "few", log="text.parquet")
+    assert code == 2
+    assert "--actions" in err
+
+
+@pytest.mark.usefixtures("place")
+def test_text_actions_with_probabilities_in_columns_are_doubted(capsys):
+    probs = MDP.target[LOG.next_observations[:, 0].astype(int)]
+    first = MDP.target[LOG.observations[:, 0].astype(int)]
+    more = {f"next_action_probs_{a}": probs[:, a] for a in range(probs.shape[1])}
+    order = text_log(**more, **{f"initial_action_probs_{a}": first[:, a] for a in range(probs.shape[1])})
+    arguments = ["evaluate", "text.parquet", "--policy", "columns", *QUESTION]
+    code, out, err = run(capsys, *arguments, "--out", "a")
+    assert code in (0, 4)
+    assert "another policy" in out + err
+    code, out, err = run(capsys, *arguments, "--actions", order, "--out", "b")
+    assert "another policy" not in out + err
+
+
 @pytest.mark.usefixtures("place")
 def test_a_fixed_number_of_episode_starts(capsys):
     code, out, _ = run(
@@ -247,6 +300,52 @@ def test_no_rows_keeps_rows_out_of_report_and_certificate(place, capsys):
     assert code == 1
     assert "policy" in err
     assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz")[0] == 0
+
+
+def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
+    # draws that are not the log's starts: with those instead, an honest certificate would look wrong
+    states = np.random.default_rng(3).integers(0, MDP.target.shape[0], 40)
+    (place / "draws.csv").write_text("obs_0\n" + "\n".join(map(str, states)) + "\n")
+    (place / "fewer.csv").write_text("obs_0\n" + "\n".join(map(str, states[:-1])) + "\n")
+    (place / "others.csv").write_text("obs_0\n" + "\n".join(map(str, np.zeros(40))) + "\n")
+    arguments = ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--quiet"]
+    drawn = ["--initial", "draws.csv", "--initial-kind", "sample"]
+    assert run(capsys, *arguments, *drawn, "--no-rows", "--out", "res")[0] in (0, 4)
+    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "policy.npz"]
+    code, _, err = run(capsys, *check)
+    assert code == 1
+    assert "--initial" in err
+    code, out, err = run(capsys, *check, "--initial", "draws.csv")
+    assert code == 0, err
+    assert out.startswith("verified: [")
+    assert run(capsys, *check, "--initial", "fewer.csv")[0] == 1
+    assert run(capsys, *check, "--initial", "others.csv")[0] == 1
+    # states that the certificate holds are compared
+    assert run(capsys, *arguments, *drawn, "--out", "open")[0] in (0, 4)
+    check = ["verify", "open/certificate.json", "log.parquet"]
+    assert run(capsys, *check, "--initial", "draws.csv")[0] == 0
+    code, _, err = run(capsys, *check, "--initial", "others.csv")
+    assert code == 1
+    assert "others.csv" in err
+    # starts of the log need no file
+    assert run(capsys, *arguments, "--no-rows", "--out", "own")[0] in (0, 4)
+    assert run(capsys, "verify", "own/certificate.json", "log.parquet", "--policy", "policy.npz")[0] == 0
+
+
+@pytest.mark.usefixtures("place")
+def test_a_withheld_policy_in_columns_can_be_verified(capsys):
+    probs = MDP.target[LOG.next_observations[:, 0].astype(int)]
+    first = MDP.target[LOG.observations[:, 0].astype(int)]
+    table = columns() | {f"next_action_probs_{a}": probs[:, a] for a in range(probs.shape[1])}
+    table |= {f"initial_action_probs_{a}": first[:, a] for a in range(probs.shape[1])}
+    pq.write_table(pa.table(table), "with.parquet")
+    for more in ([], ["--initial-count", "5"]):
+        arguments = ["evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--no-rows", "--quiet", "--force"]
+        assert run(capsys, *arguments, *more, "--out", "res")[0] in (0, 4)
+        code, out, err = run(capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns")
+        assert code == 0, err
+        assert out.startswith("verified: [")
+    assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--policy", "columns")[0] == 2
 
 
 @pytest.mark.usefixtures("place")

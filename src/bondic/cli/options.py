@@ -17,6 +17,16 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 
 
+def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | None:
+    """`run,maintain` on the command line, a list of texts in a file: names that hold commas need the file."""
+    if value is None:
+        return None
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise click.BadParameter("names with commas between them are needed, such as run,maintain.", ctx, parameter)
+    return tuple(names)
+
+
 def _load_config(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
     """Values of the file become the defaults of the options; the command line overrides them."""
     del parameter
@@ -72,6 +82,13 @@ LOG: list[Any] = [
     ),
     click.option(
         "--categorical", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."
+    ),
+    click.option(
+        "--actions",
+        type=click.UNPROCESSED,
+        callback=_names,
+        metavar="NAME,NAME,...",
+        help="Names of actions that are text, in the order of the policy's probabilities.",
     ),
     click.option("--trust-pickle", is_flag=True, help="Allow files that run code when they are loaded (pickles)."),
 ]
