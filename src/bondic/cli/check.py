@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
@@ -14,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.cli.inputs import load_log
-from bondic.cli.options import CONFIG, LOG, add_options
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import one_line
@@ -25,11 +23,8 @@ _ROOM = 72
 """Columns of a terminal that shows pictures beside the numbers."""
 
 
-@click.command("check", short_help="What is in a log, and is it fit for an evaluation?")
-@click.argument("log")
-@add_options(CONFIG, LOG)
 def command(log: str, **options: Any) -> int:
-    """Read LOG, say how it was understood, and draw its columns; exit code 2 with the row when something is wrong."""
+    """Read, say how it was understood, draw; an InvalidInput names the row when something is wrong."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = load_log(log, options)

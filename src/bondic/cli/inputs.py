@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bondic.baselines.registry import make_baseline
-from bondic.cli.options import parse_columns, parse_pilot
+from bondic.cli.options import parse_columns, parse_missing, parse_pilot
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
@@ -51,15 +51,25 @@ def read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], N
 
 
 def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None) -> Inputs:
-    columns = parse_columns(options["columns"])
     if options.get("memory"):
-        if options["missing"] or options["categorical"] or options["actions"]:
-            raise InvalidInput("--missing, --categorical and --actions need the log in memory: leave out --memory.")
-        stream = stream_log(Path(log), memory=options["memory"], columns=columns, progress=progress)
+        stream = open_stream(log, options, progress)
         return Inputs(stream, _initial(stream, None, options), None, (f"read in batches of {stream.batch_rows} rows",))
     loaded = load_log(log, options)
     _doubt_action_order(loaded, options)
     return Inputs(loaded.transitions, _initial(loaded.transitions, loaded, options), loaded, loaded.notes)
+
+
+def open_stream(log: str, options: dict[str, Any], progress: Callable[[float], None] | None = None) -> LogStream:
+    """The log in batches, within the memory of the options."""
+    if options["missing"] or options["categorical"] or options["actions"]:
+        raise InvalidInput("--missing, --categorical and --actions need the log in memory: leave out --memory.")
+    columns = parse_columns(options["columns"]) or {}
+    if absent := [part for part, names in columns.items() if names is None]:
+        raise InvalidInput(
+            f"--columns {absent[0]}=none needs the log in memory: leave out --memory, or add a column of false to the log."
+        )
+    named = {part: names for part, names in columns.items() if names is not None}
+    return stream_log(Path(log), memory=options["memory"], columns=named or None, progress=progress)
 
 
 def load_log(log: str, options: dict[str, Any]) -> LoadedLog:
@@ -67,7 +77,7 @@ def load_log(log: str, options: dict[str, Any]) -> LoadedLog:
     return read_log(
         log,
         columns=parse_columns(options["columns"]),
-        missing=options["missing"],
+        missing=parse_missing(options["missing"]),
         categorical=options["categorical"],
         actions=options["actions"],
         trust_pickle=options["trust_pickle"],
@@ -142,7 +152,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int, options: dic
     if spec != COLUMNS_POLICY:
         coding = None if loaded is None else loaded.encodings.get("actions")
         names = None if coding is None else coding.values
-        return load_policy(spec, trust_pickle=options["trust_pickle"], actions=names)
+        return load_policy(spec, trust_pickle=options["trust_pickle"], actions=names, output=options["policy_output"])
     if loaded is None:
         raise InvalidInput("--policy columns needs the log in memory: leave out --memory.")
     if loaded.next_action_probs is None:
@@ -180,5 +190,9 @@ def make_method(name: str, options: dict[str, Any]) -> Method:
         misspecification=options["misspecification"],
         pilot=parse_pilot(options["pilot"]),
         planned_rows=options["planned_rows"],
-        choices=Choices(seed=options["seed"]),
+        choices=Choices(
+            seed=options["seed"],
+            weight_bandwidth=options["weight_bandwidth"],
+            value_bandwidth=options["value_bandwidth"],
+        ),
     )

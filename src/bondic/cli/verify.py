@@ -11,36 +11,22 @@ import numpy as np
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.io import load_certificate
 from bondic.certificate.verify import verify
-from bondic.cli.inputs import choose_policy, load_log, read_initial
-from bondic.cli.options import LOG, PATH, add_options, parse_columns
+from bondic.cli.inputs import choose_policy, load_log, open_stream, read_initial
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
-from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
 
 
-@click.command("verify", short_help="Re-check a certificate against its log.")
-@click.argument("certificate", type=click.Path(path_type=Path))
-@click.argument("log")
-@click.option(
-    "--policy", metavar="SPEC", help="Also check that this policy gives the stored answers (needed if none are)."
-)
-@click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet).")
-@click.option(
-    "--initial",
-    type=PATH,
-    help="File with the initial states, where a sample of them was withheld from the certificate.",
-)
-@add_options(LOG)
-def command(certificate: Path, log: str, policy: str | None, memory: str | None, **options: Any) -> None:
-    """CERTIFICATE is NAME.json (NAME.npz beside it), LOG the log it was made from, in any format that can be read."""
+def command(certificate: Path, log: str, **options: Any) -> None:
+    """Read, verify, print."""
     found = load_certificate(certificate)
-    rows, loaded = _read(log, memory, options)
+    rows, loaded = _read(log, options)
     _refuse_unstated_order(found, loaded, options)
     initial = _initial(found, rows, loaded, options)
-    chosen = None if policy is None else choose_policy(policy, loaded, _start_count(found), options)
+    spec = options["policy"]
+    chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
     checked = verify(found, rows, chosen, initial=initial)
     click.echo(
         f"verified: [{checked.low:.6g}, {checked.high:.6g}] at alpha = {checked.alpha:g} ({checked.status.lower()})"
@@ -49,9 +35,9 @@ def command(certificate: Path, log: str, policy: str | None, memory: str | None,
         click.echo(f"  {check}")
 
 
-def _read(log: str, memory: str | None, options: dict[str, Any]) -> tuple[Transitions | LogStream, LoadedLog | None]:
-    if memory:
-        return stream_log(Path(log), memory=memory, columns=parse_columns(options["columns"])), None
+def _read(log: str, options: dict[str, Any]) -> tuple[Transitions | LogStream, LoadedLog | None]:
+    if options["memory"]:
+        return open_stream(log, options), None
     loaded = load_log(log, options)
     return loaded.transitions, loaded
 
