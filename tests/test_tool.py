@@ -266,6 +266,15 @@ def test_text_actions_with_probabilities_in_columns_are_doubted(capsys):
 
 
 @pytest.mark.usefixtures("place")
+def test_a_horizon_far_beyond_the_log_is_answered_and_doubted(capsys):
+    longest = int(LOG.timesteps.max())
+    for horizon, doubted in ((10**9, True), (longest + 1, False)):
+        code, out, err = evaluate(capsys, "--horizon", horizon, "--out", f"h{horizon}")
+        assert code in (0, 4)
+        assert ("nothing was seen of later steps" in out + err) == doubted
+
+
+@pytest.mark.usefixtures("place")
 def test_a_fixed_number_of_episode_starts(capsys):
     code, out, _ = run(
         capsys,

@@ -56,6 +56,7 @@ def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], 
         return Inputs(stream, _initial(stream, None, options), None, (f"read in batches of {stream.batch_rows} rows",))
     loaded = load_log(log, options)
     _doubt_action_order(loaded, options)
+    _doubt_horizon(loaded.transitions, options["horizon"])
     return Inputs(loaded.transitions, _initial(loaded.transitions, loaded, options), loaded, loaded.notes)
 
 
@@ -133,6 +134,21 @@ def _doubt_action_order(loaded: LoadedLog, options: dict[str, Any]) -> None:
         ValidityWarning,
         stacklevel=2,
     )
+
+
+def _doubt_horizon(log: Transitions, horizon: int | None) -> None:
+    """Steps that no episode of the log ever reached, although it went on."""
+    if horizon is None or log.timesteps is None:
+        return
+    last = int(log.timesteps.max())
+    goes_on = (log.timesteps == last) & ~log.terminations
+    if last + 1 < horizon and goes_on.any():
+        warnings.warn(
+            f"The log ends at timestep {last}, --horizon is {horizon}: nothing was seen of later steps. What the interval "
+            "says of them rests on the assumption that q* lies in Q.",
+            ValidityWarning,
+            stacklevel=2,
+        )
 
 
 def _require_action_order(loaded: LoadedLog | None, policy: str, options: dict[str, Any]) -> None:
