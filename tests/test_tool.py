@@ -127,12 +127,69 @@ def test_options_may_live_in_a_file_and_the_effective_ones_are_written(place, ca
     code, out, _ = run(capsys, "compare", "log.parquet", "--config", "both.toml", "--initial", "starts.csv")
     assert code == 0
     assert [line["method"] for line in json.loads(out)] == ["lstd"]
-    (place / "bad.toml").write_text("colour = 3\n")
-    code, _, err = run(capsys, "evaluate", "log.parquet", "--config", "bad.toml")
+
+
+BAD_FILES = {
+    "unknown": ("colour = 3", "`colour` is not an option"),
+    "no TOML": ("= 3", "not a TOML file"),
+    "number for a column": ("[columns]\nobservations = 5", "`columns.observations` is [5]; a text"),
+    "numbers for columns": ("[columns]\nobservations = [5, 6]", "`columns.observations`"),
+    "table in a table": ("[columns.observations]\nx = 5", "`columns.observations`"),
+    "number for a path": ("initial = 5", "`initial` is 5; one text"),
+    "list for a path": ("initial = ['a']", "`initial`"),
+    "text for a number": ("gamma = 'much'", "`gamma` is 'much'; a number"),
+    "flag for a number": ("gamma = true", "`gamma` is True; a number"),
+    "date for a number": ("gamma = 2020-01-01", "`gamma`"),
+    "text for a flag": ("no-rows = 'false'", "`no-rows` is 'false'; true or false"),
+    "number for a flag": ("no-rows = 0", "`no-rows`"),
+    "one number for two": ("reward-range = 5", "`reward-range` is 5; a list"),
+    "three numbers for two": ("reward-range = [1, 2, 3]", "reward"),
+    "texts for numbers": ("reward-range = ['a', 'b']", "reward"),
+    "several policies": ("policy = ['a', 'b']", "`policy`"),
+    "unknown choice": ("side = 'left'", "left"),
+    "number for actions": ("actions = 2", "`actions` is 2"),
+    "numbers for actions": ("actions = [1, 2]", "`actions`"),
+    "table for a text": ("[title]\na = 1", "`title`"),
+    "twice": ("no_rows = true\nno-rows = false", "`no-rows` is given twice"),
+    "twice elsewhere": ("reward_range = [0, 1]\nreward-range = [0, 2]", "`reward-range` is given twice"),
+    "flag in a list": ("columns = [true]", "`columns`"),
+    "config": ("config = 'other.toml'", "`config` is not an option"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_configuration_files_end_with_one_screen(name, place, capsys):
+    content, words = BAD_FILES[name]
+    (place / "bad.toml").write_text(content + "\n")
+    given = [] if content.startswith(("gamma", "reward", "policy")) else ["--policy", "policy.npz", *QUESTION]
+    code, out, err = run(capsys, "evaluate", "log.parquet", "--config", "bad.toml", *given)
     assert code == 2
-    assert "`colour` is not an option" in err
-    (place / "bad.toml").write_text("= 3\n")
-    assert run(capsys, "evaluate", "log.parquet", "--config", "bad.toml")[0] == 2
+    assert words in err
+    assert "Traceback" not in out + err
+    assert 0 < err.count("\n") <= 24
+    assert not (place / "bondic-out").exists()
+
+
+def test_one_configuration_file_serves_all_commands(place, capsys):
+    (place / "all.toml").write_text(
+        f'policy = "policy.npz"\ngamma = 0.2\nreward-range = [{MDP.reward_range[0]}, {MDP.reward_range[1]}]\n'
+        'initial = "starts.csv"\njoint = true\njson = true\nmethod = "dual"\ntitle = "All"\nquiet = true\n'
+        'columns = "rewards=reward"\nmarkdown = true\nout = "res"\npilot = 0.2\nquick = true\n'
+    )
+    assert run(capsys, "check", "log.parquet", "--config", "all.toml")[0] == 0
+    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "all.toml")
+    assert code == 0
+    one = json.loads(out)
+    assert (place / "res" / "summary.md").exists()
+    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "all.toml")
+    assert code == 0
+    assert [line["low"] for line in json.loads(out)] == [one["low"]]
+    assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--config", "all.toml")[0] == 0
+    # the file that evaluate writes serves the others as well
+    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "res/configuration.toml", "--json")
+    assert code == 0
+    assert [line["low"] for line in json.loads(out)] == [one["low"]]
+    assert run(capsys, "check", "log.parquet", "--config", "res/configuration.toml")[0] == 0
 
 
 @pytest.mark.usefixtures("place")
@@ -274,6 +331,123 @@ def test_a_horizon_far_beyond_the_log_is_answered_and_doubted(capsys):
         assert ("nothing was seen of later steps" in out + err) == doubted
 
 
+def test_a_log_without_terminations_and_one_with_gaps(place, capsys):
+    table = columns()
+    del table["terminated"]
+    pq.write_table(pa.table(table), "endless.parquet")
+    code, _, err = run(capsys, "check", "endless.parquet")
+    assert code == 2
+    assert "--columns terminations=none" in err
+    for word in ("none", "None"):
+        assert run(capsys, "check", "endless.parquet", "--columns", f"terminations={word}")[0] == 0
+    (place / "endless.toml").write_text("[columns]\nterminations = 'none'\n[missing]\nobs_0 = 2\n")
+    assert run(capsys, "check", "endless.parquet", "--config", "endless.toml")[0] == 0
+    gaps = columns()
+    gaps["obs_0"] = pa.array(gaps["obs_0"], mask=np.arange(len(LOG)) == 17)
+    pq.write_table(pa.table(gaps), "gaps.parquet")
+    code, _, err = run(capsys, "check", "gaps.parquet")
+    assert code == 2
+    assert "--missing obs_0=VALUE" in err
+    code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "obs_0=2")
+    assert code == 0
+    assert "filled with 2" in out
+    code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "indicator")
+    assert "filled with 0" in out
+    assert run(capsys, "check", "gaps.parquet", "--missing", "indicator", "--missing", "obs_0=2")[0] == 2
+
+
+def test_baselines_take_their_own_options(place, capsys):
+    question = [*QUESTION, "--initial", "starts.csv", "--horizon", "3"]
+    arguments = ["compare", "log.parquet", "--policy", "policy.npz", *question, "--json"]
+    hoeffding = ["--method", "tis-hoeffding", "--method", "pdis-hoeffding"]
+    code, out, _ = run(capsys, *arguments, *hoeffding)
+    assert code == 0
+    assert all("--with largest_ratio" in line["reason"] for line in json.loads(out))
+    code, out, _ = run(capsys, *arguments, *hoeffding, "--with", "least_behavior_prob=0.01", "--with", "steps=3")
+    lines = json.loads(out)
+    assert code == 0
+    assert [line.get("guarantee") for line in lines] == ["finite-sample"] * 2, lines
+    # the same numbers as in Python
+    problem = bondic.make_problem(LOG, POLICY, START, gamma=0.2, reward_range=MDP.reward_range, horizon=3)
+    method = bondic.make_baseline("pdis-hoeffding", least_behavior_prob=0.01, steps=3)
+    expected = bondic.estimate_interval(problem, alpha=0.1, method=method)
+    assert (lines[1]["low"], lines[1]["high"]) == (expected.low, expected.high)
+    # applied where the field exists, by method where it is said, and kept in the file beside the result
+    more = ["--method", "lstd", "--method", "dm", "--with", "unit=rows", "--with", "dm.replicates=7"]
+    code, out, _ = run(capsys, *arguments, *more)
+    assert code == 0
+    code, out, _ = run(
+        capsys, "evaluate", "log.parquet", "--policy", "policy.npz", *question, "--method", "tis", "--with",
+        "behavior=estimated", "--out", "res", "--quiet",
+    )  # fmt: skip
+    assert code in (0, 4)
+    assert tomllib.loads((place / "res" / "configuration.toml").read_text())["with"] == ["behavior=estimated"]
+    (place / "with.toml").write_text("[with]\nleast_behavior_prob = 0.01\nsteps = 3\n")
+    code, out, _ = run(capsys, *arguments, *hoeffding, "--config", "with.toml")
+    assert [line["low"] for line in json.loads(out)] == [line["low"] for line in lines]
+
+
+BAD_OPTIONS = {
+    "unknown": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "tis: steps, behavior, largest_ratio"),
+    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "lstd: rank, ridge, unit"),
+    "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: rank"),
+    "dual alone": (["--with", "rank=3"], "no baseline was chosen"),
+    "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),
+    "fixed by the name": (["--method", "tis", "--with", "interval=bca"], "none of the methods"),
+    "an object": (["--method", "lstd", "--with", "kernel=gauss"], "none of the methods"),
+    "side": (["--method", "tis", "--with", "side=lower"], "none of the methods"),
+    "no value": (["--method", "tis", "--with", "steps="], "KEY=VALUE"),
+    "no sign": (["--method", "tis", "--with", "steps"], "KEY=VALUE"),
+    "not whole": (["--method", "tis", "--with", "steps=2.5"], "`steps` of tis is a whole number or none"),
+    "not a number": (["--method", "lstd", "--with", "ridge=much"], "`ridge` of lstd is a number or none"),
+    "not finite": (["--method", "lstd", "--with", "ridge=inf"], "a number or none"),
+    "none of the words": (["--method", "tis", "--with", "behavior=guessed"], "one of logged, estimated"),
+    "too small": (["--method", "dm", "--with", "replicates=0"], "at least 1"),
+    "negative seed": (["--method", "dm", "--with", "seed=-1"], "at least 0"),
+    "numbers": (["--method", "dm-neural", "--with", "hidden=32,x"], "whole numbers with commas"),
+    "twice": (["--method", "tis", "--with", "steps=3", "--with", "steps=4"], "given twice"),
+    "meanings differ": (["--method", "all", "--with", "constant=2"], "METHOD.KEY=VALUE"),
+}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_options_that_no_method_has_or_that_do_not_fit_are_refused(name, capsys):
+    words, expected = BAD_OPTIONS[name]
+    code, out, err = run(capsys, "compare", "log.parquet", "--policy", "policy.npz", *QUESTION, *words)
+    assert (code, out) == (2, "")
+    assert expected in err
+
+
+def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
+    """A table with one rare state: W with landmarks would show its row; random features show none."""
+    table = columns()
+    rare = np.arange(len(LOG)) == 900
+    table["obs_0"] = np.where(rare, 77.0, table["obs_0"])
+    pq.write_table(pa.table(table), "rare.parquet")
+    (place / "rule.py").write_text(
+        f"import numpy as np\ndef policy(x):\n    return np.full((len(x), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
+    )
+    arguments = [
+        "evaluate",
+        "rare.parquet",
+        "--policy",
+        "rule.py:policy",
+        *QUESTION,
+        "--initial",
+        "starts.csv",
+        "--quiet",
+    ]
+    code, _, err = run(capsys, *arguments, "--no-rows", "--out", "a")
+    assert code == 2
+    assert "--weight-bandwidth" in err
+    assert run(capsys, *arguments, "--no-rows", "--weight-bandwidth", "1", "--out", "b")[0] in (0, 4)
+    assert tomllib.loads((place / "b" / "configuration.toml").read_text())["weight-bandwidth"] == 1.0
+    assert run(capsys, *arguments, "--value-bandwidth", "2", "--out", "c")[0] in (0, 4)
+    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "b"))
+    assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
+
+
 @pytest.mark.usefixtures("place")
 def test_a_fixed_number_of_episode_starts(capsys):
     code, out, _ = run(
@@ -372,6 +546,23 @@ def test_check_says_what_was_understood(capsys):
     assert "17" in err
 
 
+@pytest.mark.parametrize(
+    ("flags", "row"),
+    [
+        (["False", "True", "False", "maybe"], 3),
+        (["FALSE", "true", "perhaps", "maybe"], 2),
+        (["0", "1", "0", "yes"], 3),
+        (["no", "true", "0", "1"], 0),
+    ],
+)
+def test_the_row_of_a_spoiled_flag_is_named(flags, row, place, capsys):
+    lines = [f"{k},0,0.5,{k},{flag}" for k, flag in enumerate(flags)]
+    (place / "maybe.csv").write_text("\n".join(["obs_0,action,reward,next_obs_0,terminated", *lines]) + "\n")
+    code, _, err = run(capsys, "check", "maybe.csv")
+    assert code == 2
+    assert f"row {row}: '{flags[row]}'" in err
+
+
 def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
     np.savez("uniform.npz", probs=np.full_like(MDP.target, 1 / MDP.target.shape[1]))
     arguments = ["compare", "log.parquet", "--policy", "policy.npz", "--policy", "uniform.npz", *QUESTION]
@@ -459,6 +650,25 @@ BAD_COMMANDS = {
     "not a certificate": ["verify", "angry.py", "log.parquet"],
     "unknown option": ["evaluate", "log.parquet", "--colour", "red"],
     "pickle": ["check", "log.pkl"],
+    "pickle that exits": ["check", "exit.pkl", "--trust-pickle"],
+    "policy exits": ["evaluate", "log.parquet", "--policy", "exits.py:policy", *QUESTION],
+    "policy file exits": ["evaluate", "log.parquet", "--policy", "exit_at_once.py:policy", *QUESTION],
+    "policy builder exits": ["compare", "log.parquet", "--policy", "exits.py:build", *QUESTION],
+    "policy pickle exits": ["evaluate", "log.parquet", "--policy", "exit.pkl", "--trust-pickle", *QUESTION],
+    "density exits": ["evaluate", "real.npz", "--policy", "exits.py:Draws", *QUESTION, "--method", "tis"],
+    "seed": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--seed", "-1"],
+    "weight bandwidth": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--weight-bandwidth", "0"],
+    "value bandwidth": ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--value-bandwidth", "nan"],
+    "actions": ["check", "log.parquet", "--actions", ","],
+    "missing": ["check", "log.parquet", "--missing", "obs_0"],
+    "missing twice": ["check", "log.parquet", "--missing", "obs_0=1", "--missing", "obs_0=2"],
+    "missing value": ["check", "log.parquet", "--missing", "obs_0=nan"],
+    "missing column": ["check", "log.parquet", "--missing", "height=1"],
+    "columns twice": ["check", "log.parquet", "--columns", "rewards=reward", "--columns", "rewards=obs_0"],
+    "columns none": ["check", "log.parquet", "--columns", "rewards=none"],
+    "none in batches": [
+        "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--memory", "3GB", "--columns", "truncations=none",
+    ],
 }  # fmt: skip
 
 
@@ -466,10 +676,21 @@ BAD_COMMANDS = {
 def test_bad_commands_end_with_one_screen(name, place, capsys):
     (place / "angry.py").write_text("def policy(observations):\n    raise RuntimeError('not today')\n")
     (place / "log.pkl").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    (place / "exit.pkl").write_bytes(b"csys\nexit\n(I0\ntR.")
+    (place / "exit_at_once.py").write_text("import sys\nsys.exit(0)\n")
+    (place / "exits.py").write_text(
+        "import sys\ndef policy(observations):\n    sys.exit(0)\ndef build():\n    sys.exit(0)\n"
+        "class Draws:\n"
+        "    def sample_action(self, observations, rng):\n        return observations[:, :1]\n"
+        "    def action_density(self, observations, actions):\n        sys.exit(0)\n"
+    )
+    real = {name: column for name, column in LOG.columns().items() if column is not None}
+    np.savez("real.npz", **real | {"actions": LOG.actions[:, None].astype(float)})
     code, out, err = run(capsys, *BAD_COMMANDS[name])
-    assert code in (1, 2)
+    assert code == 2
     assert "Traceback" not in out + err
     assert 0 < err.count("\n") <= 24
+    assert ("SystemExit" in err) == ("exits" in name)
     assert not (place / "bondic-out").exists()
 
 
@@ -486,6 +707,24 @@ def test_output_into_a_pipe_is_plain():
     done = subprocess.run([*command, "--initial", "starts.csv"], capture_output=True, text=True, check=True)
     assert "\x1b" not in done.stdout + done.stderr
     assert "At 90% confidence" in done.stdout
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("words", [["check", "log.csv"], ["--help"], ["evaluate", "--help"], ["compare"]])
+def test_a_reader_that_leaves_is_no_failed_verification(words):
+    """`bondic check log.csv | head -1`: the pipe is closed before anything was written to it."""
+    if words == ["compare"]:
+        words = ["compare", "log.csv", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv", "--quiet"]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "bondic", *words], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writing)
+    assert done.returncode == cli.READER_LEFT
+    assert done.stderr == ""
 
 
 @pytest.mark.usefixtures("place")

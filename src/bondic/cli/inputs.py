@@ -12,6 +12,7 @@ import numpy as np
 
 from bondic.baselines.registry import make_baseline
 from bondic.cli.options import parse_columns, parse_missing, parse_pilot
+from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
@@ -43,6 +44,7 @@ class Inputs:
 
 def read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
     """Read the log (in batches when a memory budget is given) and the initial states; warnings become notes."""
+    refuse_unknown_options([options["method"]] if "method" in options else options["methods"], options["with"])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         inputs = _read_inputs(log, options, progress)
@@ -186,8 +188,8 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int, options: dic
     return RowProbabilities(loaded.next_action_probs, start_probs, loaded.logged_action_probs)
 
 
-def _baseline(name: str, side: str) -> Method:
-    method: Any = make_baseline(name)
+def _baseline(name: str, side: str, own: dict[str, Any]) -> Method:
+    method: Any = make_baseline(name, **own)
     if side == "both":
         return method  # type: ignore[no-any-return]
     if "side" not in {field.name for field in fields(method)}:
@@ -198,7 +200,7 @@ def _baseline(name: str, side: str) -> Method:
 def make_method(name: str, options: dict[str, Any]) -> Method:
     """`dual` with the options given, or a baseline by its short name."""
     if name != "dual":
-        return _baseline(name, options["side"])
+        return _baseline(name, options["side"], own_options(name, options["with"]))
     return Dual(
         gauge=options["gauge"],
         side=options["side"],

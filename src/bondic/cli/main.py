@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -12,6 +13,8 @@ from bondic.errors import BondicError, VerificationError
 
 BAD_INPUT = 2
 NOT_VERIFIED = 1
+READER_LEFT = 141
+"""128 + SIGPIPE, what a shell shows for programs whose output is cut short, as in `bondic check LOG | head -1`."""
 
 
 @click.group(
@@ -23,11 +26,25 @@ def group() -> None:
     """Intervals for the value of a policy from logged decisions, valid for finite data."""
 
 
+def _reader_left(stop: SystemExit) -> bool:
+    """Click and rich turn a closed pipe into an exit with code 1, and nothing else ends like that inside the group.
+
+    Errors arrive as exceptions, calls of a policy that ends the program are caught; completion of an unknown shell is
+    the exception.
+    """
+    return stop.code == 1 and "_BONDIC_COMPLETE" not in os.environ
+
+
 def main() -> None:
     """Run the command line; errors of ours become one message and an exit code."""
     try:
         code = group(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        if _reader_left(stop):
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is still buffered has no reader, either
+            sys.exit(READER_LEFT)
+        raise
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was left half-written", err=True)
         sys.exit(130)
@@ -40,9 +57,13 @@ def main() -> None:
     except BondicError as problem:
         click.echo(f"error: {problem}", err=True)
         sys.exit(BAD_INPUT)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.exit(READER_LEFT)
     except OSError as problem:
         click.echo(f"error: {problem.strerror or problem}: {problem.filename or 'a file'}", err=True)
         sys.exit(BAD_INPUT)
     except MemoryError:
         click.echo("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", err=True)
         sys.exit(BAD_INPUT)
+    sys.exit(code if isinstance(code, int) else 0)

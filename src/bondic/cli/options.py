@@ -99,7 +99,13 @@ QUESTION: list[Any] = [
     click.option("--horizon", type=int, help="Value of the first H steps only; needs timesteps in the log."),
     click.option("--never-terminates", is_flag=True, help="State that the process never ends."),
     click.option("--draws", type=int, default=5, show_default=True, help="Action draws of a continuous policy."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of action draws and random features."),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed of action draws and random features.",
+    ),
 ]
 METHOD: list[Any] = [
     click.option("--alpha", type=float, default=0.1, show_default=True, help="Total error probability."),

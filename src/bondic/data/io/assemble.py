@@ -23,6 +23,7 @@ Given = Mapping[str, str | Iterable[str] | None]
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_LISTED = 100
+_FLAGS = ("true", "false")
 
 
 def _checked(columns: Any) -> dict[str, Any]:
@@ -77,8 +78,9 @@ class Assembly:
         self.columns = dict(self.map.columns)
         if not {"terminations"} & (self.columns.keys() | self.absent):
             raise InvalidInput(
-                f"No column for `terminations` among {shown(table.names)}. Name it, columns={{'terminations': 'name'}}, or "
-                "state that nothing ever terminates: columns={'terminations': None}."
+                f"No column for `terminations` among {shown(table.names)}. Name it, columns={{'terminations': 'name'}} "
+                "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
+                "(--columns terminations=none)."
             )
         self.treatment = treatment
         self.known_actions = _known(actions)
@@ -137,10 +139,12 @@ class Assembly:
         self._complete(part, name, column.missing)
         if column.text and part != "episode_ids":
             values = column.values.ravel().tolist()
-            row = next((r for r, value in enumerate(values) if not is_number(value)), 0)
+            flags = part in ("terminations", "truncations")
+            fits = (lambda value: is_number(value) or value.strip().lower() in _FLAGS) if flags else is_number
+            row = next((r for r, value in enumerate(values) if not fits(value)), 0)
             raise InvalidInput(
                 f"{self.table.source}: {one_line(name)} (`{part}`) is text at row {row}: {one_line(repr(values[row]))}. "
-                f"{'True/false or 1/0' if part in ('terminations', 'truncations') else 'A number'} is needed in every row."
+                f"{'True/false or 1/0' if flags else 'A number'} is needed in every row."
             )
         if column.values.dtype.itemsize < 8 and column.values.dtype.kind == "f":
             self.notes.append(f"`{part}` was stored as {column.values.dtype} and is used as float64.")
