@@ -143,8 +143,8 @@ BAD_FILES = {
     "text for a flag": ("no-rows = 'false'", "`no-rows` is 'false'; true or false"),
     "number for a flag": ("no-rows = 0", "`no-rows`"),
     "one number for two": ("reward-range = 5", "`reward-range` is 5; a list"),
-    "three numbers for two": ("reward-range = [1, 2, 3]", "reward"),
-    "texts for numbers": ("reward-range = ['a', 'b']", "reward"),
+    "three numbers for two": ("reward-range = [1, 2, 3]", "a list of 2 numbers"),
+    "texts for numbers": ("reward-range = ['a', 'b']", "a list of 2 numbers"),
     "several policies": ("policy = ['a', 'b']", "`policy`"),
     "unknown choice": ("side = 'left'", "left"),
     "number for actions": ("actions = 2", "`actions` is 2"),
@@ -354,6 +354,34 @@ def test_a_log_without_terminations_and_one_with_gaps(place, capsys):
     code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "indicator")
     assert "filled with 0" in out
     assert run(capsys, "check", "gaps.parquet", "--missing", "indicator", "--missing", "obs_0=2")[0] == 2
+
+
+def test_a_model_whose_output_says_nothing_is_explained_by_an_option(place, capsys):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    actions = MDP.target.shape[1]
+    weight = onnx.numpy_helper.from_array(np.linspace(-0.3, 0.4, actions, dtype=np.float32)[None], "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "policy",
+        [helper.make_tensor_value_info("x", real, ["rows", 1])],
+        [helper.make_tensor_value_info("y", real, ["rows", actions])],
+        [weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (place / "net.onnx").write_bytes(model.SerializeToString())
+    code, _, err = evaluate(capsys, policy="net.onnx")
+    assert code == 2
+    assert "--policy-output" in err
+    code, _, err = evaluate(capsys, "--policy-output", "probabilities", policy="net.onnx")
+    assert code == 2
+    assert "--policy-output logits" in err
+    assert evaluate(capsys, "--policy-output", "logits", "--out", "res", policy="net.onnx")[0] in (0, 4)
+    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "net.onnx", "--policy-output", "logits"]
+    code, out, _ = run(capsys, *check)
+    assert code == 0
+    assert "policy gives the stored answers" in out
 
 
 def test_baselines_take_their_own_options(place, capsys):
@@ -583,6 +611,8 @@ def test_compare_shows_policies_and_methods_side_by_side(place, capsys):
     assert code == 2
     assert "magic" in err
     assert run(capsys, *arguments, "--plot", "c.png")[0] == 2
+    assert run(capsys, *arguments, "--plot", "svg", "--json")[0] == 0
+    assert (place / "comparison.svg").stat().st_size > 1000
 
 
 @pytest.mark.usefixtures("place")

@@ -22,6 +22,7 @@ METHODS = (
     "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
 """`dual` and the names of bondic.baselines.registry."""
+PICTURES = ("png", "svg", "pdf")
 
 
 def _later(module: str) -> Callable[..., Any]:
@@ -34,6 +35,12 @@ def _methods(ctx: click.Context, parameter: click.Parameter, begun: str) -> list
     del ctx
     names = (*METHODS, "all") if parameter.multiple else METHODS
     return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+
+def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """The word that evaluate takes does here as well, so that one file of options serves both."""
+    del ctx, parameter
+    return Path(f"comparison.{value}") if str(value) in PICTURES else value
 
 
 _MEMORY = click.option(
@@ -56,7 +63,7 @@ _FILES: list[Any] = [
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else."),
     click.option("--csv", "as_csv", is_flag=True, help="Also write result.csv."),
     click.option("--markdown", is_flag=True, help="Also write summary.md."),
-    click.option("--plot", type=click.Choice(["png", "svg", "pdf"]), help="Also write a picture of the terms."),
+    click.option("--plot", type=click.Choice(PICTURES), help="Also write a picture of the terms."),
     click.option("--title", default="Policy evaluation", show_default=True, help="Heading of the report."),
     _MEMORY,
 ]
@@ -96,7 +103,9 @@ _LINES: list[Any] = [
     click.option(
         "--joint", is_flag=True, help="Divide alpha over all lines (policies times methods), so that all hold at once."
     ),
-    click.option("--plot", type=PATH, help="Write a picture (.png, .svg or .pdf)."),
+    click.option(
+        "--plot", type=PATH, callback=_picture, help="Write a picture (.png, .svg or .pdf; `png` is comparison.png)."
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
     _MEMORY,
 ]

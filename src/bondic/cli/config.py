@@ -82,15 +82,15 @@ def _fitting(path: Path, name: str, option: click.Option, value: Any) -> Any:
     if option.multiple:
         return _several(path, name, value)
     if option.nargs > 1:
-        return _one_of(path, name, value, isinstance(value, list) and all(map(_is_plain, value)), "a list")
+        listed = isinstance(value, list) and len(value) == option.nargs and all(map(_is_number, value))
+        return _one_of(path, name, value, listed, f"a list of {option.nargs} numbers")
     if option.is_flag:
         return _one_of(path, name, value, isinstance(value, bool), "true or false")
     if isinstance(option.type, click.types.UnprocessedParamType):  # names: a text with commas, or a list
         listed = isinstance(value, list) and all(isinstance(item, str) for item in value)
         return _one_of(path, name, value, isinstance(value, str) or listed, "a text or a list of texts")
     if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return _one_of(path, name, value, number, "a number")
+        return _one_of(path, name, value, _is_number(value), "a number")
     if isinstance(option.type, click.Path | click.Choice):
         return _one_of(path, name, value, isinstance(value, str), "one text")
     return str(_one_of(path, name, value, _is_plain(value), "one text or number"))
@@ -109,8 +109,12 @@ def _joined(path: Path, name: str, group: Any) -> str:
     return ",".join(map(str, _one_of(path, name, items, texts, "a text or a list of texts")))
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+    return isinstance(value, str) or _is_number(value)
 
 
 def _one_of(path: Path, name: str, value: Any, fits: bool, wanted: str) -> Any:
