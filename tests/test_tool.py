@@ -137,6 +137,7 @@ BAD_FILES = {
     "numbers for columns": ("[columns]\nobservations = [5, 6]", "`columns.observations`"),
     "table in a table": ("[columns.observations]\nx = 5", "`columns.observations`"),
     "number for a path": ("initial = 5", "`initial` is 5; one text"),
+    "no path": ('initial = "a\\u0000b"', "`initial`"),
     "list for a path": ("initial = ['a']", "`initial`"),
     "text for a number": ("gamma = 'much'", "`gamma` is 'much'; a number"),
     "flag for a number": ("gamma = true", "`gamma` is True; a number"),
@@ -775,3 +776,6 @@ def test_completion_is_offered():
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1), "_BONDIC_COMPLETE": "bash_complete"}
         done = subprocess.run(command, capture_output=True, text=True, env=os.environ | words, check=False)
         assert [item.partition(",")[2] for item in done.stdout.split()] == [word], line
+    words = {"COMP_WORDS": "bondic check lo", "COMP_CWORD": "2", "_BONDIC_COMPLETE": "bash_complete"}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | words, check=False)
+    assert done.stdout.split() == ["file,lo"]

@@ -37,6 +37,12 @@ def _methods(ctx: click.Context, parameter: click.Parameter, begun: str) -> list
     return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
+def _files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """A log is a file or a folder as a rule, and sometimes minari:NAME: its reader judges it."""
+    del ctx, parameter
+    return [CompletionItem(begun, type="file")]
+
+
 def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
     """The word that evaluate takes does here as well, so that one file of options serves both."""
     del ctx, parameter
@@ -50,7 +56,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command("check", short_help="Say what is in a log and whether it can be used.")
-@click.argument("log", type=click.Path())
+@click.argument("log", shell_complete=_files)
 @add_options(CONFIG, LOG)
 def check(log: str, **options: Any) -> int:
     """Read LOG, say how it was understood, and draw its columns; exit code 2 with the row when something is wrong."""
@@ -70,7 +76,7 @@ _FILES: list[Any] = [
 
 
 @click.command("evaluate", short_help="What would a policy have earned? An interval from a log.")
-@click.argument("log", type=click.Path())
+@click.argument("log", shell_complete=_files)
 @click.option("--policy", required=True, metavar="SPEC", help="module:object, a file (ONNX, NPZ, ...), or 'columns'.")
 @click.option(
     "--method",
@@ -112,7 +118,7 @@ _LINES: list[Any] = [
 
 
 @click.command("compare", short_help="Several policies or methods side by side.")
-@click.argument("log", type=click.Path())
+@click.argument("log", shell_complete=_files)
 @add_options(CONFIG, _LINES, QUESTION, METHOD, LOG, OUTPUT)
 def compare(log: str, **options: Any) -> int:
     """Evaluate every policy with every method on LOG. Each interval carries its guarantee.
@@ -135,7 +141,7 @@ _CHECKS: list[Any] = [
 
 @click.command("verify", short_help="Re-check a certificate against its log.")
 @click.argument("certificate", type=PATH)
-@click.argument("log", type=click.Path())
+@click.argument("log", shell_complete=_files)
 @add_options(CONFIG, _CHECKS, LOG)
 def verify(certificate: Path, log: str, **options: Any) -> None:
     """CERTIFICATE is NAME.json (NAME.npz beside it), LOG the log it was made from, in any format that can be read."""

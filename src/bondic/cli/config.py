@@ -92,7 +92,7 @@ def _fitting(path: Path, name: str, option: click.Option, value: Any) -> Any:
     if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
         return _one_of(path, name, value, _is_number(value), "a number")
     if isinstance(option.type, click.Path | click.Choice):
-        return _one_of(path, name, value, isinstance(value, str), "one text")
+        return _one_of(path, name, value, isinstance(value, str) and "\0" not in value, "one text")
     return str(_one_of(path, name, value, _is_plain(value), "one text or number"))
 
 
