@@ -20,7 +20,7 @@ from bondic.data.io.states import read_states
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, ValidityWarning, one_line, shown
+from bondic.errors import InvalidInput, ValidityWarning, shown
 from bondic.estimate import Method
 from bondic.methods.dual import Dual
 from bondic.policies.adapters.load import load_policy
@@ -160,8 +160,8 @@ def _require_action_order(loaded: LoadedLog | None, policy: str, options: dict[s
         return
     raise InvalidInput(
         f"The log's actions are text ({shown(coding.values)}), and nothing says which of them the policy's first probability "
-        "belongs to. Another order is another policy. Name the actions in the order of the policy's probabilities, "
-        f"--actions {one_line(','.join(coding.values), 200)} for instance; actions that the log never took count as well."
+        "belongs to. Another order is another policy. Name them in the order of the policy's probabilities, --actions "
+        "FIRST,SECOND,...; actions that the log never took count as well."
     )
 
 
