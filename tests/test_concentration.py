@@ -18,6 +18,8 @@ from bondic.concentration.noise_facts import noise_facts
 from bondic.concentration.rademacher import GUARANTEE, unproved_rademacher_radius
 from bondic.concentration.value_range import discounted_steps, row_widths, value_range
 from bondic.errors import InvalidInput, NumericalError
+from bondic.methods.settle import _mean_square_width
+from bondic.problem import Terms
 from bondic.rounding import U
 from core_cases import inside, make_case
 
@@ -62,6 +64,52 @@ def test_ranges_per_time(rewards, gamma, may_terminate):
     for width, time in zip(widths, times, strict=True):
         exact = naive.range_width(*rewards, gamma, may_terminate, horizon, int(time))
         assert exact <= mpf(float(width)) <= exact + mpf(10) ** -12 * max(map(abs, (*rewards, 1e-300))) * 8
+
+
+@pytest.mark.parametrize("may_terminate", [True, False])
+@pytest.mark.parametrize("gamma", [0.0, 1e-20, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("rewards", [(-1.0, 2.0), (0.5, 1.0), (-3.0, -1.0)])
+def test_times_far_before_the_horizon_share_a_width_that_still_bounds_theirs(rewards, gamma, may_terminate):
+    horizon = 1000
+    times = np.random.default_rng(1).permutation(np.r_[0:40, 100, 300:320, 590:620, 930:1000, 930:1000, 1000, 1003])
+    statements = {"may_terminate": may_terminate, "horizon": horizon}
+    widths = row_widths(gamma, rewards, times=times, count=times.size, **statements)
+    slow = np.array([value_range(gamma, rewards, time=int(time), **statements).width for time in times])
+    assert np.all(widths <= slow * (1 + 1e-15))
+    largest = value_range(gamma, rewards, **statements).width
+    assert np.all(widths <= largest)
+    scale = max(map(abs, rewards)) * (horizon if gamma == 1 else 1 / (1 - gamma))
+    for time, width in zip(times[::7], widths[::7], strict=True):
+        exact = naive.range_width(*rewards, gamma, may_terminate, horizon, int(time))
+        assert exact <= mpf(float(width)) <= exact + mpf(10) ** -13 * scale
+    (only,) = row_widths(gamma, rewards, times=np.array([5]), count=1, **statements)
+    assert only == value_range(gamma, rewards, time=5, **statements).width
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999, 1.0])
+@pytest.mark.parametrize("may_terminate", [True, False])
+@pytest.mark.parametrize("horizon", [None, 1, 7, 999, 1000, 3500])
+def test_the_mean_square_width_of_a_horizon_is_the_mean_over_its_times(horizon, gamma, may_terminate):
+    if horizon is None and gamma == 1.0:
+        return
+    terms = Terms(gamma, (-1.0, 2.0), may_terminate, horizon)
+    slow, steps = [], 0.0
+    for k in range(horizon or 0):
+        steps += gamma**k
+        slow.append((2 * steps - -1 * steps) ** 2)
+    expected = math.fsum(slow) / len(slow) if horizon else (3 / (1 - gamma)) ** 2
+    # every time counts up to 1000 of them; a longer horizon is averaged at 1000 times evenly spread
+    assert _mean_square_width(terms) == pytest.approx(expected, rel=1e-10 if (horizon or 1) <= 1000 else 1e-3)
+
+
+def test_a_horizon_may_be_far_longer_than_any_log():
+    terms = Terms(0.9, (0.0, 1.0), True, 10**15)
+    assert _mean_square_width(terms) == pytest.approx(100.0, rel=1e-6)
+    times = np.arange(3000)
+    widths = row_widths(0.9, (0.0, 1.0), may_terminate=True, horizon=10**15, times=times, count=times.size)
+    assert np.unique(widths) == pytest.approx([10.0], rel=1e-12)
+    never = row_widths(1.0, (0.0, 1.0), may_terminate=False, horizon=10**15, times=times[:3], count=3)
+    assert never == pytest.approx(10**15 - times[:3], rel=1e-15)
 
 
 def test_a_terminating_process_earns_at_least_one_reward():

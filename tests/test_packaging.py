@@ -49,16 +49,22 @@ def test_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
 
 # --- what starting up loads ---------------------------------------------------------------------------
 
-HEAVY = {"scipy", "numba", "pyarrow", "torch", "matplotlib"}
+HEAVY = {"numpy", "scipy", "numba", "pyarrow", "rich", "torch", "matplotlib"}
 LOAD_PACKAGE = "import bondic"
+COMMANDS = ("check", "compare", "demo", "evaluate", "reproduce", "verify")
 SHOW_HELP = """
 from bondic.cli.main import main
-sys.argv = ["bondic", "--help"]
-try:
-    main()
-except SystemExit as stop:
-    assert stop.code in (0, None), stop.code
+for words in {words!r}:
+    sys.argv = ["bondic", *words]
+    try:
+        main()
+    except SystemExit as stop:
+        assert stop.code in (0, None), stop.code
 """
+HELPS = {
+    "help": SHOW_HELP.format(words=[["--help"]]),
+    **{name: SHOW_HELP.format(words=[[name, "--help"], [name, "-h"]]) for name in COMMANDS},
+}
 
 
 def _loaded(statements: str, tmp_path: Path) -> set[str]:
@@ -73,11 +79,34 @@ def _loaded(statements: str, tmp_path: Path) -> set[str]:
     return {name.partition(".")[0] for name in json.loads(report.read_text())}
 
 
-@pytest.mark.parametrize("statements", [LOAD_PACKAGE, SHOW_HELP], ids=["import", "help"])
+@pytest.mark.parametrize("statements", [LOAD_PACKAGE, *HELPS.values()], ids=["import", *HELPS])
 def test_starting_up_loads_nothing_heavy(statements: str, tmp_path: Path) -> None:
     loaded = _loaded(statements, tmp_path)
     assert "bondic" in loaded
     assert not loaded & HEAVY
+
+
+def test_every_command_is_among_those_whose_help_is_tested() -> None:
+    from bondic.cli.main import group
+
+    assert sorted(group.commands) == sorted(COMMANDS)
+
+
+def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() -> None:
+    from bondic.baselines.registry import BASELINES
+    from bondic.cli import commands, options
+    from bondic.methods.dual import Dual
+    from bondic.reproduction.registry import EXPERIMENTS
+    from bondic.tuning.defaults import Choices
+
+    assert tuple(EXPERIMENTS) == commands.FIGURES
+    assert ("dual", *BASELINES) == commands.METHODS
+    defaults = {option.name: option.default for option in commands.evaluate.params}
+    assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth
+    assert defaults["misspecification"] == Dual().misspecification
+    assert defaults["gauge"] == Dual().gauge
+    assert defaults["side"] == Dual().side
+    assert options.parse_pilot(None) == Dual().pilot
 
 
 def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:

@@ -208,14 +208,14 @@ class ImportanceSampling:
         if self.interval == "hoeffding" and self.largest_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
                 "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "
-                "Pass largest_ratio=, a bound that holds for every state and action."
+                "Pass largest_ratio= (--with largest_ratio=R), a bound that holds for every state and action."
             )
 
     def _ratio_bound(self, paths: Trajectories) -> float:
         if not paths.fixed:
             raise InvalidInput(
                 "Weights are bounded by ratio^T only if no episode can be longer than T, and the longest one seen is no bound. "
-                "State it: pass steps=, or horizon= to make_problem."
+                "State it: pass steps= (--with steps=T), or horizon= to make_problem (--horizon)."
             )
         if self.largest_ratio is not None:
             bound = float(self.largest_ratio)
@@ -224,7 +224,8 @@ class ImportanceSampling:
         else:
             raise InvalidInput(
                 "Hoeffding's inequality needs a bound of the ratios pi/beta that holds for every state, not the largest one "
-                "seen: pass largest_ratio=, or least_behavior_prob= (in (0, 1]) when the behaviour explores at least so much."
+                "seen: pass largest_ratio= (--with largest_ratio=R), or least_behavior_prob= (--with least_behavior_prob=P, in "
+                "(0, 1]) when the behaviour explores at least so much."
             )
         seen = float(paths.ratios.max())
         if not bound > 0 or seen > bound * (1 + 1e-9):

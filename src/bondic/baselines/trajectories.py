@@ -61,7 +61,7 @@ class Trajectories:
             products = np.cumprod(self.ratios, axis=1)
         if not np.all(np.isfinite(products)):
             raise InvalidInput(
-                "Products of ratios overflow: the policies differ too much over so many steps; pass steps=."
+                "Products of ratios overflow: the policies differ too much over so many steps; pass steps= (--with steps=N)."
             )
         return np.asarray(products)
 
@@ -194,8 +194,8 @@ def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:
     if behavior == "logged" and log.behavior_action_probs is None:
         raise InvalidInput(
             "Importance weights need `behavior_action_probs`, the probability with which each logged action was taken, and "
-            "the log has none. Pass them to Transitions, ask for an estimate with behavior='estimated' (no guarantee), or "
-            "use Dual(), which does not need them."
+            "the log has none. Pass them to Transitions, ask for an estimate with behavior='estimated' (--with "
+            "behavior=estimated; no guarantee), or use Dual(), which does not need them."
         )
     observations: Any = log.observations[rows]
     target = logged_action_probs(

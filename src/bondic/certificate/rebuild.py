@@ -47,21 +47,39 @@ def rebuild(
         observations = arrays[start["observations"]["array"]]
         if initial is not None and not (
             np.array_equal(initial.observations, observations)
-            and np.array_equal(initial.weights, arrays[start["weights"]["array"]])
+            and np.allclose(initial.weights, arrays[start["weights"]["array"]], rtol=1e-12, atol=0.0)
         ):
             raise VerificationError(
                 "The certificate was made for other initial states than those given (it holds its own: `initial` is not "
                 "needed)."
             )
     else:
-        count = arrays[start["weights"]["array"]].shape[0]
-        observations = (InitialStates.from_log(log, count=count) if initial is None else initial).observations
+        observations = _withheld_states(start, arrays, log, initial)
     states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
     terms = spec["terms"]
     statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
     if make_terms(**terms) != statement:
         raise VerificationError(f"No problem can be asked with the statements {terms}.")
     return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
+
+
+def _withheld_states(
+    start: Spec, arrays: Mapping[str, npt.NDArray[Any]], log: Transitions | LogStream, initial: InitialStates | None
+) -> npt.NDArray[Any]:
+    """The sample of initial states that the certificate leaves out: given, or read off the log if it came from there."""
+    count = arrays[start["weights"]["array"]].shape[0]
+    if initial is None and not start.get("from_log", True):
+        raise VerificationError(
+            f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
+            "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
+        )
+    if initial is None:
+        return InitialStates.from_log(log, count=count).observations
+    if len(initial) != count:
+        raise VerificationError(
+            f"The certificate was made with {count} initial states, {len(initial)} were given (initial=, --initial)."
+        )
+    return initial.observations
 
 
 def setting_of(
@@ -100,7 +118,7 @@ def _rebuild_question(
         if policy is None:
             raise VerificationError(
                 "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
-                "were withheld). Pass the policy: verify(certificate, log, policy)."
+                "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
             )
         return _ask_again(spec, arrays, log, initial, terms, policy).select(*spec["rows"])
     held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))

@@ -45,6 +45,7 @@ def withhold_rows(certificate: Certificate, question: Question) -> Certificate:
     if problem["initial"]["kind"] == "sample":
         _drop(problem["answers"], "initial", arrays)
         _drop(problem["initial"], "observations", arrays)
+        problem["initial"]["from_log"] = question.initial_states.from_rows  # where verification finds them again
     return Certificate(body, arrays)
 
 
@@ -72,7 +73,7 @@ def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Questi
         raise InvalidInput(
             f"omega is written with {centers.shape[0]} landmark points, and {alone} of them are states of fewer than "
             f"{FEWEST_ROWS} rows: the certificate would show rows. Use a W with explicit features, for instance random "
-            "features: Dual(choices=Choices(weight_bandwidth=1.0))."
+            "features: Dual(choices=Choices(weight_bandwidth=1.0)) (--weight-bandwidth 1)."
         )
 
 

@@ -6,17 +6,16 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import click
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bondic.cli.options import CONFIG, LOG, add_options, parse_columns
-from bondic.data.io.loaded import LoadedLog
-from bondic.data.io.read import read_log
+from bondic.cli.inputs import load_log
+from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
+from bondic.errors import one_line
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
@@ -24,20 +23,11 @@ _ROOM = 72
 """Columns of a terminal that shows pictures beside the numbers."""
 
 
-@click.command("check", short_help="What is in a log, and is it fit for an evaluation?")
-@click.argument("log")
-@add_options(CONFIG, LOG)
 def command(log: str, **options: Any) -> int:
-    """Read LOG, say how it was understood, and draw its columns; exit code 2 with the row when something is wrong."""
+    """Read, say how it was understood, draw; an InvalidInput names the row when something is wrong."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loaded = read_log(
-            log,
-            columns=parse_columns(options["columns"]),
-            missing=options["missing"],
-            categorical=options["categorical"],
-            trust_pickle=options["trust_pickle"],
-        )
+        loaded = load_log(log, options)
     console = Console()
     transitions = loaded.transitions
     console.print(_headline(transitions), highlight=False, markup=False)
@@ -46,7 +36,7 @@ def command(log: str, **options: Any) -> int:
     for warning in dict.fromkeys(str(item.message) for item in caught):
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     console.print(_columns(loaded, pictures=console.width >= _ROOM))
-    console.print(_decisions(transitions))
+    console.print(_decisions(transitions, loaded.encodings.get("actions")))
     return 0
 
 
@@ -94,7 +84,7 @@ def histogram(values: npt.NDArray[np.float64]) -> str:
     return "".join(_BLOCKS[0 if count == 0 else 1 + int(count * (len(_BLOCKS) - 2) / top)] for count in counts)
 
 
-def _decisions(log: Transitions) -> Table:
+def _decisions(log: Transitions, coding: Encoding | None) -> Table:
     table = Table(title="Decisions and episodes", title_justify="left", show_edge=False)
     table.add_column("what")
     table.add_column("rows", justify="right")
@@ -102,7 +92,8 @@ def _decisions(log: Transitions) -> Table:
     if log.discrete_actions:
         counts = np.bincount(log.actions)
         for action, count in enumerate(counts[:20]):
-            table.add_row(f"action {action}", str(count), f"{count / len(log):.1%}")
+            name = "" if coding is None else f" = {one_line(coding.values[action])}"
+            table.add_row(Text(f"action {action}{name}"), str(count), f"{count / len(log):.1%}")
         if counts.size > 20:
             table.add_row(f"{counts.size - 20} more actions", str(int(counts[20:].sum())), "")
     if log.episode_ids is not None:

@@ -15,7 +15,6 @@ from rich.text import Text
 from bondic.baselines.registry import BASELINES
 from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
-from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options
 from bondic.concentration.budget import ErrorBudget
 from bondic.errors import BondicError, InvalidInput
 from bondic.estimate import estimate_interval
@@ -38,29 +37,8 @@ class Line:
     reason: str = ""
 
 
-_MORE: list[Any] = [
-    click.option("--policy", "policies", multiple=True, required=True, metavar="SPEC", help="May be repeated."),
-    click.option(
-        "--method", "methods", multiple=True, default=["dual"], show_default=True, help="May be repeated; 'all'."
-    ),
-    click.option(
-        "--joint", is_flag=True, help="Divide alpha over all lines (policies times methods), so that all hold at once."
-    ),
-    click.option("--plot", type=click.Path(path_type=Path), help="Write a picture (.png, .svg or .pdf)."),
-    click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else."),
-    click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet)."),
-]
-
-
-@click.command("compare", short_help="Several policies or methods side by side.")
-@click.argument("log")
-@add_options(CONFIG, _MORE, QUESTION, METHOD, LOG, OUTPUT)
 def command(log: str, **options: Any) -> int:
-    """Evaluate every policy with every method on LOG. Each interval carries its guarantee.
-
-    Without --joint each interval holds at 1 - alpha on its own: whoever picks among several lines afterwards, policies
-    or methods, needs --joint.
-    """
+    """Every policy with every method, each line with its guarantee."""
     plot = options["plot"]
     if plot is not None and plot.exists() and not options["force"]:
         raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 from rich.console import Console
 
 from bondic.certificate.io import load_certificate, save_certificate, write_atomically
@@ -17,9 +16,6 @@ from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 
 
-@click.command("demo", help="Evaluate a policy on the log that ships with bondic and write a report.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("bondic-demo"), show_default=True)
-@click.option("--alpha", default=0.1, show_default=True, help="Total error probability.")
 def command(out: Path, alpha: float) -> None:
     """Evaluate, print, write, verify."""
     console = Console()

@@ -14,8 +14,8 @@ from rich.console import Console
 from bondic.certificate.conclude import Status
 from bondic.certificate.io import save_certificate, write_atomically
 from bondic.certificate.withhold import withhold_rows
+from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
-from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options, to_toml
 from bondic.cli.outputs import refuse_existing, result_folder
 from bondic.estimate import estimate_interval
 from bondic.problem import Question
@@ -29,31 +29,9 @@ from bondic.result import Result
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
-_FILES: list[Any] = [
-    click.option(
-        "--out", type=click.Path(path_type=Path), default=Path("bondic-out"), show_default=True, help="Folder."
-    ),
-    click.option("--no-rows", is_flag=True, help="Keep every single row out of report and certificate."),
-    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else."),
-    click.option("--csv", "as_csv", is_flag=True, help="Also write result.csv."),
-    click.option("--markdown", is_flag=True, help="Also write summary.md."),
-    click.option("--plot", type=click.Choice(["png", "svg", "pdf"]), help="Also write a picture of the terms."),
-    click.option("--title", default="Policy evaluation", show_default=True, help="Heading of the report."),
-    click.option("--memory", metavar="SIZE", help="Read the log in batches within this budget, e.g. 2GB (Parquet)."),
-]
 
-
-@click.command("evaluate", short_help="What would a policy have earned? An interval from a log.")
-@click.argument("log")
-@click.option("--policy", required=True, metavar="SPEC", help="module:object, a file (ONNX, NPZ, ...), or 'columns'.")
-@click.option("--method", default="dual", show_default=True, help="dual, or the short name of a baseline.")
-@add_options(CONFIG, QUESTION, METHOD, LOG, _FILES, OUTPUT)
-@click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> int:
-    """Evaluate a policy on LOG: Parquet (file or folder), CSV, NPZ, HDF5 or minari:NAME.
-
-    Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 2 bad input.
-    """
+    """Estimate, write, print; the exit code tells the status."""
     begun = time.perf_counter()
     refuse_existing(options["out"], force=options["force"])
     talk = Console(stderr=True, quiet=options["quiet"])

@@ -1,59 +1,50 @@
-"""`bondic`: subcommands are imported when they are used, so that --help is instant."""
+"""`bondic`: the group of commands, and errors as messages and exit codes."""
 
 from __future__ import annotations
 
-import importlib
+import os
 import sys
 
 import click
 
 from bondic._version import __version__
+from bondic.cli.commands import COMMANDS
 from bondic.errors import BondicError, VerificationError
-
-_COMMANDS = {
-    "check": ("bondic.cli.check", "Say what is in a log and whether it can be used."),
-    "compare": ("bondic.cli.compare", "Several policies or methods side by side."),
-    "evaluate": ("bondic.cli.evaluate", "What would a policy have earned? An interval from a log."),
-    "demo": ("bondic.cli.demo", "Evaluate a policy on the log that ships with bondic and write a report."),
-    "reproduce": ("bondic.cli.reproduce", "Measure a figure of the paper again."),
-    "verify": ("bondic.cli.verify", "Re-check a certificate against its log."),
-}
 
 BAD_INPUT = 2
 NOT_VERIFIED = 1
+READER_LEFT = 141
+"""128 + SIGPIPE, what a shell shows for programs whose output is cut short, as in `bondic check LOG | head -1`."""
 
 
-class LazyGroup(click.Group):
-    """Knows names and one-line helps without importing the commands."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        del ctx
-        return sorted(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(_COMMANDS[cmd_name][0]).command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in sorted(_COMMANDS.items())])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    commands={str(command.name): command for command in COMMANDS},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="bondic")
 def group() -> None:
     """Intervals for the value of a policy from logged decisions, valid for finite data."""
+
+
+def _reader_left(stop: SystemExit) -> bool:
+    """Click and rich turn a closed pipe into an exit with code 1, and nothing else ends like that inside the group.
+
+    Errors arrive as exceptions, calls of a policy that ends the program are caught; completion of an unknown shell is
+    the exception.
+    """
+    return stop.code == 1 and "_BONDIC_COMPLETE" not in os.environ
 
 
 def main() -> None:
     """Run the command line; errors of ours become one message and an exit code."""
     try:
         code = group(standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        sys.stdout.flush()
+    except SystemExit as stop:
+        if _reader_left(stop):
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is still buffered has no reader, either
+            sys.exit(READER_LEFT)
+        raise
     except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted; nothing was left half-written", err=True)
         sys.exit(130)
@@ -66,9 +57,13 @@ def main() -> None:
     except BondicError as problem:
         click.echo(f"error: {problem}", err=True)
         sys.exit(BAD_INPUT)
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        sys.exit(READER_LEFT)
     except OSError as problem:
         click.echo(f"error: {problem.strerror or problem}: {problem.filename or 'a file'}", err=True)
         sys.exit(BAD_INPUT)
     except MemoryError:
         click.echo("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", err=True)
         sys.exit(BAD_INPUT)
+    sys.exit(code if isinstance(code, int) else 0)

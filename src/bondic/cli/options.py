@@ -1,52 +1,32 @@
-"""Options that several commands share, and the TOML file they may live in."""
+"""Options that several commands share, and their small syntaxes. Nothing heavy is loaded here: --help needs it all."""
 
 from __future__ import annotations
 
-import json
-import tomllib
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from bondic.cli.config import load_config
 from bondic.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 PATH = click.Path(path_type=Path)
+VALUE_BANDWIDTH = 1.0
+"""The default of Choices.value_bandwidth."""
 
 
-def _load_config(ctx: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Values of the file become the defaults of the options; the command line overrides them."""
-    del parameter
-    if path is None:
+def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | None:
+    """`run,maintain` on the command line, a list of texts in a file: names that hold commas need the file."""
+    if value is None:
         return None
-    try:
-        content = tomllib.loads(path.read_text())
-    except OSError as problem:
-        raise InvalidInput(f"{path} cannot be read ({problem.strerror or problem}).") from problem
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"{path} is not a TOML file ({problem}).") from problem
-    known = {
-        long.removeprefix("--"): option.name
-        for option in ctx.command.params
-        for long in option.opts
-        if long.startswith("--") and long != "--config" and option.name
-    }
-    unknown = sorted(name for name in content if name.replace("_", "-") not in known)
-    if unknown:
-        raise InvalidInput(
-            f"{path}: `{unknown[0]}` is not an option of {ctx.command.name}. Options: {', '.join(sorted(known))}."
-        )
-    values: dict[str, Any] = {known[name.replace("_", "-")]: value for name, value in content.items()}
-    if isinstance(values.get("columns"), dict):
-        values["columns"] = [
-            f"{part}={group if isinstance(group, str) else ','.join(group)}"
-            for part, group in values["columns"].items()
-        ]
-    ctx.default_map = {**(ctx.default_map or {}), **values}
-    return path
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else list(value)
+    if not names or not all(isinstance(name, str) and name for name in names):
+        raise click.BadParameter("names with commas between them are needed, such as run,maintain.", ctx, parameter)
+    return tuple(names)
 
 
 CONFIG: list[Any] = [
@@ -54,7 +34,7 @@ CONFIG: list[Any] = [
         "--config",
         type=PATH,
         is_eager=True,
-        callback=_load_config,
+        callback=load_config,
         help="TOML file with options by their long names; the command line overrides it.",
     )
 ]
@@ -63,19 +43,37 @@ LOG: list[Any] = [
         "--columns",
         multiple=True,
         metavar="PART=COL[,COL...]",
-        help="Columns that hold a part of a transition, where their names do not tell. May be repeated.",
+        help="Columns that hold a part of a transition, where their names do not tell; terminations=none (or "
+        "truncations=none) states that there are none. May be repeated.",
     ),
     click.option(
         "--missing",
-        type=click.Choice(["indicator"]),
-        help="What to do with gaps in observations: fill 0 and add a 0/1 column. Without it they are refused.",
+        multiple=True,
+        metavar="indicator|COL=VALUE",
+        help="What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
+        "add a 0/1 column. Without it they are refused.",
     ),
     click.option(
         "--categorical", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."
     ),
+    click.option(
+        "--actions",
+        type=click.UNPROCESSED,
+        callback=_names,
+        metavar="NAME,NAME,...",
+        help="Names of actions that are text, in the order of the policy's probabilities.",
+    ),
     click.option("--trust-pickle", is_flag=True, help="Allow files that run code when they are loaded (pickles)."),
 ]
+POLICY_OUTPUT: list[Any] = [
+    click.option(
+        "--policy-output",
+        type=click.Choice(["probabilities", "logits", "actions"]),
+        help="What an ONNX or torch model returns, where its output's name does not tell.",
+    ),
+]
 QUESTION: list[Any] = [
+    *POLICY_OUTPUT,
     click.option("--gamma", type=float, required=True, help="Discount in [0, 1); 1 with --horizon."),
     click.option(
         "--reward-range",
@@ -101,7 +99,13 @@ QUESTION: list[Any] = [
     click.option("--horizon", type=int, help="Value of the first H steps only; needs timesteps in the log."),
     click.option("--never-terminates", is_flag=True, help="State that the process never ends."),
     click.option("--draws", type=int, default=5, show_default=True, help="Action draws of a continuous policy."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of action draws and random features."),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed of action draws and random features.",
+    ),
 ]
 METHOD: list[Any] = [
     click.option("--alpha", type=float, default=0.1, show_default=True, help="Total error probability."),
@@ -125,6 +129,25 @@ METHOD: list[Any] = [
     click.option(
         "--misspecification", type=float, default=0.0, show_default=True, help="Distance of q* to Q, at most."
     ),
+    click.option(
+        "--weight-bandwidth",
+        type=float,
+        help="Bandwidth of W in medians of distances, fixed beforehand; W is then made of random features. Default: "
+        "picked on the pilot rows.",
+    ),
+    click.option(
+        "--value-bandwidth",
+        type=float,
+        default=VALUE_BANDWIDTH,
+        show_default=True,
+        help="Bandwidth of Q, in medians of distances.",
+    ),
+    click.option(
+        "--with",
+        multiple=True,
+        metavar="[METHOD.]KEY=VALUE",
+        help="A baseline's own option, such as steps=50 or behavior=estimated. May be repeated.",
+    ),
 ]
 OUTPUT: list[Any] = [
     click.option("--force", is_flag=True, help="Replace files that exist."),
@@ -144,16 +167,45 @@ def add_options(*groups: list[Any]) -> Callable[[Command], Command]:
     return decorate
 
 
-def parse_columns(items: tuple[str, ...]) -> dict[str, str | list[str]] | None:
-    """("observations=x,y", "rewards=payoff") -> {"observations": ["x", "y"], "rewards": "payoff"}."""
-    out: dict[str, str | list[str]] = {}
+_MAY_BE_ABSENT = ("terminations", "truncations")
+
+
+def parse_columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None] | None:
+    """("observations=x,y", "terminations=none") -> {"observations": ["x", "y"], "terminations": None}."""
+    out: dict[str, str | list[str] | None] = {}
     for item in items:
         part, sign, names = item.partition("=")
         if not sign or not part.strip() or not names.strip():
             raise InvalidInput(f"--columns {item}: write PART=COLUMN, or PART=COLUMN,COLUMN,... for several.")
         group = [name.strip() for name in names.split(",")]
-        out[part.strip()] = group[0] if len(group) == 1 else group
+        if part.strip() in out:
+            raise InvalidInput(
+                f"--columns {part.strip()} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,..."
+            )
+        absent = part.strip() in _MAY_BE_ABSENT and [name.lower() for name in group] == ["none"]
+        out[part.strip()] = None if absent else group[0] if len(group) == 1 else group
     return out or None
+
+
+def parse_missing(items: tuple[str, ...]) -> Any:
+    """("indicator",) -> "indicator"; ("bmi=25",) -> {"bmi": 25.0}; () -> None."""
+    if not items:
+        return None
+    if items == ("indicator",):
+        return "indicator"
+    out: dict[str, float] = {}
+    for item in items:
+        name, sign, value = item.rpartition("=")  # names of columns may hold "=": values never do
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not sign or not name.strip() or not math.isfinite(number) or name.strip() in out:
+            raise InvalidInput(
+                f"--missing {item}: write `indicator` alone, or COLUMN=NUMBER once for every column with gaps."
+            )
+        out[name.strip()] = number
+    return out
 
 
 def parse_pilot(text: str | float | int | None) -> float | int:
@@ -165,23 +217,3 @@ def parse_pilot(text: str | float | int | None) -> float | int:
     except ValueError as problem:
         raise InvalidInput(f"--pilot {text}: a share such as 0.2 or a whole number of rows is needed.") from problem
     return int(value) if value >= 1 and value.is_integer() else value
-
-
-def to_toml(values: dict[str, Any]) -> str:
-    """The effective configuration as a TOML file that --config reads again."""
-    lines = ["# the configuration behind the result beside this file; run it again with --config"]
-    for name, value in values.items():
-        if value is None or value == ():
-            continue
-        lines.append(f"{name.replace('_', '-')} = {_toml(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(str(value), ensure_ascii=False)

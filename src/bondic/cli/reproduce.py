@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import click
 from rich.console import Console
 from rich.table import Table
 
@@ -13,20 +12,12 @@ from bondic.certificate.io import write_atomically
 from bondic.errors import MissingExtra
 from bondic.report.progress import counting_bar
 from bondic.reproduction.figures import Outcome
-from bondic.reproduction.registry import EXPERIMENTS, find_experiment
+from bondic.reproduction.registry import find_experiment
 from bondic.reproduction.summary import LEVEL
 
 _WIDTH = 130  # of tables in pipes, where there is no screen to fit
 
 
-@click.command("reproduce", help="Measure a figure of the paper again.")
-@click.argument("figure", type=click.Choice(list(EXPERIMENTS)))
-@click.option("--quick", is_flag=True, help="Few trials, short logs: two minutes at most on two cores.")
-@click.option("--trials", type=click.IntRange(min=1), help="Trials per cell, instead of the figure's own number.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("out/reproduction"), show_default=True
-)
 def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) -> None:
     """Run, store, draw, print."""
     console = Console()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,13 +59,26 @@ def row_widths(
     times: npt.NDArray[np.int64] | None,
     count: int,
 ) -> FloatArray:
-    """B_i: a bound of |R^q*_i| and of its conditional range, per row (per time when the horizon is finite)."""
+    """B_i: a bound of |R^q*_i| and of its conditional range, per row (per time when the horizon is finite).
+
+    B_t grows with the number of steps left, so the earliest of several times bounds them all: times so far before the
+    horizon that gamma^(H - t) no longer shows share the width of the earliest of them.
+    """
     if horizon is None or times is None:
         width = value_range(gamma, reward_range, may_terminate=may_terminate).width
         return np.full(count, width)
     distinct, position = np.unique(times, return_inverse=True)
+    far = int(np.searchsorted(distinct, horizon - _steps_that_show(gamma, horizon), side="right"))
+    asked = distinct if far < 2 else distinct[[0, *range(far, distinct.size)]]
     table = [
         value_range(gamma, reward_range, may_terminate=may_terminate, horizon=horizon, time=int(time)).width
-        for time in distinct
+        for time in asked
     ]
-    return np.asarray(np.array(table)[position])
+    return np.asarray(np.array([*[table[0]] * max(far - 1, 0), *table])[position])
+
+
+def _steps_that_show(gamma: float, horizon: int) -> int:
+    """From this many steps left on, one step more changes s_k by less than 2^-60 of it; whatever it is, bounds hold."""
+    if gamma >= 1.0:
+        return horizon + 1
+    return 1 if gamma <= 2.0**-60 else math.ceil(60 * math.log(2.0) / -math.log(gamma))

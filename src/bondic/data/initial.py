@@ -102,7 +102,7 @@ class InitialStates:
         if not seen.size and not any_end:
             raise InvalidInput(
                 "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
-                "InitialStates.exact(states) or InitialStates.sample(states)."
+                "InitialStates.exact(states) or InitialStates.sample(states) (--initial FILE)."
             )
         states = np.concatenate(found)
         if count is not None and states.shape[0] < count:
@@ -121,5 +121,5 @@ def _refuse_late_starts(part: Transitions, starts: npt.NDArray[np.int64], first_
     if part.timesteps is not None and (row := _arrays.first(part.timesteps[starts] != 0)) is not None:
         raise InvalidInput(
             f"The episode of row {first_row + starts[row]} starts at timestep {part.timesteps[starts[row]]}, not 0: its first "
-            "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample)."
+            "row is not a draw of d_0. Pass the initial states yourself (InitialStates.exact or .sample; --initial FILE)."
         )

@@ -59,7 +59,8 @@ def find_columns(
     if missing:
         raise InvalidInput(
             f"No column for {', '.join(f'`{part}`' for part in missing)} among {shown(names) or 'no columns'}. Name "
-            f"it: columns={{'{missing[0]}': 'column name'}} (several columns: a list). Usual names: "
+            f"it: columns={{'{missing[0]}': 'column name'}} (several columns: a list), or --columns {missing[0]}=NAME,... on "
+            "the command line. Usual names: "
             f"{', '.join(ALIASES[missing[0]][:4])}, or numbered ones such as {ALIASES[missing[0]][0]}_0, "
             f"{ALIASES[missing[0]][0]}_1."
         )
@@ -79,7 +80,7 @@ def match_one(part: str, aliases: Iterable[str], names: list[str], taken: Collec
     if len(matches) > 1:
         raise InvalidInput(
             f"`{part}` could be any of the columns {shown(group[0] for group in matches.values())}. Say which: "
-            f"columns={{'{part}': ...}}."
+            f"columns={{'{part}': ...}} (--columns {part}=NAME)."
         )
     return next(iter(matches.values()), ())
 

@@ -21,7 +21,7 @@ from bondic.concentration.plug_in import PlugIn
 from bondic.concentration.value_range import value_range
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.problem import Cloud, Problem, Question
+from bondic.problem import Cloud, Problem, Question, Terms
 from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
 from bondic.spaces.ball import Ball
@@ -38,6 +38,7 @@ _NOMINAL = 4
 
 _STAND_IN_STARTS = 200
 _PLUG_IN_ROWS = 20_000
+_MOST_TIMES = 1000
 
 
 class Options(Protocol):
@@ -193,7 +194,7 @@ def _settle_gauge(
             len(problem.rows) if method.planned_rows is None else method.planned_rows,
             probability=probability,
             sup_diag=instruments.kernel.sup_diag,
-            mean_square_width=_mean_square_width(problem),
+            mean_square_width=_mean_square_width(problem.terms),
         )
     elif method.planned_rows is not None:
         raise InvalidInput("planned_rows works with gauge='half' (the fixed-lambda form has that constant).")
@@ -207,13 +208,22 @@ def _settle_gauge(
     return gauge
 
 
-def _mean_square_width(problem: Question) -> float:
-    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda."""
-    t = problem.terms
-    times = range(t.horizon) if t.horizon is not None else range(1)
+def _mean_square_width(terms: Terms) -> float:
+    """Average of B_t^2 over the times of the horizon: known beforehand, so it may set lambda.
+
+    Any lambda fixed beforehand is valid: over a long horizon the average is taken at evenly spaced times.
+    """
+    horizon = 1 if terms.horizon is None else terms.horizon
+    count = min(horizon, _MOST_TIMES)
     widths = [
-        value_range(t.gamma, t.reward_range, may_terminate=t.may_terminate, horizon=t.horizon, time=time).width
-        for time in times
+        value_range(
+            terms.gamma,
+            terms.reward_range,
+            may_terminate=terms.may_terminate,
+            horizon=terms.horizon,
+            time=(2 * k + 1) * horizon // (2 * count),  # the middle of the k-th of `count` equal stretches
+        ).width
+        for k in range(count)
     ]
     return float(np.mean(np.square(widths)))
 

@@ -37,7 +37,7 @@ def logged_action_probs(
         density = np.asarray(policy.action_density(observations.copy(), actions.copy(), *more), dtype=np.float64)
     except PolicyError:
         raise
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise PolicyError(f"action_density raised {type(problem).__name__}: {problem}") from problem
     if density.shape != (actions.shape[0],) or not np.all(np.isfinite(density)) or np.any(density < 0):
         raise PolicyError("action_density must return one finite number >= 0 per row.")

@@ -88,7 +88,7 @@ def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: A
         answer = call(observations.copy(), *more)
     except PolicyError:
         raise
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:  # a script that calls exit() must not end the evaluation with its code
         raise PolicyError(f"The policy raised {type(problem).__name__} at the {what}: {problem}") from problem
     try:
         array = np.asarray(answer, dtype=np.float64)

@@ -138,7 +138,7 @@ def make_terms(
         raise InvalidInput(f"`gamma` is {gamma!r}; a discount in [0, 1) is needed.")
     if not 0 <= gamma < 1 and not (gamma == 1 and horizon is not None):
         raise InvalidInput(
-            f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon=."
+            f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon= (--horizon)."
         )
     if horizon is not None and not (isinstance(horizon, Real) and horizon >= 1 and float(horizon).is_integer()):
         raise InvalidInput(f"`horizon` is {horizon!r}; a whole number of steps >= 1 is needed.")

@@ -22,6 +22,9 @@ from bondic.errors import InvalidInput, ValidityWarning, one_line, shown
 Given = Mapping[str, str | Iterable[str] | None]
 FloatArray = npt.NDArray[np.float64]
 
+_MOST_LISTED = 100
+_FLAGS = ("true", "false")
+
 
 def _checked(columns: Any) -> dict[str, Any]:
     """What the caller said about columns: parts that exist, each with a name, names, or None."""
@@ -40,10 +43,18 @@ def _known(actions: Sequence[str] | None) -> tuple[str, ...] | None:
     if actions is None:
         return None
     if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
-        raise InvalidInput("actions= lists the names of the actions in order, such as ['none', 'low', 'high'].")
+        raise InvalidInput(
+            "actions= (--actions none,low,high) lists the names of the actions in order, such as ['none', 'low', 'high']."
+        )
     if len(set(actions)) < len(actions):
-        raise InvalidInput(f"actions= names an action twice: {shown(actions)}.")
+        raise InvalidInput(f"actions= (--actions) names an action twice: {shown(actions)}.")
     return tuple(actions)
+
+
+def _listed(known: Sequence[str]) -> str:
+    """The whole coding, unless it is very long: it says what the policy's probabilities were taken for."""
+    pairs = [f"{code} = {one_line(text)}" for code, text in enumerate(known)]
+    return ", ".join(pairs) if len(pairs) <= _MOST_LISTED else shown(pairs)
 
 
 class Assembly:
@@ -67,8 +78,9 @@ class Assembly:
         self.columns = dict(self.map.columns)
         if not {"terminations"} & (self.columns.keys() | self.absent):
             raise InvalidInput(
-                f"No column for `terminations` among {shown(table.names)}. Name it, columns={{'terminations': 'name'}}, or "
-                "state that nothing ever terminates: columns={'terminations': None}."
+                f"No column for `terminations` among {shown(table.names)}. Name it, columns={{'terminations': 'name'}} "
+                "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
+                "(--columns terminations=none)."
             )
         self.treatment = treatment
         self.known_actions = _known(actions)
@@ -127,10 +139,12 @@ class Assembly:
         self._complete(part, name, column.missing)
         if column.text and part != "episode_ids":
             values = column.values.ravel().tolist()
-            row = next((r for r, value in enumerate(values) if not is_number(value)), 0)
+            flags = part in ("terminations", "truncations")
+            fits = (lambda value: is_number(value) or value.strip().lower() in _FLAGS) if flags else is_number
+            row = next((r for r, value in enumerate(values) if not fits(value)), 0)
             raise InvalidInput(
                 f"{self.table.source}: {one_line(name)} (`{part}`) is text at row {row}: {one_line(repr(values[row]))}. "
-                f"{'True/false or 1/0' if part in ('terminations', 'truncations') else 'A number'} is needed in every row."
+                f"{'True/false or 1/0' if flags else 'A number'} is needed in every row."
             )
         if column.values.dtype.itemsize < 8 and column.values.dtype.kind == "f":
             self.notes.append(f"`{part}` was stored as {column.values.dtype} and is used as float64.")
@@ -157,6 +171,8 @@ class Assembly:
             if len(columns) > 1 or columns[0].values.ndim > 1:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
             return self._action_codes(columns[0].values)
+        if self.known_actions is not None:
+            self.notes.append("Actions are numbers already: the names in actions= (--actions) were not used.")
         values = columns[0].values if len(columns) == 1 else np.column_stack([column.values for column in columns])
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
         if (
@@ -181,12 +197,12 @@ class Assembly:
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
             raise InvalidInput(
                 f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {row} is not among actions= "
-                f"({shown(known)}). Name every action that was taken."
+                f"(--actions: {shown(known)}). Name every action that was taken."
             )
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(
-            f"Actions are text, coded as {shown(f'{code} = {text}' for code, text in enumerate(known))}. The policy's "
-            "probabilities must follow that order; actions=[...] sets it, and adds actions that the log never took."
+            f"Actions are text, coded as {_listed(known)}. The policy's "
+            "probabilities must follow that order; actions=[...] (--actions) sets it, and adds actions that the log never took."
         )
         code = {text: index for index, text in enumerate(known)}
         return np.array([code[text] for text in texts], dtype=np.int64)

@@ -121,7 +121,7 @@ def _refuse_unknown(treatment: Treatment, names: list[str]) -> None:
         unknown = [name for name in stated if name not in names] if isinstance(stated, Mapping) else []
         if unknown:
             raise InvalidInput(
-                f"{what}= names {shown(unknown)}, which is no dimension of the observations: {shown(names)}."
+                f"{what}= (--{what}) names {shown(unknown)}, which is no dimension of the observations: {shown(names)}."
             )
 
 
@@ -180,8 +180,9 @@ def _gaps(dim: Dimension, ended: BoolArray, treatment: Treatment, source: str, *
         where = dim.name if now.any() else f"{dim.name} of the next observation"
         raise InvalidInput(
             f"{source}: {one_line(where)} is missing at row {row} ({int(now.sum())} gaps now, {int(then.sum())} next). The "
-            "bound needs every value. Fill in what was observed, or pass missing='indicator' (fill 0 and add a 0/1 column "
-            f"that says where) or missing={{'{one_line(dim.name)}': value}} (your value and the column). Never drop such rows."
+            "bound needs every value. Fill in what was observed, or pass missing='indicator' (--missing indicator: fill 0 and "
+            f"add a 0/1 column that says where) or missing={{'{one_line(dim.name)}': value}} (--missing "
+            f"{one_line(dim.name)}=VALUE: your value and the column). Never drop such rows."
         )
     return now.astype(float)[:, None], then.astype(float)[:, None]
 
@@ -219,7 +220,8 @@ def _categories(
     if kind == "one-hot" and len(labels) > _MOST_CATEGORIES:
         raise InvalidInput(
             f"{source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
-            "column out of the observations, pass numbers, or categorical='codes' for a kernel that only compares equality."
+            "column out of the observations, pass numbers, or categorical='codes' (--categorical codes) for a kernel that only "
+            "compares equality."
         )
     out = []
     for index, column in enumerate(columns):

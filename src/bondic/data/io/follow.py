@@ -55,7 +55,8 @@ def following_rows(
         raise InvalidInput(
             f"{source} has no next observations, and nothing tells where episodes that were cut off end: without episode ids or "
             "truncations a row could be joined to the start of another episode. Give a column for `next_observations`, "
-            "`episode_ids` or `truncations`; columns={'truncations': None} states that no episode was cut off."
+            "`episode_ids` or `truncations`; columns={'truncations': None} (--columns truncations=none) states that no episode "
+            "was cut off."
         )
     ends = terminations | cut
     if episode_ids is None:

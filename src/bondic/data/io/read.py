@@ -126,7 +126,7 @@ def _from_pickle(path: Path, trust_pickle: bool) -> Table:
     try:
         with path.open("rb") as file:
             content = pickle.load(file)
-    except Exception as problem:  # a pickle can raise anything
+    except (Exception, SystemExit) as problem:  # a pickle can raise anything
         raise InvalidInput(
             f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
         ) from problem

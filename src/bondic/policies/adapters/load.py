@@ -115,7 +115,7 @@ def _unpickled(path: Path) -> Any:
             return pickle.load(file)
     except MissingExtra:
         raise
-    except Exception as problem:  # a pickle can raise anything
+    except (Exception, SystemExit) as problem:  # a pickle can raise anything
         raise InvalidInput(
             f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
         ) from problem

@@ -26,7 +26,7 @@ def ask_for_output(what: str) -> InvalidInput:
     """A guess would be silently wrong: softmax of probabilities is another policy."""
     return InvalidInput(
         f"{what} does not tell what it returns. Say it: output='probabilities', output='logits' (softmax is applied), or "
-        "output='actions' (a deterministic policy with continuous actions)."
+        "output='actions' (a deterministic policy with continuous actions); --policy-output on the command line."
     )
 
 
@@ -48,7 +48,7 @@ def to_probabilities(values: Any, rows: int, output: Output, what: str) -> Float
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
             f"{what} returned {array[row]} for observation {row}, which is no distribution (its sum is "
-            f"{array[row].sum():.6g}). If these are logits, say output='logits'."
+            f"{array[row].sum():.6g}). If these are logits, say output='logits' (--policy-output logits)."
         )
     array = np.maximum(array, 0.0)
     return np.asarray(array / array.sum(axis=1, keepdims=True))
@@ -82,13 +82,15 @@ def in_order(probs: FloatArray, classes: Any, actions: Any, what: str) -> FloatA
         if not whole or min(places, default=0) < 0 or max(places, default=0) >= count:
             raise PolicyError(
                 f"{what} knows the actions {names[:8]}, which are not numbers below {count or 'the number of actions'}. Pass "
-                "actions=[...], the names of the log's actions 0, 1, ... in order."
+                "actions=[...] (--actions), the names of the log's actions 0, 1, ... in order."
             )
     else:
         order = [str(name) for name in actions]
         unknown = [name for name in names if str(name) not in order]
         if unknown:
-            raise PolicyError(f"{what} knows the actions {unknown[:8]}, which are not among actions={order[:8]}.")
+            raise PolicyError(
+                f"{what} knows the actions {unknown[:8]}, which are not among actions={order[:8]} (--actions)."
+            )
         count, places = len(order), [order.index(str(name)) for name in names]
     if probs.shape[1] != len(places):
         raise PolicyError(f"{what} returned {probs.shape[1]} probabilities for {len(places)} classes.")

@@ -74,7 +74,7 @@ def load_torchscript(path: Path, output: Output | None) -> TorchPolicy:
     torch = _torch("Reading TorchScript files")
     try:
         module = torch.jit.load(str(path), map_location="cpu")
-    except Exception as problem:  # torch raises many kinds
+    except (Exception, SystemExit) as problem:  # torch raises many kinds, and the archive may hold code
         raise InvalidInput(
             f"{one_line(path.name)} cannot be read as TorchScript ({type(problem).__name__}: {one_line(problem, 200)}). Save the "
             "policy with torch.jit.save; a file of weights alone does not say how they are used."

@@ -1,0 +1,223 @@
+"""Options of the command line that few need, and the files they may live in."""
+
+import importlib
+import json
+import tomllib
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bondic
+import test_tool
+from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, run
+
+place = test_tool.place  # the fixture: a folder with a log, a policy and initial states
+
+BAD_FILES = {
+    "unknown": ("colour = 3", "`colour` is not an option"),
+    "no TOML": ("= 3", "not a TOML file"),
+    "number for a column": ("[columns]\nobservations = 5", "`columns.observations` is [5]; a text"),
+    "numbers for columns": ("[columns]\nobservations = [5, 6]", "`columns.observations`"),
+    "table in a table": ("[columns.observations]\nx = 5", "`columns.observations`"),
+    "number for a path": ("initial = 5", "`initial` is 5; one text"),
+    "no path": ('initial = "a\\u0000b"', "`initial`"),
+    "list for a path": ("initial = ['a']", "`initial`"),
+    "text for a number": ("gamma = 'much'", "`gamma` is 'much'; a number"),
+    "flag for a number": ("gamma = true", "`gamma` is True; a number"),
+    "date for a number": ("gamma = 2020-01-01", "`gamma`"),
+    "text for a flag": ("no-rows = 'false'", "`no-rows` is 'false'; true or false"),
+    "number for a flag": ("no-rows = 0", "`no-rows`"),
+    "one number for two": ("reward-range = 5", "`reward-range` is 5; a list"),
+    "three numbers for two": ("reward-range = [1, 2, 3]", "a list of 2 numbers"),
+    "texts for numbers": ("reward-range = ['a', 'b']", "a list of 2 numbers"),
+    "several policies": ("policy = ['a', 'b']", "`policy`"),
+    "unknown choice": ("side = 'left'", "left"),
+    "number for actions": ("actions = 2", "`actions` is 2"),
+    "numbers for actions": ("actions = [1, 2]", "`actions`"),
+    "table for a text": ("[title]\na = 1", "`title`"),
+    "twice": ("no_rows = true\nno-rows = false", "`no-rows` is given twice"),
+    "twice elsewhere": ("reward_range = [0, 1]\nreward-range = [0, 2]", "`reward-range` is given twice"),
+    "flag in a list": ("columns = [true]", "`columns`"),
+    "config": ("config = 'other.toml'", "`config` is not an option"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_configuration_files_end_with_one_screen(name, place, capsys):
+    content, words = BAD_FILES[name]
+    (place / "bad.toml").write_text(content + "\n")
+    given = [] if content.startswith(("gamma", "reward", "policy")) else ["--policy", "policy.npz", *QUESTION]
+    code, out, err = run(capsys, "evaluate", "log.parquet", "--config", "bad.toml", *given)
+    assert code == 2
+    assert words in err
+    assert "Traceback" not in out + err
+    assert 0 < err.count("\n") <= 24
+    assert not (place / "bondic-out").exists()
+
+
+def test_one_configuration_file_serves_all_commands(place, capsys):
+    (place / "all.toml").write_text(
+        f'policy = "policy.npz"\ngamma = 0.2\nreward-range = [{MDP.reward_range[0]}, {MDP.reward_range[1]}]\n'
+        'initial = "starts.csv"\njoint = true\njson = true\nmethod = "dual"\ntitle = "All"\nquiet = true\n'
+        'columns = "rewards=reward"\nmarkdown = true\nout = "res"\npilot = 0.2\nquick = true\n'
+    )
+    assert run(capsys, "check", "log.parquet", "--config", "all.toml")[0] == 0
+    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "all.toml")
+    assert code == 0
+    one = json.loads(out)
+    assert (place / "res" / "summary.md").exists()
+    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "all.toml")
+    assert code == 0
+    assert [line["low"] for line in json.loads(out)] == [one["low"]]
+    assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--config", "all.toml")[0] == 0
+    # the file that evaluate writes serves the others as well
+    code, out, _ = run(capsys, "compare", "log.parquet", "--config", "res/configuration.toml", "--json")
+    assert code == 0
+    assert [line["low"] for line in json.loads(out)] == [one["low"]]
+    assert run(capsys, "check", "log.parquet", "--config", "res/configuration.toml")[0] == 0
+
+
+def test_a_log_without_terminations_and_one_with_gaps(place, capsys):
+    table = columns()
+    del table["terminated"]
+    pq.write_table(pa.table(table), "endless.parquet")
+    code, _, err = run(capsys, "check", "endless.parquet")
+    assert code == 2
+    assert "--columns terminations=none" in err
+    for word in ("none", "None"):
+        assert run(capsys, "check", "endless.parquet", "--columns", f"terminations={word}")[0] == 0
+    (place / "endless.toml").write_text("[columns]\nterminations = 'none'\n[missing]\nobs_0 = 2\n")
+    assert run(capsys, "check", "endless.parquet", "--config", "endless.toml")[0] == 0
+    gaps = columns()
+    gaps["obs_0"] = pa.array(gaps["obs_0"], mask=np.arange(len(LOG)) == 17)
+    pq.write_table(pa.table(gaps), "gaps.parquet")
+    code, _, err = run(capsys, "check", "gaps.parquet")
+    assert code == 2
+    assert "--missing obs_0=VALUE" in err
+    code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "obs_0=2")
+    assert code == 0
+    assert "filled with 2" in out
+    code, out, _ = run(capsys, "check", "gaps.parquet", "--missing", "indicator")
+    assert "filled with 0" in out
+    assert run(capsys, "check", "gaps.parquet", "--missing", "indicator", "--missing", "obs_0=2")[0] == 2
+
+
+def test_a_model_whose_output_says_nothing_is_explained_by_an_option(place, capsys):
+    onnx = importlib.import_module("onnx")
+    helper, real = onnx.helper, onnx.TensorProto.FLOAT
+    actions = MDP.target.shape[1]
+    weight = onnx.numpy_helper.from_array(np.linspace(-0.3, 0.4, actions, dtype=np.float32)[None], "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "policy",
+        [helper.make_tensor_value_info("x", real, ["rows", 1])],
+        [helper.make_tensor_value_info("y", real, ["rows", actions])],
+        [weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (place / "net.onnx").write_bytes(model.SerializeToString())
+    code, _, err = evaluate(capsys, policy="net.onnx")
+    assert code == 2
+    assert "--policy-output" in err
+    code, _, err = evaluate(capsys, "--policy-output", "probabilities", policy="net.onnx")
+    assert code == 2
+    assert "--policy-output logits" in err
+    assert evaluate(capsys, "--policy-output", "logits", "--out", "res", policy="net.onnx")[0] in (0, 4)
+    check = ["verify", "res/certificate.json", "log.parquet", "--policy", "net.onnx", "--policy-output", "logits"]
+    code, out, _ = run(capsys, *check)
+    assert code == 0
+    assert "policy gives the stored answers" in out
+
+
+def test_baselines_take_their_own_options(place, capsys):
+    question = [*QUESTION, "--initial", "starts.csv", "--horizon", "3"]
+    arguments = ["compare", "log.parquet", "--policy", "policy.npz", *question, "--json"]
+    hoeffding = ["--method", "tis-hoeffding", "--method", "pdis-hoeffding"]
+    code, out, _ = run(capsys, *arguments, *hoeffding)
+    assert code == 0
+    assert all("--with largest_ratio" in line["reason"] for line in json.loads(out))
+    code, out, _ = run(capsys, *arguments, *hoeffding, "--with", "least_behavior_prob=0.01", "--with", "steps=3")
+    lines = json.loads(out)
+    assert code == 0
+    assert [line.get("guarantee") for line in lines] == ["finite-sample"] * 2, lines
+    # the same numbers as in Python
+    problem = bondic.make_problem(LOG, POLICY, START, gamma=0.2, reward_range=MDP.reward_range, horizon=3)
+    method = bondic.make_baseline("pdis-hoeffding", least_behavior_prob=0.01, steps=3)
+    expected = bondic.estimate_interval(problem, alpha=0.1, method=method)
+    assert (lines[1]["low"], lines[1]["high"]) == (expected.low, expected.high)
+    # applied where the field exists, by method where it is said, and kept in the file beside the result
+    more = ["--method", "lstd", "--method", "dm", "--with", "unit=rows", "--with", "dm.replicates=7"]
+    code, out, _ = run(capsys, *arguments, *more)
+    assert code == 0
+    code, out, _ = run(
+        capsys, "evaluate", "log.parquet", "--policy", "policy.npz", *question, "--method", "tis", "--with",
+        "behavior=estimated", "--out", "res", "--quiet",
+    )  # fmt: skip
+    assert code in (0, 4)
+    assert tomllib.loads((place / "res" / "configuration.toml").read_text())["with"] == ["behavior=estimated"]
+    (place / "with.toml").write_text("[with]\nleast_behavior_prob = 0.01\nsteps = 3\n")
+    code, out, _ = run(capsys, *arguments, *hoeffding, "--config", "with.toml")
+    assert [line["low"] for line in json.loads(out)] == [line["low"] for line in lines]
+
+
+BAD_OPTIONS = {
+    "unknown": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "tis: steps, behavior, largest_ratio"),
+    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "lstd: rank, ridge, unit"),
+    "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: rank"),
+    "dual alone": (["--with", "rank=3"], "no baseline was chosen"),
+    "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),
+    "fixed by the name": (["--method", "tis", "--with", "interval=bca"], "none of the methods"),
+    "an object": (["--method", "lstd", "--with", "kernel=gauss"], "none of the methods"),
+    "side": (["--method", "tis", "--with", "side=lower"], "none of the methods"),
+    "no value": (["--method", "tis", "--with", "steps="], "KEY=VALUE"),
+    "no sign": (["--method", "tis", "--with", "steps"], "KEY=VALUE"),
+    "not whole": (["--method", "tis", "--with", "steps=2.5"], "`steps` of tis is a whole number or none"),
+    "not a number": (["--method", "lstd", "--with", "ridge=much"], "`ridge` of lstd is a number or none"),
+    "not finite": (["--method", "lstd", "--with", "ridge=inf"], "a number or none"),
+    "none of the words": (["--method", "tis", "--with", "behavior=guessed"], "one of logged, estimated"),
+    "too small": (["--method", "dm", "--with", "replicates=0"], "at least 1"),
+    "negative seed": (["--method", "dm", "--with", "seed=-1"], "at least 0"),
+    "numbers": (["--method", "dm-neural", "--with", "hidden=32,x"], "whole numbers with commas"),
+    "twice": (["--method", "tis", "--with", "steps=3", "--with", "steps=4"], "given twice"),
+    "meanings differ": (["--method", "all", "--with", "constant=2"], "METHOD.KEY=VALUE"),
+}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("name", BAD_OPTIONS)
+def test_options_that_no_method_has_or_that_do_not_fit_are_refused(name, capsys):
+    words, expected = BAD_OPTIONS[name]
+    code, out, err = run(capsys, "compare", "log.parquet", "--policy", "policy.npz", *QUESTION, *words)
+    assert (code, out) == (2, "")
+    assert expected in err
+
+
+def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
+    """A table with one rare state: W with landmarks would show its row; random features show none."""
+    table = columns()
+    rare = np.arange(len(LOG)) == 900
+    table["obs_0"] = np.where(rare, 77.0, table["obs_0"])
+    pq.write_table(pa.table(table), "rare.parquet")
+    (place / "rule.py").write_text(
+        f"import numpy as np\ndef policy(x):\n    return np.full((len(x), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
+    )
+    arguments = [
+        "evaluate",
+        "rare.parquet",
+        "--policy",
+        "rule.py:policy",
+        *QUESTION,
+        "--initial",
+        "starts.csv",
+        "--quiet",
+    ]
+    code, _, err = run(capsys, *arguments, "--no-rows", "--out", "a")
+    assert code == 2
+    assert "--weight-bandwidth" in err
+    assert run(capsys, *arguments, "--no-rows", "--weight-bandwidth", "1", "--out", "b")[0] in (0, 4)
+    assert tomllib.loads((place / "b" / "configuration.toml").read_text())["weight-bandwidth"] == 1.0
+    assert run(capsys, *arguments, "--value-bandwidth", "2", "--out", "c")[0] in (0, 4)
+    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "b"))
+    assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
