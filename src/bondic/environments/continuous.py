@@ -150,8 +150,9 @@ class ContinuousMDP:
         """[min, max] of r(x_c) ∓ ( ‖∇r(x_c)‖ d + M d² / 2 ) over cells around x_c, and of r outside all cells, ∓ noise.
 
         A proof, not a sample: d is the half-diagonal of a cell and M = Σ|θ_j| / h² + γ (ρ² + b²) Σ|φ_j| λ, over the bumps
-        of E v*, bounds the curvature of r (that of a bump is at most its height times its precision). The cells cover [−R, R]² with
-        R = 6 h + the largest centre; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded on the line.
+        of E v*, bounds the curvature of r (that of a bump is at most its height times its precision). The cells cover
+        [−R, R]² with R = 6 h + the largest centre; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded
+        on the line.
         """
         edge = 6.0 * self.bandwidth + max(np.abs(self.state_centers).max(), np.abs(self.action_centers).max())
         step = 2.0 * edge / COVER_CELLS

@@ -111,13 +111,20 @@ def _choose_adaptively(
         rate = memory.rate()
         action, below = 0, 0.0
         for action in range(n_actions):
-            chosen = (1.0 - rate) * base[action] + rate / n_actions
-            below += chosen
+            share = (1.0 - rate) * base[action] + rate / n_actions
+            below += share
             if uniform < below:
                 break
-        actions[row], chosen_probs[row] = action, chosen
+        actions[row], chosen_probs[row] = action, share
         memory.add(outcome[action])
     return actions, chosen_probs
+
+
+def chosen(outcomes: tuple[Floats, Floats, Flags], actions: Integers) -> tuple[Floats, Floats, Flags]:
+    """The column of each row's action from one draw per action: rewards (n,), next states (n, d), terminations (n,)."""
+    rewards, next_states, ended = outcomes
+    taken = (np.arange(len(actions)), actions)
+    return rewards[taken], next_states[taken], ended[taken]
 
 
 def simulate(
@@ -142,8 +149,7 @@ def simulate(
             actions, chosen_probs = _choose_adaptively(probs, uniforms, rewards, memory)
         else:
             actions, chosen_probs = _choose(probs, uniforms)
-        chosen = (np.arange(len(states)), actions)
-        return actions, chosen_probs, rewards[chosen], next_states[chosen], ended[chosen]
+        return actions, chosen_probs, *chosen((rewards, next_states, ended), actions)
 
     return _log(starts, length, turn, by_episode=not adaptive)
 
