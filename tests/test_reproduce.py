@@ -14,10 +14,13 @@ from scipy import stats
 import bondic
 from bondic.cli import main as cli
 from bondic.concentration.v_statistic import VStatistic
+from bondic.environments.occupancy import efficient_variance, log_distribution
 from bondic.errors import InvalidInput
+from bondic.methods.dual import Dual
+from bondic.methods.settle import settle
 from bondic.reproduction import ablations, fig1, fig2, pendulum_ablations, tightness, trials, worlds
 from bondic.reproduction.intervals import GAUGES, dual_intervals
-from bondic.reproduction.known import synthetic, synthetic_world, tabular, tabular_world
+from bondic.reproduction.known import start_rule, synthetic, synthetic_world, tabular, tabular_world
 from bondic.reproduction.registry import EXPERIMENTS, find_experiment
 from bondic.reproduction.store import fingerprint, read_trial, trial_path, write_trial
 from bondic.reproduction.summary import binomial_checks, failed, holm, slope
@@ -196,6 +199,8 @@ def test_worlds_have_the_rows_and_values_they_claim():
     assert len(setup.problem) == 501
     assert setup.ball.radius == pytest.approx(10 * synthetic_world().q_norm)
     assert setup.truth == synthetic_world().value
+    assert setup.problem.layout.action_dim == setup.problem.layout.observation_dim == 1
+    assert setup.problem.next.points.shape == (501 * 5, 2)
     table = tabular(130, np.random.default_rng(0), seed=11, gamma=0.9)
     assert len(table.problem) == 130
     mdp = tabular_world(11, 0.9)
@@ -209,6 +214,37 @@ def test_worlds_have_the_rows_and_values_they_claim():
     assert tuple(log.logged[0]) in starts
     with pytest.raises(InvalidInput, match="no recipe"):
         worlds.recipe("mountain car")
+
+
+@pytest.mark.parametrize("gamma", [0.95, 0.99])
+def test_the_list_of_starts_stands_for_the_initial_law(gamma):
+    """At q* it is exact to 1e-12, far within the slack; the question holds that list and pays no δ for it."""
+    mdp = synthetic_world(gamma)
+    states, actions, weights = start_rule(mdp)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-14)
+    assert weights @ mdp.q_star(states, actions) == pytest.approx(mdp.value, abs=1e-12)
+    setup = synthetic(60, np.random.default_rng(0), gamma=gamma)
+    assert np.array_equal(setup.problem.initial.points, np.hstack([states, actions]))
+    assert np.array_equal(setup.problem.answers.initial[:, 0], actions)
+    np.testing.assert_allclose(setup.problem.initial_states.weights, weights, rtol=1e-12)
+    setting, budget, _ = settle(Dual(instruments=setup.instruments, ball=setup.ball), setup.problem, 0.1)
+    assert setting.initial_term().mid == setting.initial_term().rad == 0.0
+    assert budget["noise"] == 0.1
+
+
+def test_limits_of_the_synthetic_world_stand_beside_its_lengths():
+    cell = {"rows": 300, "gamma": 0.95, "steps": 10, "world": "s, a in R"}
+    rows = ablations.length_trial(cell, np.random.default_rng(0))
+    mdp = synthetic_world()
+    variance = efficient_variance(mdp, log_distribution(mdp, 10))
+    expected = 2 * stats.norm.ppf(0.95) * np.sqrt(variance / 300)
+    assert [row["limit"] for row in rows] == pytest.approx([expected] * len(rows))
+    stored = [{**cell, **row} for row in rows]
+    dashed = ablations.limits_against(stored, "steps")
+    assert (dashed.x, dashed.kind) == ((10.0,), "dashed")
+    assert dashed.y == pytest.approx((expected,))
+    union, single = (ablations.limit(300, mixtures=rates) for rates in ((0.0, 0.8), (0.0,)))
+    assert union < single
 
 
 def test_the_a_priori_length_is_the_formula_at_the_true_ratio():
