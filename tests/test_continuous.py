@@ -12,7 +12,8 @@ import pytest
 from scipy import integrate, stats
 
 import bondic
-from bondic.environments.continuous import ContinuousMDP, hermite_rule, smoothed
+from bondic.environments.bumps import Bumps
+from bondic.environments.continuous import ContinuousMDP, hermite_rule
 from bondic.environments.occupancy import (
     density_ratio,
     efficient_variance,
@@ -127,14 +128,24 @@ def test_norm_is_that_of_the_kernel(rng):
     assert np.sqrt(values @ np.linalg.solve(gram, values)) <= mdp.q_norm * (1 + 1e-9)
 
 
-def test_a_smoothed_bump_is_a_mean(rng):
-    heights, places = rng.normal(size=3), rng.normal(size=3)
+def test_means_squares_slopes_and_ranges_of_bumps(rng):
+    bumps = Bumps(rng.normal(size=4), rng.normal(size=4), 0.9)
     nodes, masses = hermite_rule(80)
-    slow = sum(
-        h * (masses @ np.exp(-0.9 * (0.3 + np.sqrt(0.4) * nodes - m) ** 2 / 2))
-        for h, m in zip(heights, places, strict=True)
-    )
-    assert smoothed(np.array([0.3]), 0.4, heights, places, 0.9)[0] == pytest.approx(slow, abs=1e-13)
+    points = rng.normal(0, 2, 20)
+    slow = [
+        sum(p * bumps.at(np.array([x + np.sqrt(0.4) * node]))[0] for node, p in zip(nodes, masses, strict=True))
+        for x in points
+    ]
+    np.testing.assert_allclose(bumps.smoothed(0.4).at(points), slow, atol=1e-13)
+    np.testing.assert_allclose(bumps.squared().at(points), bumps.at(points) ** 2, atol=1e-14)
+    rise = (bumps.at(points + 1e-6) - bumps.at(points - 1e-6)) / 2e-6
+    np.testing.assert_allclose(bumps.slopes(points), rise, atol=1e-8)
+    bend = (bumps.slopes(points + 1e-6) - bumps.slopes(points - 1e-6)) / 2e-6
+    assert np.abs(bend).max() <= bumps.curvature
+    low, high = bumps.range()
+    dense = bumps.at(np.linspace(-30, 30, 300_001))
+    assert low <= dense.min() < low + 1e-3
+    assert high - 1e-3 < dense.max() <= high
 
 
 @every

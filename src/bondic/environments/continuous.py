@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bondic.environments.bumps import SLACK, Bumps
 from bondic.environments.rollout import Flags, Floats, Rollout, freeze, simulate_draws
 from bondic.errors import InvalidInput
 from bondic.policies.continuous import GaussianPolicy
@@ -22,7 +23,6 @@ QFunction = Callable[[Floats, Floats], Floats]
 """States (n, 1) and actions (n, 1) to values (n,)."""
 
 COVER_CELLS = 500  # per axis, of the proved reward bound; more cells only make it tighter
-SLACK = 1e-9  # relative; far above the rounding of these sums, far below anything an interval resolves
 HERMITE_NODES = 40  # exact for polynomials of degree 79; for q of bandwidth 1 the error is below 1e-12
 STATE_REACH = 40.0  # standard deviations that no normal draw of a simulation will ever leave
 ACTION_REACH = 40.0
@@ -95,7 +95,8 @@ class ContinuousMDP:
     @property
     def value(self) -> float:
         """J* = E v*(s_0), s_0 ~ N(μ_0, v_0), theory (3)."""
-        return float(self._mean_value(np.array([self.initial_mean]), self.initial_variance)[0])
+        smooth = self._values.smoothed(self.initial_variance)
+        return self.constant + float(smooth.at(np.array([self.initial_mean]))[0])
 
     def q_star(self, states: Floats, actions: Floats) -> Floats:
         """q*(s_i, a_i): (n, 1) and (n, 1) to (n,)."""
@@ -103,11 +104,11 @@ class ContinuousMDP:
 
     def state_values(self, states: Floats) -> Floats:
         """v*(s_i) = ∫ π(a|s_i) q*(s_i, a) da: (n, 1) to (n,)."""
-        return self._mean_value(states[:, 0], 0.0)
+        return self.constant + self._values.at(states[:, 0])
 
     def expected_rewards(self, states: Floats, actions: Floats) -> Floats:
         """r(s_i, a_i) = q*(s_i, a_i) − γ E[ v*(s') | s_i, a_i ]: (n, 1) and (n, 1) to (n,)."""
-        following = self._mean_value(self._drift(states, actions), self.noise**2)
+        following = self.constant + self._next_values.at(self._drift(states, actions))
         return self.q_star(states, actions) - self.gamma * following
 
     def expected_residuals(self, q: QFunction, states: Floats, actions: Floats) -> Floats:
@@ -136,34 +137,28 @@ class ContinuousMDP:
 
         A row whose a' is drawn has γ² E Var( q*(s', a') | s' ) more.
         """
-        heights, places, precision = self._value_bumps
-        # a product of two bumps is a bump of twice the precision at the middle of both
-        pairs = np.outer(heights, heights) * np.exp(-precision * np.subtract.outer(places, places) ** 2 / 4.0)
-        middles = np.add.outer(places, places) / 2.0
-        drift, variance = self._drift(states, actions), self.noise**2
-        square = smoothed(drift, variance, pairs.ravel(), middles.ravel(), 2.0 * precision)
-        mean = smoothed(drift, variance, heights, places, precision)
+        drift = self._drift(states, actions)
+        square = self._values.squared().smoothed(self.noise**2).at(drift)
+        mean = self._next_values.at(drift)
         return np.asarray(self.reward_noise**2 + self.gamma**2 * np.maximum(square - mean**2, 0.0))
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
         """[min, max] of r(x_c) ∓ ( ‖∇r(x_c)‖ d + M d² / 2 ) over cells around x_c, and of r outside all cells, ∓ noise.
 
-        A proof, not a sample: d is the half-diagonal of a cell and M = Σ|θ_j| / h² + γ (ρ² + b²) Σ|φ_j| λ, over the bumps
-        of E v*, bounds the curvature of r (that of a bump is at most its height times its precision). The cells cover
-        [−R, R]² with R = 6 h + the largest centre; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded
-        on the line.
+        A proof, not a sample: d is the half-diagonal of a cell, and M = Σ|θ_j| / h² + γ (ρ² + b²) max|(E v*)''| bounds the
+        curvature of r (that of a bump is at most its height times its precision). The cells cover [−R, R]² with R = 6 h +
+        the largest centre; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded on the line.
         """
         edge = 6.0 * self.bandwidth + max(np.abs(self.state_centers).max(), np.abs(self.action_centers).max())
         step = 2.0 * edge / COVER_CELLS
         axis = -edge + step * (np.arange(COVER_CELLS) + 0.5)
-        heights, _, precision = self._next_bumps
         bend = np.abs(self.weights).sum() / self.bandwidth**2
-        bend += self.gamma * (self.reversion**2 + self.push**2) * np.abs(heights).sum() * precision
+        bend += self.gamma * (self.reversion**2 + self.push**2) * self._next_values.curvature
         radius = step / np.sqrt(2.0) * (1.0 + SLACK)
-        next_low, next_high = self._next_range
-        tail = np.abs(self.weights).sum() * np.exp(-18.0)
-        low, high = self.constant - self.gamma * next_high - tail, self.constant - self.gamma * next_low + tail
+        next_low, next_high = self._next_values.range()
+        tail, base = np.abs(self.weights).sum() * np.exp(-18.0), (1.0 - self.gamma) * self.constant
+        low, high = base - self.gamma * next_high - tail, base - self.gamma * next_low + tail
         for state in axis:  # one column of cells at a time keeps the arrays small
             column = np.full((COVER_CELLS, 1), state)
             rewards = self.expected_rewards(column, axis[:, None])
@@ -244,57 +239,32 @@ class ContinuousMDP:
         return self.reversion + self.push * self.gain
 
     @cached_property
-    def _value_bumps(self) -> tuple[Floats, Floats, float]:
-        """φ_j, m_j, λ with v*(s) = c_0 + Σ_j φ_j exp(−λ (s − m_j)² / 2): the Gaussian integral over a, square completed."""
+    def _values(self) -> Bumps:
+        """v* − c_0: the Gaussian integral over a, square completed."""
         square, wide = self.bandwidth**2, self.bandwidth**2 + self.target_temperature
         precision = 1.0 / square + self.gain**2 / wide
         places = (self.state_centers / square + self.gain * self.action_centers / wide) / precision
         rest = self.state_centers**2 / square + self.action_centers**2 / wide - precision * places**2
         heights = self.weights * np.sqrt(square / wide) * np.exp(-rest / 2.0)
-        return freeze(heights), freeze(places), float(precision)
+        return Bumps(freeze(heights), freeze(places), float(precision))
 
-    @property
-    def _next_bumps(self) -> tuple[Floats, Floats, float]:
-        """The bumps of E v*(s') as a function of ρ s + b a: those of v*, smoothed by the noise."""
-        heights, places, precision = self._value_bumps
-        spread = 1.0 + precision * self.noise**2
-        return heights / np.sqrt(spread), places, precision / spread
-
-    @property
-    def _next_range(self) -> tuple[float, float]:
-        """[min, max] of E v*(s') over every ρ s + b a: cells on the line, c_0 ± e^{−32} Σ|φ_j| beyond them.
-
-        The slope of a bump is at most e^{−1/2} times its height times the root of its precision.
-        """
-        heights, places, precision = self._next_bumps
-        edge = 8.0 / np.sqrt(precision) + np.abs(places).max()
-        count = 100 * COVER_CELLS
-        step = 2.0 * edge / count
-        values = self._mean_value(-edge + step * (np.arange(count) + 0.5), self.noise**2)
-        reach = np.exp(-0.5) * np.abs(heights).sum() * np.sqrt(precision) * step / 2.0 * (1.0 + SLACK)
-        tail = np.abs(heights).sum() * np.exp(-32.0)
-        low = min(float(values.min() - reach), self.constant - tail)
-        return low, max(float(values.max() + reach), self.constant + tail)
+    @cached_property
+    def _next_values(self) -> Bumps:
+        """E v*(s') − c_0 as a function of ρ s + b a."""
+        return self._values.smoothed(self.noise**2)
 
     def _reward_slopes(self, states: Floats, actions: Floats) -> Floats:
         """‖∇r(s_i, a_i)‖: (n, 1) and (n, 1) to (n,)."""
         bumps = self._bumps(states, actions) * (self.weights / self.bandwidth**2)
-        heights, places, precision = self._next_bumps
-        gaps = np.subtract.outer(self._drift(states, actions), places)
-        onward = self.gamma * (gaps * np.exp(-precision / 2.0 * gaps**2)) @ (heights * precision)
-        by_state = onward * self.reversion - np.sum(bumps * (states - self.state_centers), axis=1)
-        by_action = onward * self.push - np.sum(bumps * (actions - self.action_centers), axis=1)
+        onward = self.gamma * self._next_values.slopes(self._drift(states, actions))
+        by_state = np.sum(bumps * (states - self.state_centers), axis=1) + onward * self.reversion
+        by_action = np.sum(bumps * (actions - self.action_centers), axis=1) + onward * self.push
         return np.asarray(np.hypot(by_state, by_action))
 
     def _bumps(self, states: Floats, actions: Floats) -> Floats:
         """exp(−((s_i − z_j)² + (a_i − u_j)²) / (2 h²)): (n, 1) and (n, 1) to (n, J)."""
         squares = (states - self.state_centers) ** 2 + (actions - self.action_centers) ** 2
         return np.asarray(np.exp(-squares / (2.0 * self.bandwidth**2)))
-
-    def _mean_value(self, means: Floats, variance: float) -> Floats:
-        """E v*(s), s ~ N(mean_i, variance): (n,) to (n,)."""
-        heights, places, precision = self._value_bumps
-        return self.constant + smoothed(means, variance, heights, places, precision)
 
     def _drift(self, states: Floats, actions: Floats) -> Floats:
         """ρ s_i + b a_i: (n,)."""
@@ -311,13 +281,6 @@ class ContinuousMDP:
 
     def _policy(self, temperature: float) -> GaussianPolicy:
         return GaussianPolicy(lambda states: self.gain * states[:, :1], float(np.sqrt(temperature)))
-
-
-def smoothed(means: Floats, variance: float, heights: Floats, places: Floats, precision: float) -> Floats:
-    """Σ_j φ_j E exp(−λ (x − m_j)² / 2), x ~ N(mean_i, v)  =  Σ_j φ_j (1 + λ v)^{−1/2} exp(−λ (mean_i − m_j)² / (2 (1 + λ v)))."""
-    spread = 1.0 + precision * variance
-    squares = np.subtract.outer(means, places) ** 2
-    return np.asarray(np.exp(-precision / (2.0 * spread) * squares) @ heights / np.sqrt(spread))
 
 
 def hermite_rule(count: int = HERMITE_NODES) -> tuple[Floats, Floats]:
