@@ -95,7 +95,7 @@ class ContinuousMDP:
     @property
     def value(self) -> float:
         """J* = E v*(s_0), s_0 ~ N(μ_0, v_0), theory (3)."""
-        smooth = self._values.smoothed(self.initial_variance)
+        smooth = self.value_bumps.smoothed(self.initial_variance)
         return self.constant + float(smooth.at(np.array([self.initial_mean]))[0])
 
     def q_star(self, states: Floats, actions: Floats) -> Floats:
@@ -104,11 +104,11 @@ class ContinuousMDP:
 
     def state_values(self, states: Floats) -> Floats:
         """v*(s_i) = ∫ π(a|s_i) q*(s_i, a) da: (n, 1) to (n,)."""
-        return self.constant + self._values.at(states[:, 0])
+        return self.constant + self.value_bumps.at(states[:, 0])
 
     def expected_rewards(self, states: Floats, actions: Floats) -> Floats:
         """r(s_i, a_i) = q*(s_i, a_i) − γ E[ v*(s') | s_i, a_i ]: (n, 1) and (n, 1) to (n,)."""
-        following = self.constant + self._next_values.at(self._drift(states, actions))
+        following = self.constant + self.next_value_bumps.at(self._drift(states, actions))
         return self.q_star(states, actions) - self.gamma * following
 
     def expected_residuals(self, q: QFunction, states: Floats, actions: Floats) -> Floats:
@@ -138,8 +138,8 @@ class ContinuousMDP:
         A row whose a' is drawn has γ² E Var( q*(s', a') | s' ) more.
         """
         drift = self._drift(states, actions)
-        square = self._values.squared().smoothed(self.noise**2).at(drift)
-        mean = self._next_values.at(drift)
+        square = self.value_bumps.squared().smoothed(self.noise**2).at(drift)
+        mean = self.next_value_bumps.at(drift)
         return np.asarray(self.reward_noise**2 + self.gamma**2 * np.maximum(square - mean**2, 0.0))
 
     @cached_property
@@ -154,9 +154,9 @@ class ContinuousMDP:
         step = 2.0 * edge / COVER_CELLS
         axis = -edge + step * (np.arange(COVER_CELLS) + 0.5)
         bend = np.abs(self.weights).sum() / self.bandwidth**2
-        bend += self.gamma * (self.reversion**2 + self.push**2) * self._next_values.curvature
+        bend += self.gamma * (self.reversion**2 + self.push**2) * self.next_value_bumps.curvature
         radius = step / np.sqrt(2.0) * (1.0 + SLACK)
-        next_low, next_high = self._next_values.range()
+        next_low, next_high = self.next_value_bumps.range()
         tail, base = np.abs(self.weights).sum() * np.exp(-18.0), (1.0 - self.gamma) * self.constant
         low, high = base - self.gamma * next_high - tail, base - self.gamma * next_low + tail
         for state in axis:  # one column of cells at a time keeps the arrays small
@@ -239,7 +239,7 @@ class ContinuousMDP:
         return self.reversion + self.push * self.gain
 
     @cached_property
-    def _values(self) -> Bumps:
+    def value_bumps(self) -> Bumps:
         """v* − c_0: the Gaussian integral over a, square completed."""
         square, wide = self.bandwidth**2, self.bandwidth**2 + self.target_temperature
         precision = 1.0 / square + self.gain**2 / wide
@@ -249,14 +249,14 @@ class ContinuousMDP:
         return Bumps(freeze(heights), freeze(places), float(precision))
 
     @cached_property
-    def _next_values(self) -> Bumps:
+    def next_value_bumps(self) -> Bumps:
         """E v*(s') − c_0 as a function of ρ s + b a."""
-        return self._values.smoothed(self.noise**2)
+        return self.value_bumps.smoothed(self.noise**2)
 
     def _reward_slopes(self, states: Floats, actions: Floats) -> Floats:
         """‖∇r(s_i, a_i)‖: (n, 1) and (n, 1) to (n,)."""
         bumps = self._bumps(states, actions) * (self.weights / self.bandwidth**2)
-        onward = self.gamma * self._next_values.slopes(self._drift(states, actions))
+        onward = self.gamma * self.next_value_bumps.slopes(self._drift(states, actions))
         by_state = np.sum(bumps * (states - self.state_centers), axis=1) + onward * self.reversion
         by_action = np.sum(bumps * (actions - self.action_centers), axis=1) + onward * self.push
         return np.asarray(np.hypot(by_state, by_action))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from bondic.reproduction.experiment import LABELS, Experiment, dual_rows, interv
 from bondic.reproduction.figures import Outcome, Panel, Series
 from bondic.reproduction.intervals import dual_intervals
 from bondic.reproduction.known import ALIGNED, LINE, synthetic, synthetic_variance
+from bondic.reproduction.prior import promise
 from bondic.reproduction.store import Row
 from bondic.reproduction.summary import binomial_checks, groups, slope
 from bondic.reproduction.trials import Cell
@@ -33,10 +35,10 @@ def limit(rows: int, **log: Any) -> float:
     return 2.0 * float(stats.norm.ppf(1.0 - ALPHA / 2.0)) * math.sqrt(synthetic_variance(**log) / rows)
 
 
-def limits_against(rows: list[Row], x: str) -> Series:
-    """The efficiency limit against `x`, dashed."""
-    points = sorted({(float(row[x]), float(row["limit"])) for row in rows})
-    return Series("efficiency limit", tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
+def ruler_against(rows: list[Row], x: str, ruler: str = "limit", label: str = "efficiency limit") -> Series:
+    """A length that is known without a log, against `x`, dashed."""
+    points = sorted({(float(row[x]), float(row[ruler])) for row in rows})
+    return Series(label, tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
 
 
 def radius_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -49,10 +51,11 @@ def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     setup = synthetic(cell["rows"], rng)
     balls = [setup.ball.with_radius(factor / ALIGNED * setup.ball.radius) for factor in FACTORS]
     found = dual_intervals(setup.problem, setup.instruments, balls, gauges=GAUGES, alphas=[ALPHA])
+    best = limit(cell["rows"])
     return [
-        row
-        for factor, part in zip(FACTORS, found, strict=True)
-        for row in dual_rows(setup, part, started, factor=factor, limit=limit(cell["rows"]))
+        row | asdict(promise(row["gauge"], cell["rows"], float(ball.radius), ALPHA))
+        for factor, ball, part in zip(FACTORS, balls, found, strict=True)
+        for row in dual_rows(setup, part, started, factor=factor, limit=best)
     ]
 
 
@@ -61,7 +64,9 @@ def radius_summary(rows: list[Row]) -> Outcome:
     for (gauge,), found in groups(rows, "method").items():
         named = [row | {"radius": f"{row['factor']:g} ‖q*‖"} for row in found]
         lines = lengths_against(named, "rows", "radius", raw=True)
-        shown = (*lines, limits_against(found, "rows"))
+        aligned = [row for row in found if row["factor"] == ALIGNED]
+        prior = ruler_against(aligned, "rows", "prior", "a priori, 10 ‖q*‖")
+        shown = (*lines, ruler_against(found, "rows"), prior)
         panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", shown, x_log=True, y_log=True))
         largest = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines}
         middle = largest["10 ‖q*‖"]
@@ -70,6 +75,10 @@ def radius_summary(rows: list[Row]) -> Outcome:
         best = {float(row["rows"]): float(row["limit"]) for row in found}
         shares = ", ".join(f"{middle[n] / best[n]:.1f} at n = {n:g}" for n in middle)
         notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with 10 ‖q*‖ over the efficiency limit: {shares}")
+        for name, ruler in (("a-priori length", "prior"), ("ideal length", "ideal")):
+            sizes = {float(row["rows"]): float(row[ruler]) for row in aligned}
+            shares = ", ".join(f"{sizes[n] / middle[n]:.2f} at n = {n:g}" for n in middle)
+            notes.append(f"{LABELS[gauge]}: {name} over F⁺ − F⁻ with 10 ‖q*‖: {shares}")
         for other in ("1 ‖q*‖", "100 ‖q*‖"):
             shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
             notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
@@ -101,7 +110,7 @@ def temperature_summary(rows: list[Row]) -> Outcome:
         title,
         "mixture rate of the target in the behaviour",
         "length",
-        (*lengths_against(shown, "place"), limits_against(shown, "place")),
+        (*lengths_against(shown, "place"), ruler_against(shown, "place")),
         ticks=names,
         y_log=True,
     )
@@ -132,7 +141,7 @@ def length_summary(rows: list[Row]) -> Outcome:
             f"γ = {gamma:g}, n = {found[0]['rows']}",
             "steps per trajectory",
             "length",
-            (*lengths_against(found, "steps"), limits_against(found, "steps")),
+            (*lengths_against(found, "steps"), ruler_against(found, "steps")),
             x_log=True,
             y_log=True,
         )

@@ -66,10 +66,18 @@ def synthetic(
     ids = np.concatenate([np.asarray(part.episode_ids) + first for part, first in parts])
     problem = _question(mdp, cut(Rollout(**joined, episode_ids=ids), rows))
     # k: bandwidth 1/2 on (s, a); k~: the space in which ‖q*‖ is known
-    features = RandomFeatures.gaussian(LINE_PAIRS, 2, 0.5, seed=0, on="point")
-    weights = 0.5 * Constant(1.0) + 0.5 * features
+    weights = 0.5 * Constant(1.0) + 0.5 * _line_features()
     values = Gaussian(mdp.bandwidth, on="point") + mdp.offset * Constant(1.0)
     return Setup(problem, Instruments(weights), Ball(values, ALIGNED * mdp.q_norm), mdp.value, 1e-9)
+
+
+def _line_features() -> RandomFeatures:
+    return RandomFeatures.gaussian(LINE_PAIRS, 2, 0.5, seed=0, on="point")
+
+
+def weight_features(points: Floats) -> Floats:
+    """ψ(x) with k(x, y) = ψ(x) · ψ(y) for the k of `synthetic`: (n, 2) to (n, 2 LINE_PAIRS + 1)."""
+    return np.asarray(np.sqrt(0.5) * np.hstack([np.ones((len(points), 1)), _line_features().features(points)]))
 
 
 def start_rule(mdp: ContinuousMDP) -> tuple[Floats, Floats, Floats]:
