@@ -172,6 +172,25 @@ def test_the_slope_behind_the_range_is_the_slope(rng):
         np.testing.assert_allclose(mdp._reward_slopes(states, actions), slopes, atol=1e-8)
 
 
+@every
+def test_the_curvature_behind_the_range_bounds_and_is_used(mdp, rng, monkeypatch):
+    states, actions = points(rng, 2000)
+    turn, h = rng.uniform(0, np.pi, (2000, 1)), 1e-4
+    ahead = mdp.expected_rewards(states + h * np.cos(turn), actions + h * np.sin(turn))
+    behind = mdp.expected_rewards(states - h * np.cos(turn), actions - h * np.sin(turn))
+    bends = (ahead + behind - 2 * mdp.expected_rewards(states, actions)) / h**2
+    assert np.abs(bends).max() <= mdp._reward_curvature < 30 * np.abs(bends).max()
+    monkeypatch.setattr("bondic.environments.continuous.COVER_CELLS", 20)
+    low, high = replace(mdp).reward_range
+    edge = 6 * mdp.bandwidth + max(np.abs(mdp.state_centers).max(), np.abs(mdp.action_centers).max())
+    centres = edge * (np.arange(20) + 0.5 - 10) / 10
+    pairs = [column(part) for part in np.meshgrid(centres, centres)]
+    rewards, radius = mdp.expected_rewards(*pairs), edge / 10 / np.sqrt(2)
+    reach = mdp._reward_slopes(*pairs) * radius + mdp._reward_curvature * radius**2 / 2 + mdp.reward_noise
+    assert low == pytest.approx((rewards - reach).min(), abs=1e-6)
+    assert high == pytest.approx((rewards + reach).max(), abs=1e-6)
+
+
 # --- draws ----------------------------------------------------------------------------------------------
 
 

@@ -146,15 +146,12 @@ class ContinuousMDP:
     def reward_range(self) -> tuple[float, float]:
         """[min, max] of r(x_c) ∓ ( ‖∇r(x_c)‖ d + M d² / 2 ) over cells around x_c, and of r outside all cells, ∓ noise.
 
-        A proof, not a sample: d is the half-diagonal of a cell, and M = Σ|θ_j| / h² + γ (ρ² + b²) max|(E v*)''| bounds the
-        curvature of r (that of a bump is at most its height times its precision). The cells cover [−R, R]² with R = 6 h +
+        A proof, not a sample: d is the half-diagonal of a cell, M = `_reward_curvature`. The cells cover [−R, R]² with R = 6 h +
         the largest centre; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded on the line.
         """
         edge = 6.0 * self.bandwidth + max(np.abs(self.state_centers).max(), np.abs(self.action_centers).max())
         step = 2.0 * edge / COVER_CELLS
         axis = -edge + step * (np.arange(COVER_CELLS) + 0.5)
-        bend = np.abs(self.weights).sum() / self.bandwidth**2
-        bend += self.gamma * (self.reversion**2 + self.push**2) * self.next_value_bumps.curvature
         radius = step / np.sqrt(2.0) * (1.0 + SLACK)
         next_low, next_high = self.next_value_bumps.range()
         tail, base = np.abs(self.weights).sum() * np.exp(-18.0), (1.0 - self.gamma) * self.constant
@@ -162,7 +159,7 @@ class ContinuousMDP:
         for state in axis:  # one column of cells at a time keeps the arrays small
             column = np.full((COVER_CELLS, 1), state)
             rewards = self.expected_rewards(column, axis[:, None])
-            reach = self._reward_slopes(column, axis[:, None]) * radius + bend * radius**2 / 2.0
+            reach = self._reward_slopes(column, axis[:, None]) * radius + self._reward_curvature * radius**2 / 2.0
             low, high = min(low, float(np.min(rewards - reach))), max(high, float(np.max(rewards + reach)))
         margin = self.reward_noise + SLACK * (1.0 + abs(self.constant) + np.abs(self.weights).sum())
         return float(low - margin), float(high + margin)
@@ -252,6 +249,15 @@ class ContinuousMDP:
     def next_value_bumps(self) -> Bumps:
         """E v*(s') − c_0 as a function of ρ s + b a."""
         return self.value_bumps.smoothed(self.noise**2)
+
+    @property
+    def _reward_curvature(self) -> float:
+        """M = Σ|θ_j| / h² + γ (ρ² + b²) max|(E v*)''| ≥ the second derivative of r in any direction.
+
+        That of a bump is at most its height times its precision.
+        """
+        onward = (self.reversion**2 + self.push**2) * self.next_value_bumps.curvature
+        return float(np.abs(self.weights).sum() / self.bandwidth**2 + self.gamma * onward)
 
     def _reward_slopes(self, states: Floats, actions: Floats) -> Floats:
         """‖∇r(s_i, a_i)‖: (n, 1) and (n, 1) to (n,)."""

@@ -7,8 +7,8 @@
 
 Without the last root this is the length if balance could be seen without noise ("ideal"). The root bounds the root mean
 square of the noise of μ for independent rows: ‖k̃_x − γ k̃_{x'}‖ is at most 1 + γ in the Gaussian part and
-sqrt(offset) (1 − γ) in the constant one. A yardstick, not a bound: rows of one episode are dependent. Integrals are sums on the grid
-of `occupancy`; k̃ is seen through landmarks on the region that is visited.
+sqrt(offset) (1 − γ) in the constant one. A yardstick, not a bound: rows of one episode are dependent. Integrals are sums on the
+grid of `occupancy`; k̃ is seen through landmarks on the region that is visited.
 """
 
 from __future__ import annotations
