@@ -241,7 +241,7 @@ def test_limits_of_the_synthetic_world_stand_beside_its_lengths():
     expected = 2 * stats.norm.ppf(0.95) * np.sqrt(variance / 300)
     assert [row["limit"] for row in rows] == pytest.approx([expected] * len(rows))
     stored = [{**cell, **row} for row in rows]
-    dashed = ablations.ruler_against(stored, "steps")
+    dashed = ablations.limits_against(stored, "steps")
     assert (dashed.x, dashed.kind) == ((10.0,), "dashed")
     assert dashed.y == pytest.approx((expected,))
     union, single = (ablations.limit(300, mixtures=rates) for rates in ((0.0, 0.8), (0.0,)))

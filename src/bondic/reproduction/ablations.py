@@ -35,10 +35,10 @@ def limit(rows: int, **log: Any) -> float:
     return 2.0 * float(stats.norm.ppf(1.0 - ALPHA / 2.0)) * math.sqrt(synthetic_variance(**log) / rows)
 
 
-def ruler_against(rows: list[Row], x: str, ruler: str = "limit", label: str = "efficiency limit") -> Series:
-    """A length that is known without a log, against `x`, dashed."""
-    points = sorted({(float(row[x]), float(row[ruler])) for row in rows})
-    return Series(label, tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
+def limits_against(rows: list[Row], x: str) -> Series:
+    """The efficiency limit against `x`, dashed."""
+    points = sorted({(float(row[x]), float(row["limit"])) for row in rows})
+    return Series("efficiency limit", tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
 
 
 def radius_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -65,8 +65,7 @@ def radius_summary(rows: list[Row]) -> Outcome:
         named = [row | {"radius": f"{row['factor']:g} ‖q*‖"} for row in found]
         lines = lengths_against(named, "rows", "radius", raw=True)
         aligned = [row for row in found if row["factor"] == ALIGNED]
-        prior = ruler_against(aligned, "rows", "prior", "a priori, 10 ‖q*‖")
-        shown = (*lines, ruler_against(found, "rows"), prior)
+        shown = (*lines, limits_against(found, "rows"))
         panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", shown, x_log=True, y_log=True))
         largest = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines}
         middle = largest["10 ‖q*‖"]
@@ -110,7 +109,7 @@ def temperature_summary(rows: list[Row]) -> Outcome:
         title,
         "mixture rate of the target in the behaviour",
         "length",
-        (*lengths_against(shown, "place"), ruler_against(shown, "place")),
+        (*lengths_against(shown, "place"), limits_against(shown, "place")),
         ticks=names,
         y_log=True,
     )
@@ -141,7 +140,7 @@ def length_summary(rows: list[Row]) -> Outcome:
             f"γ = {gamma:g}, n = {found[0]['rows']}",
             "steps per trajectory",
             "length",
-            (*lengths_against(found, "steps"), ruler_against(found, "steps")),
+            (*lengths_against(found, "steps"), limits_against(found, "steps")),
             x_log=True,
             y_log=True,
         )
