@@ -8,11 +8,21 @@ import numpy as np
 import pytest
 
 from bondic.environments.cartpole import CartPole
+from bondic.environments.continuous import ContinuousMDP
 from bondic.environments.glucose import Glucose
 from bondic.environments.pendulum import InvertedPendulum
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput
 
-KINDS = {"cartpole": CartPole, "pendulum": InvertedPendulum, "glucose": Glucose}
+KINDS = {
+    "cartpole": CartPole,
+    "pendulum": InvertedPendulum,
+    "glucose": Glucose,
+    "synthetic": lambda: SyntheticMDP.default(0.9, termination=0.1),
+    "tabular": lambda: TabularMDP.random(np.random.default_rng(3), reward_noise=0.1, termination=0.1),
+    "continuous": lambda: ContinuousMDP.default(0.9, reward_noise=0.1),
+}
 kinds = pytest.mark.parametrize("name", KINDS)
 
 
@@ -27,6 +37,8 @@ def test_the_checker_of_gymnasium_has_no_complaint(name):
     assert register() == register()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        if name == "continuous":  # s, a ∈ R: a scaled action would be another world
+            warnings.filterwarnings("ignore", message=".*symmetric and normalized space")
         check_env(gymnasium.make(f"bondic/{name}-v0").unwrapped)
 
 
@@ -41,7 +53,7 @@ def test_steps_are_those_of_the_dynamics(name):
     states = dynamics.starts(1, rng)
     for time in range(15):
         assert np.array_equal(observation, states[0])
-        action = time % dynamics.n_actions
+        action = np.array([time / 7 - 1]) if name == "continuous" else time % dynamics.n_actions
         rewards, states, ended = dynamics.step(states, np.array([action]), rng)
         observation, reward, terminated, truncated, _ = environment.step(action)
         assert (reward, terminated) == (rewards[0], ended[0])
@@ -69,6 +81,34 @@ def test_a_seed_fixes_the_episode_and_wrong_actions_are_refused():
         environment.step(5)
     with pytest.raises(InvalidInput, match="length"):
         GymEnvironment(CartPole(), 0)
+
+
+@pytest.mark.train
+def test_the_line_as_a_space_of_actions():
+    """Draws of both policies stay within the finite spaces; what is no number is refused, and settings reach the world."""
+    import gymnasium
+
+    from bondic.environments.gym import GymEnvironment, register
+
+    register()
+    environment = gymnasium.make("bondic/continuous-v0", gamma=0.5, seed=2, length=200).unwrapped
+    assert environment.dynamics.gamma == 0.5
+    mdp, rng = environment.dynamics, np.random.default_rng(0)
+    observation, _ = environment.reset(seed=1)
+    for _ in range(199):
+        action = mdp.behaviour.sample_action(observation[None], rng)[0]
+        assert environment.action_space.contains(action)
+        observation, reward, terminated, truncated, _ = environment.step(action)
+        assert environment.observation_space.contains(observation)
+        assert mdp.reward_range[0] <= reward <= mdp.reward_range[1]
+        assert not terminated
+        assert not truncated
+    assert environment.step(0.5)[3]
+    for wrong in (np.nan, [1.0, 2.0]):
+        environment.reset()
+        with pytest.raises(InvalidInput, match="one finite number"):
+            environment.step(wrong)
+    assert GymEnvironment(SyntheticMDP.default()).length == 50
 
 
 @pytest.mark.train

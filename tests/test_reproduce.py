@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,13 @@ from scipy import stats
 import bondic
 from bondic.cli import main as cli
 from bondic.concentration.v_statistic import VStatistic
+from bondic.environments.occupancy import efficient_variance, log_distribution
 from bondic.errors import InvalidInput
-from bondic.reproduction import ablations, fig1, fig2, pendulum_ablations, tightness, trials, worlds
+from bondic.methods.dual import Dual
+from bondic.methods.settle import settle
+from bondic.reproduction import ablations, fig1, fig2, pendulum_ablations, prior, tightness, trials, worlds
 from bondic.reproduction.intervals import GAUGES, dual_intervals
-from bondic.reproduction.known import synthetic, synthetic_world, tabular, tabular_world
+from bondic.reproduction.known import start_rule, synthetic, synthetic_world, tabular, tabular_world, weight_features
 from bondic.reproduction.registry import EXPERIMENTS, find_experiment
 from bondic.reproduction.store import fingerprint, read_trial, trial_path, write_trial
 from bondic.reproduction.summary import binomial_checks, failed, holm, slope
@@ -196,6 +200,8 @@ def test_worlds_have_the_rows_and_values_they_claim():
     assert len(setup.problem) == 501
     assert setup.ball.radius == pytest.approx(10 * synthetic_world().q_norm)
     assert setup.truth == synthetic_world().value
+    assert setup.problem.layout.action_dim == setup.problem.layout.observation_dim == 1
+    assert setup.problem.next.points.shape == (501 * 5, 2)
     table = tabular(130, np.random.default_rng(0), seed=11, gamma=0.9)
     assert len(table.problem) == 130
     mdp = tabular_world(11, 0.9)
@@ -225,6 +231,78 @@ def test_rivals_get_whole_episodes_whose_number_does_not_depend_on_the_log():
         counts.add(lengths.size)
     assert len(counts) == 1
     assert 100 < len(whole) < 1000
+
+
+@pytest.mark.parametrize("gamma", [0.95, 0.99])
+def test_the_list_of_starts_stands_for_the_initial_law(gamma):
+    """At q* it is exact to 1e-12, far within the slack; the question holds that list and pays no δ for it."""
+    mdp = synthetic_world(gamma)
+    states, actions, weights = start_rule(mdp)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-14)
+    assert weights @ mdp.q_star(states, actions) == pytest.approx(mdp.value, abs=1e-12)
+    setup = synthetic(60, np.random.default_rng(0), gamma=gamma)
+    assert np.array_equal(setup.problem.initial.points, np.hstack([states, actions]))
+    assert np.array_equal(setup.problem.answers.initial[:, 0], actions)
+    np.testing.assert_allclose(setup.problem.initial_states.weights, weights, rtol=1e-12)
+    setting, budget, _ = settle(Dual(instruments=setup.instruments, ball=setup.ball), setup.problem, 0.1)
+    assert setting.initial_term().mid == setting.initial_term().rad == 0.0
+    assert budget["noise"] == 0.1
+
+
+def test_limits_of_the_synthetic_world_stand_beside_its_lengths():
+    cell = {"rows": 300, "gamma": 0.95, "steps": 10, "world": "s, a in R"}
+    rows = ablations.length_trial(cell, np.random.default_rng(0))
+    mdp = synthetic_world()
+    variance = efficient_variance(mdp, log_distribution(mdp, 10))
+    expected = 2 * stats.norm.ppf(0.95) * np.sqrt(variance / 300)
+    assert [row["limit"] for row in rows] == pytest.approx([expected] * len(rows))
+    stored = [{**cell, **row} for row in rows]
+    dashed = ablations.limits_against(stored, "steps")
+    assert (dashed.x, dashed.kind) == ((10.0,), "dashed")
+    assert dashed.y == pytest.approx((expected,))
+    union, single = (ablations.limit(300, mixtures=rates) for rates in ((0.0, 0.8), (0.0,)))
+    assert union < single
+
+
+def test_the_law_of_the_log_is_the_limit_of_long_logs():
+    """A, b and S of the population against means over a long log with its drawn next actions, within sampling error."""
+    law, mdp = prior.population(0.95, 50), synthetic_world()
+    problem = synthetic(40_000, np.random.default_rng(5)).problem
+    rng, features = np.random.default_rng(1), weight_features(problem.logged)
+    assert np.abs(features.T @ features / len(problem) - law.second).max() < 0.03
+    assert law.residual_variance == pytest.approx(
+        mdp.residual_variances(*np.hsplit(problem.logged, 2)).mean(), rel=0.02
+    )
+    # ‖μ_0‖ of the list of starts, exactly
+    states, actions, weights = start_rule(mdp)
+    points = np.hstack([states, actions])
+    gram = bondic.Gaussian(mdp.bandwidth).block(points, points) + mdp.offset
+    assert np.linalg.norm(law.start) == pytest.approx(np.sqrt(weights @ gram @ weights), rel=1e-6)
+    # ‖A w‖² as a mean over pairs of independent rows, one row of each of 800 episodes
+    w = rng.normal(size=features.shape[1])
+    rows = np.arange(0, 40_000, 50) + rng.integers(50, size=800)
+    omega, now = features[rows] @ w, problem.logged[rows]
+    later = problem.next.points.reshape(40_000, -1, 2)[rows, 0]
+    signs, all_points = np.concatenate([omega, -mdp.gamma * omega]), np.concatenate([now, later])
+    pairs = signs[:, None] * (bondic.Gaussian(mdp.bandwidth).block(all_points, all_points) + mdp.offset) * signs
+    table = pairs.reshape(2, 800, 2, 800).sum(axis=(0, 2))
+    np.fill_diagonal(table, 0.0)
+    error = 2 * (table.sum(axis=1) / 799).std() / np.sqrt(800)
+    assert abs(table.sum() / (800 * 799) - np.sum((law.balance @ w) ** 2)) < 4 * error
+
+
+def test_promised_lengths_are_ordered_and_need_no_finer_landmarks():
+    mdp = synthetic_world()
+    radius = 10 * mdp.q_norm
+    law = prior.population(0.95, 50)
+    for gauge in ("paper", "half", "plug-in"):
+        found = [prior.promise(gauge, n, radius, 0.1) for n in (1000, 10_000, 10**6)]
+        assert all(one.ideal <= one.prior <= 2 * radius * np.linalg.norm(law.start) * (1 + 1e-12) for one in found)
+        assert all(one.ideal >= two.ideal and one.prior >= two.prior for one, two in pairwise(found))
+        assert found[0].ideal <= prior.promise(gauge, 1000, 2 * radius, 0.1).ideal
+    fine = prior.describe(mdp, log_distribution(mdp, 50), np.linspace(-4, 4, 21))
+    for epsilon, noise in ((0.01, 0.0), (0.001, 0.001)):
+        assert fine.length(epsilon, radius, noise) == pytest.approx(law.length(epsilon, radius, noise), rel=1e-3)
 
 
 def test_the_a_priori_length_is_the_formula_at_the_true_ratio():

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bondic.environments.cartpole import CartPole
+from bondic.environments.continuous import ContinuousMDP
 from bondic.environments.dynamics import Dynamics
 from bondic.environments.glucose import Glucose
 from bondic.environments.pendulum import FORCES, InvertedPendulum
-from bondic.environments.rollout import ActionProbs, Floats, Rollout
+from bondic.environments.rollout import ActionProbs, Flags, Floats, Rollout
+from bondic.environments.synthetic import SyntheticMDP
+from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput, MissingExtra
 from bondic.policies.protocol import check_probabilities
 
@@ -20,19 +24,33 @@ except ImportError as problem:
     raise MissingExtra("gymnasium", "train", "The Gymnasium interface") from problem
 
 
+KNOWN_LENGTH = 50
+"""Rows of an episode of a world with known q*, unless told otherwise: such a world has no horizon of its own."""
+
+World = Dynamics | SyntheticMDP | TabularMDP | ContinuousMDP
+
+
 class GymEnvironment(gymnasium.Env[Any, Any]):  # type: ignore[misc]  # gymnasium is skipped by the type checker
-    """One episode at a time of any `Dynamics`; truncated, not terminated, after `length` steps (`horizon`)."""
+    """One episode at a time of any world; truncated, not terminated, after `length` steps (its `horizon`, or 50).
+
+    Spaces are finite, as Gymnasium asks: those of `ContinuousMDP`, where s, a ∈ R, are so wide that no draw of a policy of that
+    world will leave them.
+    """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
-    def __init__(self, dynamics: Dynamics, length: int | None = None) -> None:
+    def __init__(self, dynamics: World, length: int | None = None) -> None:
         self.dynamics = dynamics
-        self.length = dynamics.horizon if length is None else length
+        horizon = dynamics.horizon if isinstance(dynamics, Dynamics) else KNOWN_LENGTH
+        self.length = horizon if length is None else length
         if self.length < 1:
             raise InvalidInput(f"`length` is {length}: an episode has at least one step.")
         low, high = dynamics.state_box
         self.observation_space = gymnasium.spaces.Box(low, high, dtype=np.float64)
-        self.action_space = gymnasium.spaces.Discrete(dynamics.n_actions)
+        if isinstance(dynamics, ContinuousMDP):
+            self.action_space = gymnasium.spaces.Box(*dynamics.action_box, dtype=np.float64)
+        else:
+            self.action_space = gymnasium.spaces.Discrete(dynamics.n_actions)
         self._state: Floats | None = None
         self._time = 0
 
@@ -47,34 +65,48 @@ class GymEnvironment(gymnasium.Env[Any, Any]):  # type: ignore[misc]  # gymnasiu
         """(s', r, terminated, truncated, info)."""
         if self._state is None:
             raise InvalidInput("The episode is over or has not begun; call reset() first.")
-        if not 0 <= int(action) < self.dynamics.n_actions:
-            raise InvalidInput(f"Action {action} is not one of 0..{self.dynamics.n_actions - 1}.")
-        rewards, states, ended = self.dynamics.step(self._state, np.array([int(action)]), self.np_random)
+        rewards, states, ended = self._next(self._state, action)
         self._time += 1
         terminated = bool(ended[0])
         truncated = not terminated and self._time >= self.length
         self._state = None if terminated or truncated else states
         return states[0].copy(), float(rewards[0]), terminated, truncated, {}
 
+    def _next(self, state: Floats, action: Any) -> tuple[Floats, Floats, Flags]:
+        """One step of the world with a checked action."""
+        world = self.dynamics
+        if isinstance(world, ContinuousMDP):
+            pushes = np.asarray(action, dtype=np.float64).reshape(-1)
+            if pushes.shape != (1,) or not np.isfinite(pushes[0]):
+                raise InvalidInput(f"Action {action} is not one finite number, which this world asks for.")
+            return world.step(state, pushes[None], self.np_random)
+        if not 0 <= int(action) < world.n_actions:
+            raise InvalidInput(f"Action {action} is not one of 0..{world.n_actions - 1}.")
+        return world.step(state, np.array([int(action)]), self.np_random)
+
 
 def register() -> tuple[str, ...]:
     """Makes `gymnasium.make("bondic/cartpole-v0")` and its like work; returns the names. Calling it twice is harmless."""
-    kinds: tuple[type[Dynamics], ...] = (CartPole, InvertedPendulum, Glucose)
-    names = tuple(f"bondic/{kind.name}-v0" for kind in kinds)
-    for name, kind in zip(names, kinds, strict=True):
-        if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=_Maker(kind))
-    return names
+    makers: dict[str, Callable[..., World]] = {kind.name: kind for kind in (CartPole, InvertedPendulum, Glucose)}
+    makers |= {"synthetic": SyntheticMDP.default, "tabular": _random_table, "continuous": ContinuousMDP.default}
+    for name, make in makers.items():
+        if f"bondic/{name}-v0" not in gymnasium.registry:
+            gymnasium.register(f"bondic/{name}-v0", entry_point=_Maker(make))
+    return tuple(f"bondic/{name}-v0" for name in makers)
+
+
+def _random_table(*, seed: int = 0, **settings: Any) -> TabularMDP:
+    return TabularMDP.random(np.random.default_rng(seed), **settings)
 
 
 class _Maker:
-    """Builds a registered environment; keyword arguments go to the dynamics."""
+    """Builds a registered environment; keyword arguments go to the world."""
 
-    def __init__(self, kind: type[Dynamics]) -> None:
-        self.kind = kind
+    def __init__(self, make: Callable[..., World]) -> None:
+        self.make = make
 
     def __call__(self, *, length: int | None = None, **settings: Any) -> GymEnvironment:
-        return GymEnvironment(self.kind(**settings), length)
+        return GymEnvironment(self.make(**settings), length)
 
 
 class SevenForces(gymnasium.ActionWrapper[Any, Any, Any]):  # type: ignore[misc]

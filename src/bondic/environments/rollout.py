@@ -1,4 +1,4 @@
-"""The log D_n = (s_i, a_i, r_i, s'_i), theory section 1, of an environment with finitely many actions.
+"""The log D_n = (s_i, a_i, r_i, s'_i), theory section 1, of an environment with finitely many actions or a ∈ R^k.
 
 Two row orders, both valid under the data assumption: episode by episode (the episodes never see one
 another), and one interleaved stream in time order for the adaptive behaviour, whose action at row i looks at
@@ -28,7 +28,13 @@ The action is chosen without looking at these draws, so the chosen column is a d
 Step = Callable[[Floats, Integers, np.random.Generator], tuple[Floats, Floats, Flags]]
 """States (n, d) and actions (n,) to rewards (n,), next states (n, d), terminations (n,): the action is known."""
 
-Turn = Callable[[Floats], tuple[Integers, Floats, Floats, Floats, Flags]]
+ActionDraws = Callable[[Floats, np.random.Generator], tuple[Floats, Floats]]
+"""States (n, d) to actions (n, k), drawn from a policy with a density, and that density at them (n,)."""
+
+ContinuousStep = Callable[[Floats, Floats, np.random.Generator], tuple[Floats, Floats, Flags]]
+"""As `Step`, for actions (n, k)."""
+
+Turn = Callable[[Floats], tuple[NDArray[Any], Floats, Floats, Floats, Flags]]
 """States to actions, their probabilities, rewards, next states, terminations."""
 
 EXPLORE_AFTER_LOSS = 0.9  # far apart on purpose: a method that assumes independent rows should notice
@@ -49,14 +55,14 @@ class Rollout:
     """
 
     observations: Floats  # (n, d)
-    actions: Integers  # (n,)
+    actions: NDArray[Any]  # (n,) whole numbers, or (n, k) floats
     rewards: Floats  # (n,)
     next_observations: Floats  # (n, d)
     terminations: Flags  # (n,)
     truncations: Flags  # (n,)
     episode_ids: Integers  # (n,)
     timesteps: Integers  # (n,)
-    behavior_action_probs: Floats  # (n,), of the logged action, given everything before the row
+    behavior_action_probs: Floats  # (n,), of the logged action, given everything before the row; a density if a ∈ R^k
 
     def __post_init__(self) -> None:
         for column in vars(self).values():
@@ -105,13 +111,20 @@ def _choose_adaptively(
         rate = memory.rate()
         action, below = 0, 0.0
         for action in range(n_actions):
-            chosen = (1.0 - rate) * base[action] + rate / n_actions
-            below += chosen
+            share = (1.0 - rate) * base[action] + rate / n_actions
+            below += share
             if uniform < below:
                 break
-        actions[row], chosen_probs[row] = action, chosen
+        actions[row], chosen_probs[row] = action, share
         memory.add(outcome[action])
     return actions, chosen_probs
+
+
+def chosen(outcomes: tuple[Floats, Floats, Flags], actions: Integers) -> tuple[Floats, Floats, Flags]:
+    """The column of each row's action from one draw per action: rewards (n,), next states (n, d), terminations (n,)."""
+    rewards, next_states, ended = outcomes
+    taken = (np.arange(len(actions)), actions)
+    return rewards[taken], next_states[taken], ended[taken]
 
 
 def simulate(
@@ -136,8 +149,7 @@ def simulate(
             actions, chosen_probs = _choose_adaptively(probs, uniforms, rewards, memory)
         else:
             actions, chosen_probs = _choose(probs, uniforms)
-        chosen = (np.arange(len(states)), actions)
-        return actions, chosen_probs, rewards[chosen], next_states[chosen], ended[chosen]
+        return actions, chosen_probs, *chosen((rewards, next_states, ended), actions)
 
     return _log(starts, length, turn, by_episode=not adaptive)
 
@@ -150,6 +162,18 @@ def simulate_steps(
     def turn(states: Floats) -> tuple[Integers, Floats, Floats, Floats, Flags]:
         actions, chosen_probs = _choose(action_probs(states), rng.random(len(states)))
         return actions, chosen_probs, *step(states, actions, rng)
+
+    return _log(starts, length, turn, by_episode=True)
+
+
+def simulate_draws(
+    starts: Floats, length: int, step: ContinuousStep, draw: ActionDraws, *, rng: np.random.Generator
+) -> Rollout:
+    """As `simulate_steps`, for actions that are drawn from a density."""
+
+    def turn(states: Floats) -> tuple[Floats, Floats, Floats, Floats, Flags]:
+        actions, densities = draw(states, rng)
+        return actions, densities, *step(states, actions, rng)
 
     return _log(starts, length, turn, by_episode=True)
 

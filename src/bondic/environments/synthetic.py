@@ -12,7 +12,7 @@ from typing import Literal, Self
 import numpy as np
 from scipy.special import expit, softmax
 
-from bondic.environments.rollout import ActionProbs, Flags, Floats, Integers, Rollout, freeze, simulate
+from bondic.environments.rollout import ActionProbs, Flags, Floats, Integers, Rollout, chosen, freeze, simulate
 
 QFunction = Callable[[Floats, Integers], Floats]
 """States (n, d) and actions (n,) to values (n,)."""
@@ -217,8 +217,16 @@ class SyntheticMDP:
         if isinstance(behaviour, str) and behaviour not in known:
             raise ValueError(f"unknown behaviour {behaviour!r}; use one of {sorted(known)} or a function.")
         policy = known[behaviour] if isinstance(behaviour, str) else behaviour
-        starts = self.initial_states[rng.choice(len(self.initial_probs), n_episodes, p=self.initial_probs)]
+        starts = self.starts(n_episodes, rng)
         return simulate(starts, length, self._draw, policy, adaptive=behaviour == "adaptive", rng=rng)
+
+    def starts(self, n: int, rng: np.random.Generator) -> Floats:
+        """s_0 ~ d_0, n independent draws: (n, d)."""
+        return np.asarray(self.initial_states[rng.choice(len(self.initial_probs), n, p=self.initial_probs)])
+
+    def step(self, states: Floats, actions: Integers, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
+        """One draw of rewards (n,), next states (n, d) and terminations (n,), given states (n, d) and actions (n,)."""
+        return chosen(self._draw(states, rng), actions)
 
     def _gaussian(self, states: Floats) -> Floats:
         """g(s_i, z_j): (n, d) to (n, J)."""

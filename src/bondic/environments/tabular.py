@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from bondic.environments.rollout import Flags, Floats, Rollout, freeze, simulate
+from bondic.environments.rollout import Flags, Floats, Integers, Rollout, chosen, freeze, simulate
 
 TOLERANCE = 1e-12  # for sums to 1 and means of 0: rounding of the caller's own arithmetic
 
@@ -191,12 +191,30 @@ class TabularMDP:
             raise ValueError(f"unknown behaviour {behaviour!r}; use one of {sorted(known)} or a table.")
         table = known[behaviour] if isinstance(behaviour, str) else behaviour
         adaptive = isinstance(behaviour, str) and behaviour == "adaptive"
-        starts = rng.choice(len(self.initial_probs), (n_episodes, 1), p=self.initial_probs).astype(np.float64)
+        starts = self.starts(n_episodes, rng)
 
         def policy(states: Floats) -> Floats:
             return np.asarray(table[states[:, 0].astype(np.int64)])
 
         return simulate(starts, length, self._draw, policy, adaptive=adaptive, rng=rng)
+
+    @property
+    def n_actions(self) -> int:
+        """A."""
+        return self._shape[1]
+
+    @property
+    def state_box(self) -> tuple[Floats, Floats]:
+        """[0, S − 1], (1,) each: a state is observed as its index."""
+        return np.zeros(1), np.full(1, self._shape[0] - 1.0)
+
+    def starts(self, n: int, rng: np.random.Generator) -> Floats:
+        """s_0 ~ d_0, n independent draws: (n, 1)."""
+        return rng.choice(len(self.initial_probs), (n, 1), p=self.initial_probs).astype(np.float64)
+
+    def step(self, states: Floats, actions: Integers, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
+        """One draw of rewards (n,), next states (n, 1) and terminations (n,), given states (n, 1) and actions (n,)."""
+        return chosen(self._draw(states, rng), actions)
 
     @property
     def _shape(self) -> tuple[int, int]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from bondic.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table, lengths_against
-from bondic.reproduction.figures import Outcome, Panel
+from bondic.reproduction.figures import Outcome, Panel, Series
 from bondic.reproduction.intervals import dual_intervals
-from bondic.reproduction.known import ALIGNED, synthetic
+from bondic.reproduction.known import ALIGNED, LINE, synthetic, synthetic_variance
+from bondic.reproduction.prior import promise
 from bondic.reproduction.store import Row
 from bondic.reproduction.summary import binomial_checks, groups, slope
 from bondic.reproduction.trials import Cell
@@ -22,10 +27,22 @@ UNION = -1.0
 LENGTHS, QUICK_LENGTHS = (2, 5, 10, 20, 50, 100, 200), (5, 20, 50)
 GAMMAS = (0.95, 0.99)
 AT, QUICK_AT = 5000, 1000
+ALPHA = 0.1
+
+
+def limit(rows: int, **log: Any) -> float:
+    """2 z_{1−α/2} sqrt(V*/n), section 10: the length of the best regular interval in the limit of many rows."""
+    return 2.0 * float(stats.norm.ppf(1.0 - ALPHA / 2.0)) * math.sqrt(synthetic_variance(**log) / rows)
+
+
+def limits_against(rows: list[Row], x: str) -> Series:
+    """The efficiency limit against `x`, dashed."""
+    points = sorted({(float(row[x]), float(row["limit"])) for row in rows})
+    return Series("efficiency limit", tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
 
 
 def radius_cells(quick: bool) -> list[tuple[Cell, int]]:
-    return [({"rows": n}, 2 if quick else 20) for n in (QUICK_RADIUS_ROWS if quick else RADIUS_ROWS)]
+    return [({"rows": n, "world": LINE}, 2 if quick else 20) for n in (QUICK_RADIUS_ROWS if quick else RADIUS_ROWS)]
 
 
 def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
@@ -33,11 +50,12 @@ def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = synthetic(cell["rows"], rng)
     balls = [setup.ball.with_radius(factor / ALIGNED * setup.ball.radius) for factor in FACTORS]
-    found = dual_intervals(setup.problem, setup.instruments, balls, gauges=GAUGES)
+    found = dual_intervals(setup.problem, setup.instruments, balls, gauges=GAUGES, alphas=[ALPHA])
+    best = limit(cell["rows"])
     return [
-        row
-        for factor, part in zip(FACTORS, found, strict=True)
-        for row in dual_rows(setup, part, started, factor=factor)
+        row | asdict(promise(row["gauge"], cell["rows"], float(ball.radius), ALPHA))
+        for factor, ball, part in zip(FACTORS, balls, found, strict=True)
+        for row in dual_rows(setup, part, started, factor=factor, limit=best)
     ]
 
 
@@ -46,11 +64,20 @@ def radius_summary(rows: list[Row]) -> Outcome:
     for (gauge,), found in groups(rows, "method").items():
         named = [row | {"radius": f"{row['factor']:g} ‖q*‖"} for row in found]
         lines = lengths_against(named, "rows", "radius", raw=True)
-        panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", lines, x_log=True, y_log=True))
+        aligned = [row for row in found if row["factor"] == ALIGNED]
+        shown = (*lines, limits_against(found, "rows"))
+        panels.append(Panel(LABELS[gauge], "rows n", "F⁺ − F⁻", shown, x_log=True, y_log=True))
         largest = {line.label: dict(zip(line.x, line.y, strict=True)) for line in lines}
         middle = largest["10 ‖q*‖"]
         rate = slope(list(middle), list(middle.values()))
         notes.append(f"{LABELS[gauge]}: slope of log(F⁺ − F⁻) in log n with 10 ‖q*‖ {rate:.2f}")
+        best = {float(row["rows"]): float(row["limit"]) for row in found}
+        shares = ", ".join(f"{middle[n] / best[n]:.1f} at n = {n:g}" for n in middle)
+        notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with 10 ‖q*‖ over the efficiency limit: {shares}")
+        for name, ruler in (("a-priori length", "prior"), ("ideal length", "ideal")):
+            sizes = {float(row["rows"]): float(row[ruler]) for row in aligned}
+            shares = ", ".join(f"{sizes[n] / middle[n]:.2f} at n = {n:g}" for n in middle)
+            notes.append(f"{LABELS[gauge]}: {name} over F⁺ − F⁻ with 10 ‖q*‖: {shares}")
         for other in ("1 ‖q*‖", "100 ‖q*‖"):
             shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
             notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
@@ -60,15 +87,17 @@ def radius_summary(rows: list[Row]) -> Outcome:
 
 def temperature_cells(quick: bool) -> list[tuple[Cell, int]]:
     at = QUICK_AT if quick else AT
-    one: list[tuple[Cell, int]] = [({"rows": at, "rate": rate, "rates": [rate]}, 2 if quick else 20) for rate in RATES]
-    return [*one, ({"rows": at, "rate": UNION, "rates": list(RATES)}, 2 if quick else 20)]
+    one: list[tuple[Cell, int]] = [
+        ({"rows": at, "rate": rate, "rates": [rate], "world": LINE}, 2 if quick else 20) for rate in RATES
+    ]
+    return [*one, ({"rows": at, "rate": UNION, "rates": list(RATES), "world": LINE}, 2 if quick else 20)]
 
 
 def temperature_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = synthetic(cell["rows"], rng, mixtures=cell["rates"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES)[0]
-    return dual_rows(setup, found, started)
+    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA])[0]
+    return dual_rows(setup, found, started, limit=limit(cell["rows"], mixtures=tuple(cell["rates"])))
 
 
 def temperature_summary(rows: list[Row]) -> Outcome:
@@ -80,7 +109,7 @@ def temperature_summary(rows: list[Row]) -> Outcome:
         title,
         "mixture rate of the target in the behaviour",
         "length",
-        lengths_against(shown, "place"),
+        (*lengths_against(shown, "place"), limits_against(shown, "place")),
         ticks=names,
         y_log=True,
     )
@@ -90,14 +119,19 @@ def temperature_summary(rows: list[Row]) -> Outcome:
 
 def length_cells(quick: bool) -> list[tuple[Cell, int]]:
     at, lengths = (QUICK_AT, QUICK_LENGTHS) if quick else (AT, LENGTHS)
-    return [({"rows": at, "gamma": gamma, "steps": steps}, 2 if quick else 20) for gamma in GAMMAS for steps in lengths]
+    return [
+        ({"rows": at, "gamma": gamma, "steps": steps, "world": LINE}, 2 if quick else 20)
+        for gamma in GAMMAS
+        for steps in lengths
+    ]
 
 
 def length_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = synthetic(cell["rows"], rng, gamma=cell["gamma"], length=cell["steps"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES)[0]
-    return dual_rows(setup, found, started)
+    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA])[0]
+    best = limit(cell["rows"], gamma=cell["gamma"], length=cell["steps"])
+    return dual_rows(setup, found, started, limit=best)
 
 
 def length_summary(rows: list[Row]) -> Outcome:
@@ -106,7 +140,7 @@ def length_summary(rows: list[Row]) -> Outcome:
             f"γ = {gamma:g}, n = {found[0]['rows']}",
             "steps per trajectory",
             "length",
-            lengths_against(found, "steps"),
+            (*lengths_against(found, "steps"), limits_against(found, "steps")),
             x_log=True,
             y_log=True,
         )
