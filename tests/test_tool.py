@@ -398,3 +398,24 @@ def test_completion_is_offered():
     environment = os.environ | {"_BONDIC_COMPLETE": "bash_source"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert "_bondic_completion" in done.stdout
+
+
+# --- what is written says what was done -------------------------------------------------------------------------------
+
+
+def printed_result(place, folder="res"):
+    """result.json of a folder."""
+    return json.loads((place / folder / "result.json").read_text())
+
+
+def test_without_rows_report_and_result_speak_of_the_certificate_that_was_written(place, capsys):
+    code, out, _ = evaluate(capsys, "--no-rows", "--out", "res", "--json", "--csv", "--markdown")
+    assert code == 0
+    shipped = bondic.load_certificate(place / "res" / "certificate.json").digest
+    assert printed_result(place)["hashes"]["certificate"] == shipped
+    assert json.loads(out)["hashes"]["certificate"] == shipped
+    page = (place / "res" / "report.html").read_text()
+    for name in ("report.html", "result.csv", "summary.md"):
+        assert shipped in (place / "res" / name).read_text()
+    assert "asks the policy again" in page
+    assert "Neither the policy" not in page

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from bondic.certificate.conclude import Status
 from bondic.certificate.io import save_certificate, write_atomically
-from bondic.certificate.withhold import withhold_rows
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options, to_toml
 from bondic.cli.outputs import refuse_existing, result_folder
 from bondic.estimate import estimate_interval
+from bondic.methods.frontier import Frontier
+from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
 from bondic.rendering import number
 from bondic.report.exports import result_csv, result_json, result_markdown
@@ -65,28 +66,35 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
         if progress is not None:
             progress("report", 0.0)
-        files = _write(ctx, inputs, question, result, options)
+        # the frontier first: the matrices of the search leave the result together with the rows
+        frontier = None if result.certificate is None else result_frontier(result, question)
+        if options["no_rows"]:
+            result = result.without_rows(question)
+        files = _write(ctx, inputs, question, result, frontier, options)
     _print(result, inputs, options)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return EXIT_CODES[result.status]
 
 
 def _write(
-    ctx: click.Context, inputs: Inputs, question: Question, result: Result, options: dict[str, Any]
+    ctx: click.Context,
+    inputs: Inputs,
+    question: Question,
+    result: Result,
+    frontier: Frontier | None,
+    options: dict[str, Any],
 ) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     with result_folder(options["out"], force=options["force"]) as folder:
         write_atomically(folder / "result.json", result_json(result).encode())
         write_atomically(folder / "configuration.toml", to_toml(_configuration(ctx)).encode())
         if result.certificate is not None:
-            certificate = result.certificate
-            if options["no_rows"]:
-                certificate = withhold_rows(certificate, question)
-            save_certificate(certificate, folder / "certificate")
+            save_certificate(result.certificate, folder / "certificate")
             page = report_page(
                 result,
                 question,
                 title=options["title"],
+                sensitivity=frontier,
                 no_rows=options["no_rows"],
                 log=inputs.log,
                 columns=() if inputs.loaded is None else inputs.loaded.names,
