@@ -419,3 +419,60 @@ def test_without_rows_report_and_result_speak_of_the_certificate_that_was_writte
         assert shipped in (place / "res" / name).read_text()
     assert "asks the policy again" in page
     assert "Neither the policy" not in page
+
+
+def test_force_replaces_the_whole_result_and_nothing_else(place, capsys):
+    assert evaluate(capsys, "--out", "res", "--quiet", "--csv", "--markdown", "--plot", "svg")[0] == 0
+    (place / "res" / "mine.txt").write_text("keep me")
+    (place / "res" / "terms").mkdir()
+    assert evaluate(capsys, "--out", "res", "--quiet", "--force", "--no-rows", "--method", "dm")[0] in (0, 4)
+    names = {item.name for item in (place / "res").iterdir()}
+    assert names == {"configuration.toml", "result.json", "mine.txt", "terms"}
+    assert printed_result(place)["method"] == "dm"
+    assert not [item for item in place.iterdir() if item.name.startswith(".")]
+
+
+def test_force_spares_files_that_no_result_stands_beside(place, capsys):
+    (place / "own").mkdir()
+    (place / "own" / "summary.md").write_text("my own words")
+    code, _, err = evaluate(capsys, "--out", "own", "--quiet", "--force")
+    assert code == 2
+    assert "summary.md" in err
+    (place / "own" / "result.json").write_text('{"accuracy": 1}')
+    assert evaluate(capsys, "--out", "own", "--quiet", "--force")[0] == 2
+    assert (place / "own" / "summary.md").read_text() == "my own words"
+    assert evaluate(capsys, "--out", ".", "--quiet", "--force")[0] == 0  # no file there bears a name of ours
+    assert (place / "report.html").exists()
+    assert (place / "log.parquet").exists()
+
+
+@pytest.mark.parametrize("failing", range(7))
+def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, monkeypatch):
+    old = {"result.json": '{"format": "bondic result 1"}', "certificate.npz": "rows", "summary.md": "old"}
+    new = {"result.json": "{}", "result.csv": "new"}
+    place = tmp_path / "out"
+    place.mkdir()
+    for name, text in {**old, "mine.txt": "mine"}.items():
+        (place / name).write_text(text)
+    calls, true_replace = [], os.replace
+
+    def replace(source, target):
+        calls.append(target)
+        if len(calls) == failing + 1:
+            raise OSError(28, "No space left")
+        true_replace(source, target)
+
+    def write():
+        with result_folder(place, force=True) as folder:
+            for name, text in new.items():
+                (folder / name).write_text(text)
+            monkeypatch.setattr("bondic.cli.outputs.os.replace", replace)
+
+    if failing < len(old) + len(new):
+        with pytest.raises(InvalidInput, match="No space left"):
+            write()
+    else:
+        write()
+    kept = old if failing < len(old) + len(new) else new
+    assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
+    assert [item.name for item in tmp_path.iterdir()] == ["out"]
