@@ -118,7 +118,7 @@ class Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
         if self.certificate is None:
             return self
-        certificate = withhold_rows(self.certificate, problem.select(*self.rows))
+        certificate = withhold_rows(self.certificate, problem)
         hashes = {**self.hashes, "certificate": certificate.digest}
         return replace(self, certificate=certificate, hashes=hashes, search=None)
 

@@ -68,7 +68,8 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
     x, y = (order[0], order[1]) if len(order) > 1 else (0, 0)
     if question.layout.discrete and x == len(order) - 1:
         x, y = y, x  # a discrete action reads best as a line of its own
-    bins = (round_bins(values[:, x]), round_bins(values[:, y]))
+    fewest = FEWEST_ROWS if no_rows else 1
+    bins = (round_bins(values[:, x], fewest=fewest), round_bins(values[:, y], fewest=fewest))
     counts, sums = np.zeros((len(bins[0]), len(bins[1]))), np.zeros((len(bins[0]), len(bins[1])))
     heavy: list[HeavyRow] = []
     total = 0.0
@@ -87,7 +88,7 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
         HeavyRow(item.row, item.values, item.reward, item.weight, abs(item.weight) / total if total else 0.0)
         for item in heavy
     )
-    shares = _concentration(weights, FEWEST_ROWS if no_rows else 1)
+    shares = _concentration(weights, fewest)
     shown = (explained[x], explained[y])
     return Support(tuple(names), (x, y), shown, bins, counts, sums, shares, int(thin.sum()), listed)
 
