@@ -476,3 +476,75 @@ def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, 
     kept = old if failing < len(old) + len(new) else new
     assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
     assert [item.name for item in tmp_path.iterdir()] == ["out"]
+
+
+def test_doubts_reach_every_reader(place, capsys):
+    table = columns()
+    table["done"] = table.pop("terminated") | table.pop("truncated")
+    pq.write_table(pa.table(table), "done.parquet")
+    warned = "also marks episodes that were merely cut off, the interval is not valid"
+    for extra in (["--json"], ["--quiet"], []):
+        code, out, err = evaluate(capsys, "--markdown", "--out", "res", "--force", *extra, log="done.parquet")
+        assert code in (0, 4)
+        assert err.count(warned) == 1
+        assert err.count("warning: ") == 1
+        assert (warned in out) == (extra == ["--json"])
+        assert ("note: `rewards`: column reward." in out) == (extra == [])
+    found = printed_result(place)
+    assert [warned in text for text in found["doubts"]] == [True]
+    assert "`rewards`: column reward." in found["notes"]
+    assert not any(warned in text for text in found["notes"])
+    for name in ("report.html", "summary.md"):
+        text = (place / "res" / name).read_text()
+        assert warned in text
+        assert "column reward." in text
+    assert "A warning about the log stands" in (place / "res" / "report.html").read_text()
+    asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    for extra in (["--json"], ["--quiet"], [], ["--verbose"]):
+        code, out, err = run(capsys, *asked, *extra)
+        assert code == 0
+        assert err.count(warned) == 1
+        assert ("column reward." in out) == (extra in (["--json"], ["--verbose"]))
+    code, out, err = evaluate(capsys, "--json", "--memory", "3GB", "--out", "stream", log="done.parquet")
+    assert warned in err
+    assert warned in json.loads(out)["doubts"][0]
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.usefixtures("place")
+def test_rows_that_were_cut_at_different_steps_are_a_doubt(same, capsys):
+    lengths = [6] * 40 if same else [4 + k % 3 for k in range(40)]
+    rows = {"obs": [], "action": [], "reward": [], "terminated": [], "truncated": [], "episode_id": []}
+    for episode, length in enumerate(lengths):
+        for step in range(length):
+            for name, value in zip(
+                rows, (float(step % 2), step % 2, 0.5, False, step == length - 1, episode), strict=True
+            ):
+                rows[name].append(value)
+    pq.write_table(pa.table(rows), "cut.parquet")
+    np.savez("two.npz", probs=np.full((2, 2), 0.5))
+    code, out, err = run(
+        capsys, "evaluate", "cut.parquet", "--policy", "two.npz", "--gamma", "0.5", "--reward-range", "0", "1", "--json"
+    )
+    assert code in (0, 4)
+    assert ("cut at different steps" in err) == (not same)
+    assert any("depends on time only" in text for text in json.loads(out)["notes"]) == same
+
+
+def test_without_rows_no_list_of_categories_is_written(place, capsys):
+    table = columns()
+    table["obs_1"] = pa.array(["rare" if k % 9 == 0 else "usual" for k in range(len(LOG))])
+    table["next_obs_1"] = table["obs_1"]
+    pq.write_table(pa.table(table), "words.parquet")
+    (place / "words.py").write_text(
+        "import numpy as np\n"
+        "def policy(observations):\n"
+        f"    return np.full((len(observations), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
+    )
+    asked = ["evaluate", "words.parquet", "--policy", "words.py:policy", *QUESTION, "--categorical", "codes"]
+    for extra, listed in ((["--out", "open"], True), (["--out", "closed", "--no-rows"], False)):
+        code, _, err = run(capsys, *asked, "--quiet", "--markdown", *extra)
+        assert code in (0, 4), err
+        for item in (place / extra[1]).iterdir():
+            if item.name in ("report.html", "result.json", "summary.md"):
+                assert (", usual" in item.read_text()) == listed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from bondic.baselines.registry import BASELINES
 from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options
+from bondic.cli.outputs import say_doubts
 from bondic.concentration.budget import ErrorBudget
 from bondic.errors import BondicError, InvalidInput
 from bondic.estimate import estimate_interval
-from bondic.report.exports import result_dict
+from bondic.report.exports import result_dict, split_notes
 from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
@@ -78,10 +80,13 @@ def command(log: str, **options: Any) -> int:
                 lines.append(_line(policy, name, question, alpha, options, strict=len(methods) == 1))
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 1.0)
+    say_doubts(inputs.notes)
     if options["as_json"]:
-        click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
+        click.echo(json.dumps([_as_dict(line, inputs.notes) for line in lines], indent=1))
     else:
         console = Console()
+        for note in split_notes(inputs.notes)[1] if options["verbose"] else ():
+            console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
         # names, three numbers and the label need some seventy characters; the picture gets what is left, if it is enough
         width = min(_WIDEST, console.width - 72)
         console.print(_table(lines, width if width >= _NARROWEST else 0, _title(alpha, joint=options["joint"])))
@@ -115,8 +120,8 @@ def _line(policy: str, name: str, question: Any, alpha: float, options: dict[str
         return Line(policy, name, None, str(problem))
 
 
-def _as_dict(line: Line) -> dict[str, Any]:
-    found = {"reason": line.reason} if line.result is None else result_dict(line.result)
+def _as_dict(line: Line, notes: Sequence[str]) -> dict[str, Any]:
+    found = {"reason": line.reason} if line.result is None else result_dict(line.result, notes=notes)
     return {"policy": line.policy, "method": line.method, **found}
 
 

@@ -15,13 +15,13 @@ from bondic.certificate.conclude import Status
 from bondic.certificate.io import save_certificate, write_atomically
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options, to_toml
-from bondic.cli.outputs import refuse_existing, result_folder
+from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
 from bondic.rendering import number
-from bondic.report.exports import result_csv, result_json, result_markdown
+from bondic.report.exports import result_csv, result_json, result_markdown, split_notes
 from bondic.report.page import report_page
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
@@ -85,8 +85,9 @@ def _write(
     options: dict[str, Any],
 ) -> list[str]:
     """Everything that belongs to the result, in one folder."""
+    notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
     with result_folder(options["out"], force=options["force"]) as folder:
-        write_atomically(folder / "result.json", result_json(result).encode())
+        write_atomically(folder / "result.json", result_json(result, notes=notes).encode())
         write_atomically(folder / "configuration.toml", to_toml(_configuration(ctx)).encode())
         if result.certificate is not None:
             save_certificate(result.certificate, folder / "certificate")
@@ -98,12 +99,14 @@ def _write(
                 no_rows=options["no_rows"],
                 log=inputs.log,
                 columns=() if inputs.loaded is None else inputs.loaded.names,
+                notes=notes,
             )
             write_atomically(folder / "report.html", page.encode())
         if options["as_csv"]:
             write_atomically(folder / "result.csv", result_csv(result).encode())
         if options["markdown"]:
-            write_atomically(folder / "summary.md", result_markdown(result, options["title"]).encode())
+            summary = result_markdown(result, options["title"], notes=notes)
+            write_atomically(folder / "summary.md", summary.encode())
         if options["plot"]:
             save_plot(terms_figure(result), folder / f"terms.{options['plot']}")
         return sorted(item.name for item in folder.iterdir())
@@ -115,14 +118,15 @@ def _configuration(ctx: click.Context) -> dict[str, Any]:
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
+    say_doubts(inputs.notes)
     if options["as_json"]:
-        click.echo(result_json(result))
+        click.echo((options["out"] / "result.json").read_text(encoding="utf-8"))
         return
     if options["quiet"]:
         click.echo(result.summary())
         return
     console = Console()
-    for note in inputs.notes:
+    for note in split_notes(inputs.notes)[1]:
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
     console.print(result_table(result))
     if options["verbose"]:

@@ -10,11 +10,15 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bondic.errors import InvalidInput
+import click
+
+from bondic.data.io.encode import category_note
+from bondic.data.io.loaded import LoadedLog
+from bondic.errors import Doubt, InvalidInput
 from bondic.report.exports import FORMAT
 
 WRITTEN = (
@@ -22,6 +26,20 @@ WRITTEN = (
     "terms.png", "terms.svg", "terms.pdf",
 )  # fmt: skip
 """Every name under which a command writes into its folder."""
+
+
+def say_doubts(notes: Sequence[str]) -> None:
+    """What touches validity is said on standard error, whatever else is asked for: --quiet and --json as well."""
+    for note in notes:
+        if isinstance(note, Doubt):
+            click.echo(f"warning: {note}", err=True)
+
+
+def shareable_notes(notes: Sequence[str], loaded: LoadedLog | None) -> tuple[str, ...]:
+    """Notes without those that list the values of an observation: one of them may be a single row's."""
+    codings = {} if loaded is None else loaded.encodings
+    listing = {category_note(name, coding) for name, coding in codings.items() if coding.kind != "actions"}
+    return tuple(note for note in notes if note not in listing)
 
 
 @contextmanager

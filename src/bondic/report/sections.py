@@ -57,18 +57,25 @@ def facts(items: Sequence[tuple[str, str]]) -> str:
     return '<dl class="facts">' + "".join(f"<div><dt>{esc(k)}</dt><dd>{esc(v)}</dd></div>" for k, v in items) + "</dl>"
 
 
-def answer(result: Result) -> str:
+def answer(result: Result, doubts: Sequence[str] = ()) -> str:
     """The interval in one sentence and one picture."""
     kind, words = _STATUS[result.status]
     held, meaning = _GUARANTEE.get(result.guarantee, ("warn", result.guarantee))
     level = f"{100 * (1 - result.alpha):g}%"
     return (
         f'<section id="answer"><h2>The answer</h2><p class="answer">{esc(result.summary())}</p>'
-        f"<p>{badge(kind, words)} {badge(held, meaning)} {badge('', f'{level} confidence')}</p>"
+        f"<p>{badge(kind, words)} {badge(held, meaning)} {badge('', f'{level} confidence')}</p>{_pointer(doubts)}"
         f"{interval_picture(result)}"
         f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
         f"guess without a guarantee of its own; decide by the interval. {_reading(result)}</p></section>"
     )
+
+
+def _pointer(doubts: Sequence[str]) -> str:
+    if not doubts:
+        return ""
+    count = "A warning about the log stands" if len(doubts) == 1 else f"{len(doubts)} warnings about the log stand"
+    return f'<p class="note"><b>{count} under “Is it the right log?”.</b> Where one applies, the interval is not valid.</p>'
 
 
 def _reading(result: Result) -> str:
@@ -195,8 +202,8 @@ def _heavy_rows(found: Support, no_rows: bool) -> str:
     return f"<details><summary>The rows that carry most</summary>{table(header, rows)}</details>"
 
 
-def data_health(health: Health, no_rows: bool) -> str:
-    """Counts of the log."""
+def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes: Sequence[str] = ()) -> str:
+    """Counts of the log, and how it was read."""
     known = [
         ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
@@ -215,13 +222,16 @@ def data_health(health: Health, no_rows: bool) -> str:
     else:
         header = ["action", "mean logged", "mean of the target policy"]
         actions = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
+    warned = "".join(f'<p class="note"><b>Warning.</b> {esc(doubt)}</p>' for doubt in doubts)
+    read = "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)
+    read = f'<details><summary>How the log was read</summary><ul class="items">{read}</ul></details>' if notes else ""
     hidden = f" Bars of fewer than {FEWEST_ROWS} rows are not shown." if no_rows else ""
     return (
-        f'<section id="health"><h2>Is it the right log?</h2>{facts(items)}'
+        f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">Mean reward {esc(number(health.reward_mean))}. Dashed: the stated range, within which every possible '
         f"reward must lie.{hidden}</p><h3>Actions</h3>{table(header, actions)}"
-        '<p class="soft">The target policy was asked at the next states of the log.</p></section>'
+        f'<p class="soft">The target policy was asked at the next states of the log.</p>{read}</section>'
     )
 
 
