@@ -352,6 +352,27 @@ def test_a_contradiction_is_said_first():
     assert "Do not widen anything" in page
 
 
+@pytest.mark.parametrize("gauge", ["half", "plug-in"])
+def test_only_a_proved_bound_is_called_valid(gauge):
+    _, _, problem, result = ask(rows=300, gauge=gauge)
+    words = " ".join("".join(parse(report_page(result, problem, title="t")).words).split())
+    proved = result.guarantee == "finite-sample"
+    assert proved == (gauge == "half")
+    assert ("the valid interval for every radius" in words) == proved
+    assert ("is proved" in words) == proved
+    assert ("holds for all radii at once" in words) == proved
+    assert ("none of these intervals has a guarantee" in words) == (not proved)
+    assert "better ω in the searched space could gain" in words
+
+
+def test_without_a_command_line_the_check_names_blanks(world):
+    _, _, problem, result, frontier = world
+    page = report_page(result, problem, title="t", sensitivity=frontier)
+    assert '<pre id="verify-command">bondic verify certificate.json LOG</pre>' in page
+    bare = report_page(result.without_rows(problem), problem, title="t", sensitivity=frontier, no_rows=True)
+    assert "bondic verify certificate.json LOG --policy POLICY</pre>" in bare
+
+
 # --- what is counted ---------------------------------------------------------------------------------------------------
 
 

@@ -1,8 +1,11 @@
 """`bondic evaluate`, `check`, `compare` and `verify` as a person types them."""
 
+import html
 import json
 import math
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -548,3 +551,51 @@ def test_without_rows_no_list_of_categories_is_written(place, capsys):
         for item in (place / extra[1]).iterdir():
             if item.name in ("report.html", "result.json", "summary.md"):
                 assert (", usual" in item.read_text()) == listed
+
+
+@pytest.mark.parametrize("kind", ["plain", "withheld", "streamed"])
+def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
+    table = columns()
+    table["how bad"] = table.pop("obs_0")
+    table["next; bad"] = table.pop("next_obs_0")
+    pq.write_table(pa.table(table), "my log.parquet")
+    (place / "states.csv").write_text((place / "starts.csv").read_text().replace("obs_0", "how bad"))
+    asked = ["evaluate", "my log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "states.csv", "--quiet"]
+    asked += ["--columns", "observations=how bad", "--columns", "next_observations=next; bad", "--out", "some where"]
+    extra = {"plain": [], "withheld": ["--no-rows"], "streamed": ["--memory", "3GB"]}[kind]
+    code, out, err = run(capsys, *asked, *extra)
+    assert code == 0, err
+    page = (place / "some where" / "report.html").read_text()
+    command = html.unescape(re.search(r'<pre id="verify-command">(.*?)</pre>', page)[1])
+    words = shlex.split(command)
+    assert words[:4] == ["bondic", "verify", "some where/certificate.json", "my log.parquet"]
+    assert ("--policy" in words) == (kind != "plain")
+    code, checked, err = run(capsys, *words[1:])
+    assert code == 0, err
+    interval = re.search(r"lies in (\[.*?\])", out)[1]
+    assert checked.startswith(f"verified: {interval} ")
+
+
+@pytest.mark.parametrize("method", ["dm", "lstd"])
+def test_a_method_without_terms_has_a_summary_too(method, place, capsys):
+    code, _, err = evaluate(capsys, "--method", method, "--markdown", "--csv", "--out", "res", "--quiet")
+    assert code in (0, 4), err
+    text = (place / "res" / "summary.md").read_text()
+    assert "| assumption | state | in words |" in text
+    assert "| term |" not in text
+    assert "\ncertificate" not in text
+    assert printed_result(place)["hashes"]["log"] in text
+
+
+def test_a_rejected_log_has_no_interval_anywhere(place, capsys):
+    code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--markdown", "--out", "res")
+    assert code == 3
+    page, summary = ((place / "res" / name).read_text() for name in ("report.html", "summary.md"))
+    for text in (" ".join(out.replace("│", " ").split()), page, summary, printed_result(place)["summary"]):
+        assert "no interval is given (rejected: the log contradicts" in text
+        assert "policy lies in [" not in text
+    shown = re.sub(r"<(style|script).*?</\1>", "", page, flags=re.DOTALL)
+    assert "proved for this finite log" not in shown
+    assert "finite-sample" not in re.sub(r"data-\w+=\S+", "", shown)
+    assert "finite-sample" not in summary + out
+    assert "the interval</span>" not in shown

@@ -107,6 +107,8 @@ class Result:
             level += (
                 " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
             )
+        if self.status is Status.REJECTED:
+            return f"{level} no interval is given ({self.status})."
         what = {
             "both": f"lies in {self.interval}",
             "lower": f"is at least {self.low:.6g}",

@@ -15,7 +15,7 @@ from bondic.certificate.conclude import Status
 from bondic.certificate.io import save_certificate, write_atomically
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, QUESTION, add_options, to_toml
-from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes
+from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
@@ -100,6 +100,7 @@ def _write(
                 log=inputs.log,
                 columns=() if inputs.loaded is None else inputs.loaded.names,
                 notes=notes,
+                command=verify_command(options, result.certificate),
             )
             write_atomically(folder / "report.html", page.encode())
         if options["as_csv"]:

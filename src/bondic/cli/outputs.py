@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from bondic.certificate.certificate import Certificate
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput
@@ -26,6 +29,10 @@ WRITTEN = (
     "terms.png", "terms.svg", "terms.pdf",
 )  # fmt: skip
 """Every name under which a command writes into its folder."""
+
+
+_READING = ("memory", "columns", "missing", "categorical", "actions", "trust_pickle")
+"""Options of `evaluate` and `verify` that say how the log is read."""
 
 
 def say_doubts(notes: Sequence[str]) -> None:
@@ -40,6 +47,24 @@ def shareable_notes(notes: Sequence[str], loaded: LoadedLog | None) -> tuple[str
     codings = {} if loaded is None else loaded.encodings
     listing = {category_note(name, coding) for name, coding in codings.items() if coding.kind != "actions"}
     return tuple(note for note in notes if note not in listing)
+
+
+def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
+    """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
+    words = ["bondic", "verify", str(options["out"] / "certificate.json"), options["log"]]
+    problem, told = certificate.body["problem"], list(_READING)
+    if problem["answers"]["next"] is None:
+        told = ["policy", "policy_output", *told]
+    if problem["initial"]["observations"] is None:
+        told = ["initial", *told]
+    for name in told:
+        value = options.get(name)
+        if name == "actions" and value:
+            value = ",".join(value)
+        for item in value if isinstance(value, tuple | list) else [value]:
+            if item not in (None, False):
+                words += [f"--{name.replace('_', '-')}", *([] if item is True else [str(item)])]
+    return shlex.join(words)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bondic.errors import Doubt
-from bondic.rendering import number
+from bondic.rendering import guarantee_text, number
 from bondic.result import Result
 
 FORMAT = "bondic result 1"
@@ -104,14 +104,16 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
     terms, (doubts, others) = result.terms(), split_notes(notes)
     lines = [f"# {_cell(title)}", "", result.summary(), ""]
     lines += [line for doubt in doubts for line in (f"**Warning:** {_cell(doubt)}", "")]
-    lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). Guarantee: {result.guarantee}.")
-    lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
-    lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
+    lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). {guarantee_text(result)}")
+    if terms:  # a method whose bound does not split into terms has none
+        lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
+        lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
     lines += ["", _row(["assumption", "state", "in words"]), _row(["---"] * 3)]
     lines += [_row([item.name, item.state, item.text]) for item in result.assumptions]
     if others:
         lines += ["", "How the log was read:", "", *(f"* {_cell(note)}" for note in others)]
-    lines += ["", f"log `{result.hashes['log']}`", "", f"certificate `{result.hashes['certificate']}`", ""]
+    lines += [line for name, value in result.hashes.items() for line in ("", f"{name} `{value}`")]
+    lines.append("")
     return "\n".join(lines)
 
 
