@@ -599,3 +599,36 @@ def test_a_rejected_log_has_no_interval_anywhere(place, capsys):
     assert "finite-sample" not in re.sub(r"data-\w+=\S+", "", shown)
     assert "finite-sample" not in summary + out
     assert "the interval</span>" not in shown
+
+
+@pytest.mark.usefixtures("place")
+def test_compare_says_when_a_log_contradicts(capsys):
+    asked = ["compare", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    asked += ["--radius", "1e-6", "--alpha", "0.5"]
+    code, out, _ = run(capsys, *asked, "--plot", "r.png")
+    assert code == 0
+    assert re.search(r"^policy.npz +dual +- +\S+ +- +rejected +- +[·●]+$", out, re.MULTILINE)
+    assert "finite-sample" not in out.splitlines()[-1]
+    code, out, _ = run(capsys, *asked, "--json")
+    assert [line["status"] for line in json.loads(out)] == ["REJECTED"]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 72, 80, 120])
+@pytest.mark.usefixtures("place")
+def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    np.savez("policy-number-two.npz", probs=np.full_like(MDP.target, 1 / MDP.target.shape[1]))
+    np.savez("policy-number-one.npz", probs=MDP.target)
+    asked = ["compare", "log.parquet", "--policy", "policy-number-one.npz", "--policy", "policy-number-two.npz"]
+    asked += [*QUESTION, "--initial", "starts.csv", "--method", "dual", "--method", "lstd"]
+    code, out, _ = run(capsys, *asked)
+    assert code == 0
+    lines = json.loads(run(capsys, *asked, "--json")[1])
+    words = out.split()
+    for line in lines:
+        for end in ("low", "estimate", "high"):
+            assert f"{line[end]:.4g}" in words
+        assert line["guarantee"] in words
+    assert words.count("interval") + words.count("interval,") >= len(lines)
+    names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))
+    assert len({name.rstrip(",") for name in names}) == 2
