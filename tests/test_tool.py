@@ -632,3 +632,23 @@ def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
     assert words.count("interval") + words.count("interval,") >= len(lines)
     names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))
     assert len({name.rstrip(",") for name in names}) == 2
+
+
+def test_the_demo_overwrites_nothing_unless_told(place, capsys):
+    (place / "report.html").write_text("my own report")
+    code, out, err = run(capsys, "demo", "--out", ".")
+    assert code == 2
+    assert "--force" in err
+    assert not out
+    assert run(capsys, "demo", "--out", ".", "--force")[0] == 2  # not a result of bondic
+    assert (place / "report.html").read_text() == "my own report"
+    code, out, err = run(capsys, "demo", "--out", "d", "--quiet")
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    assert out.startswith("At 90% confidence the value of the policy lies in [")
+    assert run(capsys, "demo", "--out", "d", "--quiet")[0] == 2
+    code, out, _ = run(capsys, "demo", "--out", "d", "--json", "--force", "--alpha", "0.2")
+    assert code == 0
+    assert json.loads(out)["alpha"] == printed_result(place, "d")["alpha"] == 0.2
+    assert {item.name for item in (place / "d").iterdir()} == {
+        "report.html", "result.json", "certificate.json", "certificate.npz",
+    }  # fmt: skip
