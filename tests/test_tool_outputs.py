@@ -191,7 +191,9 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
 
 @pytest.mark.parametrize("method", ["dm", "lstd"])
 def test_a_method_without_terms_has_a_summary_too(method, place, capsys):
-    code, _, err = evaluate(capsys, "--method", method, "--markdown", "--csv", "--out", "res", "--quiet")
+    code, _, err = evaluate(
+        capsys, "--method", method, "--markdown", "--csv", "--plot", "svg", "--out", "res", "--quiet"
+    )
     assert code in (0, 4), err
     text = (place / "res" / "summary.md").read_text()
     assert "| assumption | state | in words |" in text
@@ -201,7 +203,7 @@ def test_a_method_without_terms_has_a_summary_too(method, place, capsys):
 
 
 def test_a_rejected_log_has_no_interval_anywhere(place, capsys):
-    code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--markdown", "--out", "res")
+    code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--markdown", "--plot", "svg", "--out", "res")
     assert code == 3
     page, summary = ((place / "res" / name).read_text() for name in ("report.html", "summary.md"))
     for text in (" ".join(out.replace("│", " ").split()), page, summary, printed_result(place)["summary"]):

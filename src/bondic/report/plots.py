@@ -34,7 +34,8 @@ def terms_figure(result: Result) -> Any:
     """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure."""
     figure, axes = _figure(7.0, 2.6)
     limits = result.value_range
-    axes.axvspan(result.low, result.high, color=_COLOURS[0], alpha=0.12, label="interval")
+    if result.status is not Status.REJECTED:
+        axes.axvspan(result.low, result.high, color=_COLOURS[0], alpha=0.12, label="interval")
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label="estimate")
     ends = [end for end in (result.lower, result.upper) if end is not None]
     for height, end in enumerate(ends):
