@@ -34,7 +34,7 @@ $(VENV)/.stamp-docs: $(PINS) | $(BIN)/python
 	@touch $(VENV)/.stamp-core $@
 
 demo: $(VENV)/.stamp-core ## install the core library and run the demonstration
-	$(BIN)/bondic demo
+	$(BIN)/bondic demo --force
 
 check: $(VENV)/.stamp-test ## formatting, lint, types and import contracts
 	$(BIN)/ruff format --check

@@ -30,7 +30,7 @@ def test_demo_prints_the_interval_and_writes_report_and_certificate(tmp_path):
     assert "At 90% confidence the value of the policy lies in [3.82" in " ".join(done.output.replace("│", " ").split())
     assert "verified again" in done.output
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"report.html", "certificate.json", "certificate.npz"}
+    assert names == {"report.html", "result.json", "certificate.json", "certificate.npz"}
     demo = bondic.load_demo()
     checked = bondic.verify(bondic.load_certificate(tmp_path / "out" / "certificate.json"), demo.log, demo.policy)
     assert checked.low <= 4.466233 <= checked.high

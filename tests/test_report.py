@@ -352,6 +352,27 @@ def test_a_contradiction_is_said_first():
     assert "Do not widen anything" in page
 
 
+@pytest.mark.parametrize("gauge", ["half", "plug-in"])
+def test_only_a_proved_bound_is_called_valid(gauge):
+    _, _, problem, result = ask(rows=300, gauge=gauge)
+    words = " ".join("".join(parse(report_page(result, problem, title="t")).words).split())
+    proved = result.guarantee == "finite-sample"
+    assert proved == (gauge == "half")
+    assert ("the valid interval for every radius" in words) == proved
+    assert ("is proved" in words) == proved
+    assert ("holds for all radii at once" in words) == proved
+    assert ("none of these intervals has a guarantee" in words) == (not proved)
+    assert "better ω in the searched space could gain" in words
+
+
+def test_without_a_command_line_the_check_names_blanks(world):
+    _, _, problem, result, frontier = world
+    page = report_page(result, problem, title="t", sensitivity=frontier)
+    assert '<pre id="verify-command">bondic verify certificate.json LOG</pre>' in page
+    bare = report_page(result.without_rows(problem), problem, title="t", sensitivity=frontier, no_rows=True)
+    assert "bondic verify certificate.json LOG --policy POLICY</pre>" in bare
+
+
 # --- what is counted ---------------------------------------------------------------------------------------------------
 
 
@@ -469,6 +490,64 @@ def test_no_single_row_is_on_a_page_without_rows(world):
     assert len(numbers_in(" ".join(parse(with_rows).words)) & (raw - stated)) >= 10
 
 
+@given(
+    st.lists(st.integers(-30, 30), min_size=1, max_size=120),
+    st.sampled_from([1.0, 0.37, 1e7]),
+    st.integers(1, 4),
+    st.floats(1.0, 1e9),
+)
+@settings(max_examples=300)
+def test_a_few_extreme_rows_leave_no_mark_on_the_axes(values, unit, count, beyond):
+    """Up to four rows that lie beyond all others may lie anywhere: the axes stay what they are."""
+    inside = np.array(values) * unit
+    near = np.concatenate([inside, inside.max() + unit * np.arange(1, count + 1)])
+    far = np.concatenate([inside, inside.max() + beyond * np.arange(1, count + 1) * (1 + unit)])
+    for one, other in ((near, far), (-near, -far)):
+        a, b = round_bins(one, fewest=5), round_bins(other, fewest=5)
+        np.testing.assert_array_equal(a.edges, b.edges)
+        assert a.whole == b.whole
+        assert a.of(one).max() < len(a)
+
+
+def test_one_old_patient_is_not_on_the_axis():
+    ages = np.concatenate([np.repeat(np.arange(20.0, 35.0), 6), [41.0]])
+    assert round_bins(ages).edges[-1] == 41.5
+    bins = round_bins(ages, fewest=5)
+    assert (bins.label(0), bins.label(len(bins) - 1)) == ("20", "34")
+    rng = np.random.default_rng(5)
+    states = np.column_stack([rng.permutation(ages), np.zeros(ages.size)])
+    log = bondic.Transitions(
+        states, rng.integers(0, 2, ages.size), rng.random(ages.size), states, np.zeros(ages.size, dtype=bool)
+    )
+    start = bondic.InitialStates.exact(states[:1])
+    problem = bondic.make_problem(log, bondic.UniformPolicy(2), start, gamma=0.5, reward_range=(0.0, 1.0))
+    omega = bondic.FeatureFunction(bondic.Linear(1e4), problem.layout, np.array([1.0, 0.0]))
+    shown = [find_support(problem, omega, names=("age", "x", "action"), no_rows=hide) for hide in (False, True)]
+    labels = [{bins.label(k) for bins in found.bins for k in range(len(bins))} for found in shown]
+    assert "41" in labels[0]
+    assert not {str(age) for age in range(35, 42)} & labels[1]
+
+
+@pytest.mark.parametrize("visits", [4, 5])
+def test_a_state_counts_once_however_often_a_visit_names_it(visits):
+    """State 9 is the next state of one row and the logged state of the row after it: `visits` rows share it, not twice."""
+    path = np.array(([0.0, 1.0, 2.0] * 40 + [9.0]) * visits + [0.0])
+    n = path.size - 1
+    log = bondic.Transitions(
+        path[:-1, None], np.zeros(n, dtype=int), np.linspace(0.0, 1.0, n), path[1:, None], np.zeros(n, dtype=bool)
+    )
+    start = bondic.InitialStates.exact(np.zeros((1, 1)))
+    problem = bondic.make_problem(log, bondic.UniformPolicy(1), start, gamma=0.2, reward_range=(0.0, 1.0))
+    instruments = bondic.Instruments(bondic.Dirac(on="state") + 0.2 * bondic.Constant(1.0))
+    result = bondic.estimate_interval(problem, method=bondic.Dual(instruments=instruments, choices=FEW))
+    assert any(9.0 in array for array in result.certificate.arrays.values() if array.ndim == 2)
+    if visits < 5:
+        with pytest.raises(InvalidInput, match="1 of them are states of fewer than 5 rows"):
+            result.without_rows(problem)
+    else:
+        assert result.without_rows(problem).certificate is not None
+
+
 def frontier_omega(result, problem):
     from bondic.certificate.spec import Reader
 
@@ -523,6 +602,20 @@ def test_landmarks_that_are_rows_are_refused():
     instruments = bondic.Instruments(0.2 * bondic.Constant(1.0) + 0.8 * bondic.Gaussian(0.5) * bondic.Dirac())
     _, _, problem, result = ask(rows=200, instruments=instruments, gauge=bondic.PlugIn(0.02))
     with pytest.raises(InvalidInput, match=r"landmark points, and \d+ of them are states of fewer than 5 rows"):
+        result.without_rows(problem)
+
+
+def test_pilot_rows_are_rows_too():
+    """A center of Q that was fitted on the pilot would show pilot rows, which no certified row shares."""
+    log, _, problem, _ = ask(rows=600)
+    values, counts = np.unique(log.observations[:, 0], return_counts=True)
+    alone = [x for x in log.observations[:100] if counts[values == x[0]] == 1][:3]
+    kernel = bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action")
+    center = bondic.KernelFunction(kernel, problem.layout, np.array(alone), np.full((3, problem.layout.slots), 0.01))
+    options = {"ball": bondic.Ball(kernel, 5.0, center=center), "pilot": 0.2, "choices": FEW}
+    result = bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02), **options))
+    assert result.rows[0] > 100
+    with pytest.raises(InvalidInput, match="3 of them are states of fewer than 5 rows"):
         result.without_rows(problem)
 
 

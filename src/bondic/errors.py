@@ -39,8 +39,17 @@ class MissingExtra(BondicError, ImportError):
         )
 
 
+class Doubt(str):
+    """A note on the input that touches validity; it is told apart from other notes wherever they travel together."""
+
+    __slots__ = ()
+
+
 class ValidityWarning(UserWarning):
     """Something in the input makes an assumption of the interval doubtful."""
+
+    def __str__(self) -> str:
+        return Doubt(super().__str__())
 
 
 _SHOWN = 12

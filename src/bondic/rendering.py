@@ -56,6 +56,13 @@ def gap_text(gap: tuple[float, float]) -> str:
     return ", ".join(names)
 
 
+def guarantee_text(result: Renderable) -> str:
+    """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
+    if result.status.name == "REJECTED":
+        return "No interval is given, so nothing is guaranteed."
+    return f"Guarantee of the interval: {result.guarantee}."
+
+
 def picture(result: Renderable) -> str:
     """The interval inside the trivial range, as an inline SVG that follows the page's text colour."""
     left, right = result.value_range.low, result.value_range.high
@@ -89,8 +96,8 @@ def result_fragment(result: Renderable) -> str:
     choice_rows = [[name, text] for name, text in result.choices.items()]
     return (
         f"<section><p><strong>{html.escape(result.summary())}</strong></p>{picture(result)}"
-        f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). Guarantee of the interval: "
-        f"{html.escape(result.guarantee)}. Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
+        f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). "
+        f"{html.escape(guarantee_text(result))} Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
         f"{result.rows[1] - 1}. The reward range alone implies [{number(result.value_range.low)}, "
         f"{number(result.value_range.high)}].{search}</p>"
         f"{_contributions(terms, term_rows)}"

@@ -107,6 +107,8 @@ class Result:
             level += (
                 " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
             )
+        if self.status is Status.REJECTED:
+            return f"{level} no interval is given ({self.status})."
         what = {
             "both": f"lies in {self.interval}",
             "lower": f"is at least {self.low:.6g}",
@@ -118,7 +120,7 @@ class Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
         if self.certificate is None:
             return self
-        certificate = withhold_rows(self.certificate, problem.select(*self.rows))
+        certificate = withhold_rows(self.certificate, problem)
         hashes = {**self.hashes, "certificate": certificate.digest}
         return replace(self, certificate=certificate, hashes=hashes, search=None)
 

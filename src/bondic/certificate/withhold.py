@@ -23,13 +23,17 @@ from bondic.errors import InvalidInput
 from bondic.problem import Question, StreamedProblem
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 FEWEST_ROWS = 5
 """A point that at least this many rows share says nothing about one of them."""
 
 
 def withhold_rows(certificate: Certificate, question: Question) -> Certificate:
-    """The same claims and the same proof, with every single row left out; `question` is the one that was certified."""
+    """The same claims and the same proof, with every single row left out.
+
+    `question` is the one that was answered, pilot rows included: what was tuned on them may be made of them.
+    """
     body, arrays = copy.deepcopy(certificate.body), dict(certificate.arrays)
     problem = body["problem"]
     if question.log_hash != problem["log_hash"]:
@@ -65,9 +69,7 @@ def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Questi
     if not names:
         return
     centers = np.unique(np.concatenate([arrays[name] for name in names]), axis=0)
-    shared = np.zeros(centers.shape[0], dtype=np.int64)
-    for part in question.parts():
-        shared += _occurrences(part.logged, centers) + _occurrences(part.next.points, centers)
+    shared = _rows_sharing(question, centers, sampled=body["problem"]["initial"]["kind"] == "sample")
     alone = int(((shared > 0) & (shared < FEWEST_ROWS)).sum())
     if alone:
         raise InvalidInput(
@@ -85,11 +87,28 @@ def _center_names(function: Any) -> list[str]:
     return [part["centers"]["array"] for part in parts]
 
 
-def _occurrences(points: FloatArray, centers: FloatArray) -> npt.NDArray[np.int64]:
-    """How many of the points equal each center."""
+def _rows_sharing(question: Question, centers: FloatArray, *, sampled: bool) -> IntArray:
+    """How many rows share each center: as the logged point or as a next one, whichever are more.
+
+    Not their sum: the next state of a row is the logged state of the one after it, so one visit would count twice.
+    Initial states that are draws are rows of their own.
+    """
+    logged, following = np.zeros((2, centers.shape[0]), dtype=np.int64)
+    initial = np.zeros(centers.shape[0], dtype=np.int64)
+    for part in question.parts():
+        logged += _occurrences(part.logged, np.arange(len(part)), centers)
+        following += _occurrences(part.next.points, part.next.rows, centers)
+        if sampled:
+            initial = _occurrences(part.initial.points, part.initial.rows, centers)
+    return np.maximum(np.maximum(logged, following), initial)
+
+
+def _occurrences(points: FloatArray, rows: IntArray, centers: FloatArray) -> IntArray:
+    """In how many rows a point equals each center; `rows[j]` is the row of point j."""
     if not points.shape[0]:
         return np.zeros(centers.shape[0], dtype=np.int64)
     _, group = np.unique(np.concatenate([points, centers]) + 0.0, axis=0, return_inverse=True)
     group = group.reshape(-1)
-    counts = np.bincount(group[: points.shape[0]], minlength=int(group.max()) + 1)
+    once = np.unique(np.column_stack([group[: points.shape[0]], rows]), axis=0)
+    counts = np.bincount(once[:, 0], minlength=int(group.max()) + 1)
     return np.asarray(counts[group[points.shape[0] :]], dtype=np.int64)

@@ -151,6 +151,9 @@ def verify(certificate: Path, log: str, **options: Any) -> None:
 @click.command("demo", help="Evaluate a policy on the log that ships with bondic and write a report.")
 @click.option("--out", type=_FOLDER, default=Path("bondic-demo"), show_default=True, help="Folder.")
 @click.option("--alpha", default=0.1, show_default=True, help="Total error probability.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else.")
+@click.option("--force", is_flag=True, help="Replace an earlier result.")
+@click.option("--quiet", is_flag=True, help="Print one line and no progress.")
 def demo(**options: Any) -> Any:
     """Evaluate, print, write, verify."""
     return _later("demo")(**options)

@@ -4,36 +4,50 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 from rich.console import Console
 
 from bondic.certificate.io import load_certificate, save_certificate, write_atomically
-from bondic.certificate.verify import verify
-from bondic.environments.demo import load_demo
+from bondic.certificate.verify import Verification, verify
+from bondic.cli.outputs import refuse_existing, result_folder
+from bondic.environments.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
-from bondic.problem import make_problem
+from bondic.problem import Question, make_problem
+from bondic.report.exports import result_json
 from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
+from bondic.result import Result
 
 
-def command(out: Path, alpha: float) -> None:
+def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
     """Evaluate, print, write, verify."""
-    console = Console()
+    refuse_existing(out, force=force)
+    console = Console(quiet=quiet or as_json)
     demo = load_demo()
     console.print(
         f"A machine wears out (levels 0 to 5). {len(demo.log)} logged decisions of operators who ran or maintained it. "
         "What would a new machine have earned, discounted, if it had been maintained from wear level 3 on?\n"
     )
-    with progress_bar(Console(stderr=True)) as progress:
+    with progress_bar(Console(stderr=True, quiet=quiet)) as progress:
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
         result = estimate_interval(problem, alpha=alpha, progress=progress)
+    checked = _write(result, problem, demo, out, force=force)
+    if as_json:
+        click.echo(result_json(result), nl=False)
+    elif quiet:
+        click.echo(result.summary())
     console.print(result_table(result))
-    out.mkdir(parents=True, exist_ok=True)
-    page = out / "report.html"
-    words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
-    write_atomically(page, words.encode())
-    assert result.certificate is not None
-    text, _ = save_certificate(result.certificate, out / "certificate", overwrite=True)
-    checked = verify(load_certificate(text), demo.log, demo.policy)
     console.print(f"\nverified again from the certificate: [{checked.low:.6g}, {checked.high:.6g}]", highlight=False)
-    console.print(f"report       {page}\ncertificate  {text}", highlight=False, soft_wrap=True)
+    written = f"report       {out / 'report.html'}\ncertificate  {out / 'certificate.json'}"
+    console.print(written, highlight=False, soft_wrap=True)
+
+
+def _write(result: Result, problem: Question, demo: Demo, out: Path, *, force: bool) -> Verification:
+    """Report, certificate and result in one folder; the certificate is checked as it was read back."""
+    words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
+    with result_folder(out, force=force) as folder:
+        write_atomically(folder / "report.html", words.encode())
+        write_atomically(folder / "result.json", result_json(result).encode())
+        text, _ = save_certificate(result.proof, folder / "certificate")
+        return verify(load_certificate(text), demo.log, demo.policy)

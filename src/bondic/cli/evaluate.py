@@ -13,14 +13,15 @@ from rich.console import Console
 
 from bondic.certificate.conclude import Status
 from bondic.certificate.io import save_certificate, write_atomically
-from bondic.certificate.withhold import withhold_rows
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
-from bondic.cli.outputs import refuse_existing, result_folder
+from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
 from bondic.estimate import estimate_interval
+from bondic.methods.frontier import Frontier
+from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
 from bondic.rendering import number
-from bondic.report.exports import result_csv, result_json, result_markdown
+from bondic.report.exports import result_csv, result_json, result_markdown, split_notes
 from bondic.report.page import report_page
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
@@ -43,37 +44,48 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
         if progress is not None:
             progress("report", 0.0)
-        files = _write(ctx, inputs, question, result, options)
+        # the frontier first: the matrices of the search leave the result together with the rows
+        frontier = None if result.certificate is None else result_frontier(result, question)
+        if options["no_rows"]:
+            result = result.without_rows(question)
+        files = _write(ctx, inputs, question, result, frontier, options)
     _print(result, inputs, options)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return EXIT_CODES[result.status]
 
 
 def _write(
-    ctx: click.Context, inputs: Inputs, question: Question, result: Result, options: dict[str, Any]
+    ctx: click.Context,
+    inputs: Inputs,
+    question: Question,
+    result: Result,
+    frontier: Frontier | None,
+    options: dict[str, Any],
 ) -> list[str]:
     """Everything that belongs to the result, in one folder."""
+    notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
     with result_folder(options["out"], force=options["force"]) as folder:
-        write_atomically(folder / "result.json", result_json(result).encode())
+        write_atomically(folder / "result.json", result_json(result, notes=notes).encode())
         write_atomically(folder / "configuration.toml", to_toml(_configuration(ctx)).encode())
         if result.certificate is not None:
-            certificate = result.certificate
-            if options["no_rows"]:
-                certificate = withhold_rows(certificate, question)
-            save_certificate(certificate, folder / "certificate")
+            save_certificate(result.certificate, folder / "certificate")
             page = report_page(
                 result,
                 question,
                 title=options["title"],
+                sensitivity=frontier,
                 no_rows=options["no_rows"],
                 log=inputs.log,
                 columns=() if inputs.loaded is None else inputs.loaded.names,
+                notes=notes,
+                command=verify_command(options, result.certificate),
             )
             write_atomically(folder / "report.html", page.encode())
         if options["as_csv"]:
             write_atomically(folder / "result.csv", result_csv(result).encode())
         if options["markdown"]:
-            write_atomically(folder / "summary.md", result_markdown(result, options["title"]).encode())
+            summary = result_markdown(result, options["title"], notes=notes)
+            write_atomically(folder / "summary.md", summary.encode())
         if options["plot"]:
             save_plot(terms_figure(result), folder / f"terms.{options['plot']}")
         return sorted(item.name for item in folder.iterdir())
@@ -85,14 +97,15 @@ def _configuration(ctx: click.Context) -> dict[str, Any]:
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
+    say_doubts(inputs.notes)
     if options["as_json"]:
-        click.echo(result_json(result))
+        click.echo((options["out"] / "result.json").read_text(encoding="utf-8"))
         return
     if options["quiet"]:
         click.echo(result.summary())
         return
     console = Console()
-    for note in inputs.notes:
+    for note in split_notes(inputs.notes)[1]:
         console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
     console.print(result_table(result))
     if options["verbose"]:

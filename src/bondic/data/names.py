@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from bondic.errors import InvalidInput, shown
+from bondic.errors import Doubt, InvalidInput, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),
@@ -118,7 +118,10 @@ def _notes(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     ends = found["terminations"][0].lower()
     if ends in DONE_NAMES and "truncations" not in found:
         return (
-            f"Column {found['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If it "
-            "also marks episodes that were merely cut off, the interval is not valid; give terminations and truncations apart.",
+            Doubt(
+                f"Column {found['terminations'][0]} is read as terminations: nothing follows, and the value after it is 0. If "
+                "it also marks episodes that were merely cut off, the interval is not valid; give terminations and truncations "
+                "apart."
+            ),
         )
     return ()

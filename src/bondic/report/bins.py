@@ -14,6 +14,7 @@ IntArray = npt.NDArray[np.int64]
 FEWEST_ROWS = 5
 """A cell with fewer rows is not shown when rows are withheld."""
 
+_LEAST_INSIDE = 0.9
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -40,19 +41,29 @@ def short(value: float) -> str:
     return "0" if value == 0 else f"{value:.4g}"
 
 
-def round_bins(values: FloatArray, most: int = 24) -> Bins:
+def round_bins(values: FloatArray, most: int = 24, *, fewest: int = 1) -> Bins:
     """Bins for a sample: whole numbers get one each, others a step of 1, 2, 2.5 or 5 times a power of ten.
 
-    The outer one percent on each side goes into the outermost bins, so that stragglers do not squeeze the picture.
+    The outer one percent on each side goes into the outermost bins, so that stragglers do not squeeze the picture. With
+    `fewest` above 1 the outermost values leave no mark: whole numbers end where so many rows share one, others where so
+    many rows lie beyond.
     """
-    finite = values[np.isfinite(values)]
-    if finite.size == 0:
-        return Bins(np.array([0.0, 1.0]), False)
-    low, high = float(finite.min()), float(finite.max())
-    if high - low < most and bool(np.all(finite == np.round(finite))) and max(abs(low), abs(high)) < 1e6:
-        return Bins(np.arange(low, high + 2.0) - 0.5, True)
-    low, high = (float(q) for q in np.quantile(finite, [0.01, 0.99]))
+    finite = np.sort(values[np.isfinite(values)])
+    inner = finite[fewest - 1 : finite.size - fewest + 1]
+    if inner.size == 0:
+        return Bins(np.array([0.0, 1.0]) if fewest == 1 else np.array([-np.inf, np.inf]), False)
+    if bool(np.all(inner == np.round(inner))) and max(abs(inner[0]), abs(inner[-1])) < 1e6:
+        distinct, counts = np.unique(finite, return_counts=True)
+        shared = distinct[(counts >= fewest) & (distinct == np.round(distinct))]
+        # ends that cut off more than stragglers would hide the spread: then the bins are wider
+        if shared.size and shared[-1] - shared[0] < most and _share(finite, shared) >= _LEAST_INSIDE:
+            return Bins(np.arange(shared[0], shared[-1] + 2.0) - 0.5, True)
+    low, high = (float(np.clip(q, inner[0], inner[-1])) for q in np.quantile(finite, [0.01, 0.99]))
     return range_bins(low, high, most)
+
+
+def _share(values: FloatArray, ends: FloatArray) -> float:
+    return float(np.mean((values >= ends[0]) & (values <= ends[-1])))
 
 
 def range_bins(low: float, high: float, most: int = 24) -> Bins:

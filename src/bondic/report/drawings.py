@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bondic.bounds.dual import BoundTerms
+from bondic.certificate.conclude import Status
 from bondic.rendering import number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health
@@ -36,25 +37,32 @@ class Axis:
 
 
 def interval_picture(result: Result) -> str:
-    """The interval, the estimate, and what the reward range alone implies."""
+    """The interval, the estimate, and what the reward range alone implies; after a rejection there is no interval."""
     limits = result.value_range
     axis = Axis(limits.low, limits.high)
     low, high = axis.at(result.low), axis.at(result.high)
-    narrow = high - low < 45  # percent: the labels of both ends would meet
+    shown = number(result.low), number(result.high)
+    narrow = high - low < 45  # percent: labels within both ends would meet
     anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
-    ends = "".join(
-        f'<text class="strong" x="{x:.2f}%" y="20" text-anchor="{anchor}">{html.escape(number(value))}</text>'
-        for x, anchor, value in zip((low, high), anchors, (result.low, result.high), strict=True)
-    )
+    if anchors[0] == anchors[1] and high - low < 20:  # one beside the other does not fit either
+        ends = axis.text((result.low + result.high) / 2, 20, " to ".join(shown), "strong")
+    else:
+        ends = "".join(
+            f'<text class="strong" x="{x:.2f}%" y="20" text-anchor="{anchor}">{html.escape(value)}</text>'
+            for x, anchor, value in zip((low, high), anchors, shown, strict=True)
+        )
+    given = result.status is not Status.REJECTED
+    words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
+    bar = f'<rect class="bar" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
     return (
-        f'<svg height="82" role="img" aria-label="interval from {number(result.low)} to {number(result.high)}">{ends}'
+        f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}'
         f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
-        f'<rect class="bar" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
-        f'<circle class="estimate" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
+        f'{bar if given else ""}<circle class="estimate" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
         + axis.text(limits.low, 74, number(limits.low))
         + axis.text(limits.high, 74, number(limits.high))
-        + '</svg><div class="legend"><span><i class="t0"></i>the interval</span><span>● estimate</span>'
-        "<span>grey line: all that the reward range allows</span></div>"
+        + '</svg><div class="legend">'
+        + ('<span><i class="t0"></i>the interval</span>' if given else "")
+        + "<span>● estimate</span><span>grey line: all that the reward range allows</span></div>"
     )
 
 

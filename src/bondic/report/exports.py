@@ -5,7 +5,8 @@ TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lo
 then upper bounds of what is added or subtracted, and the end point; `gap` per end (null when not searched);
 `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first, one after the last]; `budget` event ->
 probability; `assumptions` [{name, state, text}]; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`;
-`seconds`. Numbers that are not finite are null.
+`seconds`; `doubts` [text] on the log that touch validity and `notes` [text] on how it was read, where the caller has
+handed them over. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import csv
 import io
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bondic.rendering import number
+from bondic.errors import Doubt
+from bondic.rendering import guarantee_text, number
 from bondic.result import Result
 
 FORMAT = "bondic result 1"
@@ -28,8 +31,15 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def result_dict(result: Result) -> dict[str, Any]:
-    """Plain data with the fields listed above."""
+def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(those that touch validity, the others)."""
+    doubts: list[str] = [note for note in notes if isinstance(note, Doubt)]
+    return doubts, [note for note in notes if not isinstance(note, Doubt)]
+
+
+def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Plain data with the fields listed above; `notes` are those of `read_log`."""
+    doubts, others = split_notes(notes)
     gap = dict(zip(("lower", "upper"), result.gap, strict=True))
     plain = {
         "format": FORMAT,
@@ -45,6 +55,8 @@ def result_dict(result: Result) -> dict[str, Any]:
         "assumptions": [asdict(item) for item in result.assumptions],
         **{name: dict(getattr(result, name)) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
+        "doubts": doubts,
+        "notes": others,
     }
     finite: dict[str, Any] = _finite(plain)
     return finite
@@ -58,9 +70,9 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def result_json(result: Result) -> str:
+def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
     """Everything a program may want to know: end points, terms, assumptions, choices, seeds, versions, hashes."""
-    return json.dumps(result_dict(result), indent=1, allow_nan=False) + "\n"
+    return json.dumps(result_dict(result, notes=notes), indent=1, allow_nan=False) + "\n"
 
 
 def result_csv(result: Result, *, header: bool = True) -> str:
@@ -87,16 +99,21 @@ def result_csv(result: Result, *, header: bool = True) -> str:
     return text.getvalue()
 
 
-def result_markdown(result: Result, title: str = "Policy evaluation") -> str:
+def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
     """A summary for an issue, a merge request or a mail."""
-    terms = result.terms()
+    terms, (doubts, others) = result.terms(), split_notes(notes)
     lines = [f"# {_cell(title)}", "", result.summary(), ""]
-    lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). Guarantee: {result.guarantee}.")
-    lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
-    lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
+    lines += [line for doubt in doubts for line in (f"**Warning:** {_cell(doubt)}", "")]
+    lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). {guarantee_text(result)}")
+    if terms:  # a method whose bound does not split into terms has none
+        lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
+        lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
     lines += ["", _row(["assumption", "state", "in words"]), _row(["---"] * 3)]
     lines += [_row([item.name, item.state, item.text]) for item in result.assumptions]
-    lines += ["", f"log `{result.hashes['log']}`", "", f"certificate `{result.hashes['certificate']}`", ""]
+    if others:
+        lines += ["", "How the log was read:", "", *(f"* {_cell(note)}" for note in others)]
+    lines += [line for name, value in result.hashes.items() for line in ("", f"{name} `{value}`")]
+    lines.append("")
     return "\n".join(lines)
 
 

@@ -111,15 +111,17 @@
 
   function show() {
     const [low, high] = interval(state.radius, state.alpha);
-    put("what-low", low, text(low, "down"));
-    put("what-high", high, text(high, "up"));
+    const against = contradicted(state.radius, state.alpha);
+    put("what-low", low, against ? "–" : text(low, "down"));
+    put("what-high", high, against ? "–" : text(high, "up"));
     const moved = state.radius !== data.radius || state.alpha !== data.alpha;
     const verdict = byId("what-verdict");
-    const against = contradicted(state.radius, state.alpha);
     verdict.className = "verdict" + (against ? " bad" : "");
     if (against) verdict.textContent = "Not an interval: at this α the log contradicts the assumptions with so small a radius.";
     else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = "Nothing is left beyond what the reward range alone implies.";
-    else verdict.textContent = moved ? "Not the reported interval: valid had these numbers been chosen beforehand." : "The reported choice.";
+    else if (!moved) verdict.textContent = "The reported choice.";
+    else verdict.textContent = byId("what-if").dataset.guarantee === "finite-sample"
+      ? "Not the reported interval: valid had these numbers been chosen beforehand." : "Not the reported interval.";
     showBreakdown();
     draw();
   }

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from bondic._version import __version__
+from bondic.certificate.conclude import Status
 from bondic.certificate.spec import Reader, UserFunctions
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
@@ -17,6 +18,7 @@ from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
 from bondic.report import sections
+from bondic.report.exports import split_notes
 from bondic.report.health import examine
 from bondic.report.support import Support, column_names, find_support
 from bondic.result import Result
@@ -36,13 +38,16 @@ def report_page(
     log: Transitions | LogStream | None = None,
     columns: Sequence[str] = (),
     functions: UserFunctions | None = None,
+    notes: Sequence[str] = (),
+    command: str = "",
 ) -> str:
     """The whole report as HTML text.
 
     `problem` is the question that `result` answers; `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `functions` are needed when
-    a kernel uses feature functions of your own.
+    a kernel uses feature functions of your own. `notes` are those of `read_log`: what touches validity is shown first.
+    `command` is what a reader types to check the number, if there is such a command.
     """
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
@@ -50,14 +55,19 @@ def report_page(
     frontier = result_frontier(result, problem, functions=functions) if sensitivity is None else sensitivity
     numbers = frontier.to_dict()
     withheld = result.proof.body["problem"]["answers"]["next"] is None
+    doubts, others = split_notes(notes)
     body = [
-        sections.answer(result),
+        sections.answer(result, doubts),
         sections.contributions(result),
-        sections.what_if(frontier, fixed_alpha=numbers["noise"]["kind"] == "fixed"),
+        sections.what_if(
+            frontier,
+            fixed_alpha=numbers["noise"]["kind"] == "fixed",
+            rejected=result.status is Status.REJECTED,
+        ),
         sections.assumptions(result),
         sections.support(result, _support(result, certified, functions, columns, no_rows), no_rows),
-        sections.data_health(examine(certified, log, no_rows=no_rows), no_rows),
-        sections.verification(result, withheld),
+        sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
+        sections.verification(result, withheld, command),
     ]
     return _document(title, "".join(body), numbers)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.certificate.conclude import Status
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
 from bondic.report.drawings import TERM_NAMES, sizes
@@ -33,7 +34,8 @@ def terms_figure(result: Result) -> Any:
     """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure."""
     figure, axes = _figure(7.0, 2.6)
     limits = result.value_range
-    axes.axvspan(result.low, result.high, color=_COLOURS[0], alpha=0.12, label="interval")
+    if result.status is not Status.REJECTED:
+        axes.axvspan(result.low, result.high, color=_COLOURS[0], alpha=0.12, label="interval")
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label="estimate")
     ends = [end for end in (result.lower, result.upper) if end is not None]
     for height, end in enumerate(ends):
@@ -59,10 +61,16 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     colours = {"finite-sample": _COLOURS[0], "asymptotic": _COLOURS[1], "none": _COLOURS[4]}
     for height, (_, result) in enumerate(results):
         colour = colours[result.guarantee]
+        if result.status is Status.REJECTED:  # no interval is given
+            axes.plot(result.estimate, height, "x", color="#b3261e", markersize=6)
+            continue
         axes.plot([result.low, result.high], [height, height], color=colour, linewidth=4, solid_capstyle="butt")
         axes.plot(result.estimate, height, "o", color="black", markersize=4)
-    for guarantee in dict.fromkeys(result.guarantee for _, result in results):
+    given = [result for _, result in results if result.status is not Status.REJECTED]
+    for guarantee in dict.fromkeys(result.guarantee for result in given):
         axes.plot([], [], color=colours[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
+    if len(given) < len(results):
+        axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")
     axes.set_yticks(range(len(results)), [name for name, _ in results])
     axes.set_ylim(len(results) - 0.4, -0.6)
     axes.set_xlabel("value of the policy")

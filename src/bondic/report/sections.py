@@ -57,18 +57,29 @@ def facts(items: Sequence[tuple[str, str]]) -> str:
     return '<dl class="facts">' + "".join(f"<div><dt>{esc(k)}</dt><dd>{esc(v)}</dd></div>" for k, v in items) + "</dl>"
 
 
-def answer(result: Result) -> str:
+def answer(result: Result, doubts: Sequence[str] = ()) -> str:
     """The interval in one sentence and one picture."""
     kind, words = _STATUS[result.status]
-    held, meaning = _GUARANTEE.get(result.guarantee, ("warn", result.guarantee))
-    level = f"{100 * (1 - result.alpha):g}%"
+    badges = [badge(kind, words), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
+    advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
+    if result.status is Status.REJECTED:  # no interval is given: there is nothing to guarantee
+        advice = ", and no basis for a decision"
+    else:
+        badges.insert(1, badge(*_GUARANTEE.get(result.guarantee, ("warn", result.guarantee))))
     return (
         f'<section id="answer"><h2>The answer</h2><p class="answer">{esc(result.summary())}</p>'
-        f"<p>{badge(kind, words)} {badge(held, meaning)} {badge('', f'{level} confidence')}</p>"
+        f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result)}"
         f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
-        f"guess without a guarantee of its own; decide by the interval. {_reading(result)}</p></section>"
+        f"guess without a guarantee of its own{advice}. {_reading(result)}</p></section>"
     )
+
+
+def _pointer(doubts: Sequence[str]) -> str:
+    if not doubts:
+        return ""
+    count = "A warning about the log stands" if len(doubts) == 1 else f"{len(doubts)} warnings about the log stand"
+    return f'<p class="note"><b>{count} under “Is it the right log?”.</b> Where one applies, the interval is not valid.</p>'
 
 
 def _reading(result: Result) -> str:
@@ -109,7 +120,7 @@ def _gap(result: Result) -> str:
     known = [value for value in result.gap if value == value]
     if not all(math.isfinite(value) for value in known):
         return '<p class="soft">How much a better search could gain is not known.</p>'
-    return f'<p class="soft">A better search could gain at most {esc(gap_text(result.gap))}.</p>'
+    return f'<p class="soft">A better ω in the searched space could gain at most {esc(gap_text(result.gap))}.</p>'
 
 
 def assumptions(result: Result) -> str:
@@ -133,16 +144,30 @@ def assumptions(result: Result) -> str:
     )
 
 
-def what_if(frontier: Frontier, *, fixed_alpha: bool) -> str:
+_PROVED = (
+    "the valid interval", "is proved", "For one α the curve holds for all radii at once; an interval picked because its result "
+    "pleased has no guarantee.",
+)  # fmt: skip
+_GUESSED = (
+    "a guess of the interval", "would follow, were the noise what it was estimated to be,", "The noise bound is an estimate: "
+    "<b>none of these intervals has a guarantee</b>, whatever is chosen.",
+)  # fmt: skip
+
+
+def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) -> str:
     """Sliders for the radius and alpha; the numbers are recomputed in the page."""
     note = "<p>For this noise bound α cannot be moved.</p>" if fixed_alpha else ""
-    if frontier.setting.gauge.guarantee != "finite-sample":
-        note += "<p>This noise bound is an estimate: none of these intervals has a guarantee.</p>"
-    return f"""<section id="what-if"><h2>What if the assumption were weaker?</h2>
+    if rejected:
+        note += (
+            "<p>The log contradicts the reported choice. A larger radius mends that only if the radius was what was wrong: "
+            "the intervals here hold under all the other assumptions.</p>"
+        )
+    guarantee = frontier.setting.gauge.guarantee
+    what, follows, terms = _PROVED if guarantee == "finite-sample" else _GUESSED
+    return f"""<section id="what-if" data-guarantee="{esc(guarantee)}"><h2>What if the assumption were weaker?</h2>
 <p>The radius r<sub>Q</sub> says how large and how rough the value function may be. Data can contradict it, not prove it. Here is
-the valid interval for every radius and every error probability α, computed in this page from certified numbers.</p>
-<p class="note">Choose r<sub>Q</sub> and α <b>before</b> looking. For one α the curve holds for all radii at once; an interval
-picked because its result pleased has no guarantee.</p>
+{what} for every radius and every error probability α, computed in this page from certified numbers.</p>
+<p class="note">Choose r<sub>Q</sub> and α <b>before</b> looking. {terms}</p>
 <div class="controls"><div><label for="radius-slider">radius r<sub>Q</sub></label><div class="pair">
 <input id="radius-slider" type="range" min="0" max="1000" step="1" value="500">
 <input id="radius-number" type="number" min="0" step="any" aria-label="radius as a number"></div></div>
@@ -156,7 +181,7 @@ picked because its result pleased has no guarantee.</p>
 <p>The value is <select id="break-direction" aria-label="direction"><option value="above">above</option>
 <option value="below">below</option></select>
 <input id="break-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
-<p id="break-out" hidden>is proved <b id="break-radius"></b> at the α above, and <b id="break-alpha"></b> with the radius
+<p id="break-out" hidden>{follows} <b id="break-radius"></b> at the α above, and <b id="break-alpha"></b> with the radius
 above.</p>
 <noscript><p>The sliders need JavaScript; the reported interval above does not.</p></noscript></section>"""
 
@@ -195,8 +220,8 @@ def _heavy_rows(found: Support, no_rows: bool) -> str:
     return f"<details><summary>The rows that carry most</summary>{table(header, rows)}</details>"
 
 
-def data_health(health: Health, no_rows: bool) -> str:
-    """Counts of the log."""
+def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes: Sequence[str] = ()) -> str:
+    """Counts of the log, and how it was read."""
     known = [
         ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
@@ -215,13 +240,16 @@ def data_health(health: Health, no_rows: bool) -> str:
     else:
         header = ["action", "mean logged", "mean of the target policy"]
         actions = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
+    warned = "".join(f'<p class="note"><b>Warning.</b> {esc(doubt)}</p>' for doubt in doubts)
+    read = "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)
+    read = f'<details><summary>How the log was read</summary><ul class="items">{read}</ul></details>' if notes else ""
     hidden = f" Bars of fewer than {FEWEST_ROWS} rows are not shown." if no_rows else ""
     return (
-        f'<section id="health"><h2>Is it the right log?</h2>{facts(items)}'
+        f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">Mean reward {esc(number(health.reward_mean))}. Dashed: the stated range, within which every possible '
         f"reward must lie.{hidden}</p><h3>Actions</h3>{table(header, actions)}"
-        '<p class="soft">The target policy was asked at the next states of the log.</p></section>'
+        f'<p class="soft">The target policy was asked at the next states of the log.</p>{read}</section>'
     )
 
 
@@ -229,15 +257,15 @@ def _count(value: int, no_rows: bool) -> str:
     return f"below {FEWEST_ROWS}" if no_rows and 0 < value < FEWEST_ROWS else f"{value:,}".replace(",", " ")
 
 
-def verification(result: Result, withheld: bool) -> str:
-    """How anybody can repeat the calculation."""
+def verification(result: Result, withheld: bool, command: str = "") -> str:
+    """How anybody can repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
     policy = ", policy" if withheld else ""
     more = (
         "<p>This certificate does not hold the policy's answers row by row: verification asks the policy again.</p>"
         if withheld
         else "<p>Neither the policy's code nor the search is needed.</p>"
     )
-    command = "" if withheld else "<pre>bondic verify certificate.json log.npz</pre>"
+    command = command or f"bondic verify certificate.json LOG{' --policy POLICY' if withheld else ''}"
     code = (
         "import bondic\n"
         f'checked = bondic.verify(bondic.load_certificate("certificate.json"), log{policy})\n'
@@ -248,7 +276,7 @@ def verification(result: Result, withheld: bool) -> str:
     return (
         '<section id="verify"><h2>How to check this number</h2><p>The interval comes with a certificate: the weights found, '
         "and every number of the bound. A small program recomputes it from the log alone.</p>"
-        f"{command}<pre>{esc(code)}</pre>{more}"
+        f'<pre id="verify-command">{esc(command)}</pre><pre>{esc(code)}</pre>{more}'
         f'<p>log<br><span class="hash">{esc(result.hashes["log"])}</span></p>'
         f'<p>certificate<br><span class="hash">{esc(result.hashes["certificate"])}</span></p>'
         f'<p class="soft">Made in {seconds:.1f} s with {esc(versions)}; method {esc(result.method)}, rows {result.rows[0]} to '

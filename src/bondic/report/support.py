@@ -64,11 +64,14 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
     """Two passes over the rows: a sample picks the columns and bins, all rows fill the grid."""
     values, weights = _sample(question, omega)
     explained = [_explained(values[:, k], weights) for k in range(values.shape[1])]
-    order = sorted(range(len(explained)), key=lambda k: -explained[k])
+    # a column that hardly varies comes last without rows: its name may be the value of a few ("diagnosis=...")
+    plain = [no_rows and _hardly_varies(values[:, k]) for k in range(values.shape[1])]
+    order = sorted(range(len(explained)), key=lambda k: (plain[k], -explained[k]))
     x, y = (order[0], order[1]) if len(order) > 1 else (0, 0)
     if question.layout.discrete and x == len(order) - 1:
         x, y = y, x  # a discrete action reads best as a line of its own
-    bins = (round_bins(values[:, x]), round_bins(values[:, y]))
+    fewest = FEWEST_ROWS if no_rows else 1
+    bins = (round_bins(values[:, x], fewest=fewest), round_bins(values[:, y], fewest=fewest))
     counts, sums = np.zeros((len(bins[0]), len(bins[1]))), np.zeros((len(bins[0]), len(bins[1])))
     heavy: list[HeavyRow] = []
     total = 0.0
@@ -87,7 +90,7 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
         HeavyRow(item.row, item.values, item.reward, item.weight, abs(item.weight) / total if total else 0.0)
         for item in heavy
     )
-    shares = _concentration(weights, FEWEST_ROWS if no_rows else 1)
+    shares = _concentration(weights, fewest)
     shown = (explained[x], explained[y])
     return Support(tuple(names), (x, y), shown, bins, counts, sums, shares, int(thin.sum()), listed)
 
@@ -100,6 +103,11 @@ def _sample(question: Question, omega: Function | None) -> tuple[FloatArray, Flo
         rows, _ = weights_at_rows(part, omega)
         found.append((_columns(part)[::step], rows[::step]))
     return np.concatenate([points for points, _ in found]), np.concatenate([rows for _, rows in found])
+
+
+def _hardly_varies(column: FloatArray) -> bool:
+    """Whether all but a few rows share one value."""
+    return column.size - int(np.unique(column, return_counts=True)[1].max()) < FEWEST_ROWS
 
 
 def _explained(column: FloatArray, weights: FloatArray) -> float:

@@ -18,10 +18,15 @@ _STATES = {"stated": "dim", "checked": "green", "rejected": "red"}
 def result_table(result: Result) -> RenderableType:
     """Headline, terms of both end points, assumptions."""
     colour = _COLOURS[result.status]
+    held = (
+        ("; no interval, no guarantee", "")
+        if result.status is Status.REJECTED
+        else (", guarantee of the interval: ", result.guarantee)
+    )
     head = Text.assemble(
         (result.summary(), "bold"),
-        f"\npoint estimate {number(result.estimate)} (no guarantee of its own), guarantee of the interval: ",
-        (result.guarantee, colour),
+        f"\npoint estimate {number(result.estimate)} (no guarantee of its own){held[0]}",
+        (held[1], colour),
         f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
         f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
     )

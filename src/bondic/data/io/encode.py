@@ -108,7 +108,7 @@ def encode_observations(
             blocks.append(block)
             encodings[dim.name] = encoding
             names += encoding.columns
-            notes.append(_category_note(dim.name, encoding))
+            notes.append(category_note(dim.name, encoding))
     parts = [*blocks, *gaps]
     after = None if following is None else np.concatenate([block[1] for block in parts], axis=1)
     return Encoded(
@@ -262,7 +262,8 @@ def is_number(text: str) -> bool:
     return True
 
 
-def _category_note(name: str, encoding: Encoding) -> str:
+def category_note(name: str, encoding: Encoding) -> str:
+    """How text became numbers; it lists values that a single row may have."""
     listed = shown(encoding.values)
     if encoding.kind == "codes":
         return (

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import Doubt, InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+
+_VALID_ONLY_IF = (
+    "The interval is valid only if recording stopped for reasons known before that row, such as time, not because of what "
+    "happened in it."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +35,7 @@ class Following:
     episode_ids: npt.NDArray[np.generic]
     timesteps: IntArray | None  # counted from the first row of an episode, where the log has no keys of its own
     notes: tuple[str, ...]
-    doubts: tuple[str, ...]  # notes that touch validity
+    doubts: tuple[Doubt, ...]  # notes that touch validity
 
     def take(self, values: FloatArray) -> FloatArray:
         """values at the following rows; NaN where nothing follows."""
@@ -75,7 +80,10 @@ def following_rows(
     keep = terminations | (row >= 0)
     if not keep.any():
         raise InvalidInput(f"{source} has no next observations, and no row has a following row in its episode.")
-    notes, doubts = _notes(keep, cut, steps is not None)
+    places = np.empty(n, dtype=np.int64)
+    places[order] = np.arange(n) - np.searchsorted(codes[order], codes[order])
+    limited = any(_one_limit(clock, cut & ~keep) for clock in (places, timesteps) if clock is not None)
+    notes, doubts = _notes(keep, cut, steps is not None, limited)
     return Following(row, keep, ids, steps, notes, doubts)
 
 
@@ -93,21 +101,35 @@ def _refuse_gaps(source: str, row: IntArray, timesteps: IntArray | None) -> None
         )
 
 
-def _notes(keep: BoolArray, cut: BoolArray, counted: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _one_limit(clock: IntArray, cut: BoolArray) -> bool:
+    """Whether every cut came at the same time, one that no row is beyond: a limit that was set beforehand looks so."""
+    return bool(cut.any() and np.all(clock[cut] == clock.max()))
+
+
+def _notes(keep: BoolArray, cut: BoolArray, counted: bool, limited: bool) -> tuple[tuple[str, ...], tuple[Doubt, ...]]:
     notes = ["Next observations were taken from the following row of the same episode."]
     if counted:
         notes.append("Episode ids and timesteps were counted from the ends of episodes.")
     dropped, unmarked = int((~keep).sum()), int((~keep & ~cut).sum())
-    doubts = []
-    if dropped - unmarked:
+    doubts: list[Doubt] = []
+    if dropped - unmarked and limited:
         notes.append(
-            f"{dropped - unmarked} truncated rows have no next observation and were left out. An episode that is cut after a "
-            "fixed time loses its last row whatever happened in it, so this selection is harmless: it depends on time only."
+            f"{dropped - unmarked} truncated rows have no next observation and were left out. All were cut at the same step, "
+            "beyond which no episode goes. An episode that is cut after a fixed time loses its last row whatever happened in "
+            "it, so this selection is harmless: it depends on time only."
+        )
+    elif dropped - unmarked:
+        doubts.append(
+            Doubt(
+                f"{dropped - unmarked} truncated rows (first: row {int(np.flatnonzero(~keep & cut)[0])}) have no next "
+                f"observation and were left out. They were cut at different steps. {_VALID_ONLY_IF}"
+            )
         )
     if unmarked:
         doubts.append(
-            f"{unmarked} rows end an episode (or the log) without being terminated or truncated (first: row "
-            f"{int(np.flatnonzero(~keep & ~cut)[0])}); they have no next observation and were left out. The interval is valid "
-            "only if recording stopped for reasons known before that row, such as time, not because of what happened in it."
+            Doubt(
+                f"{unmarked} rows end an episode (or the log) without being terminated or truncated (first: row "
+                f"{int(np.flatnonzero(~keep & ~cut)[0])}); they have no next observation and were left out. {_VALID_ONLY_IF}"
+            )
         )
     return tuple(notes), tuple(doubts)

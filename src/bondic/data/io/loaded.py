@@ -34,7 +34,7 @@ class LoadedLog:
     """
 
     transitions: Transitions
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # those that touch validity are of type Doubt
     names: tuple[str, ...]
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     next_action_probs: FloatArray | None = None

@@ -1,0 +1,269 @@
+"""What the command line writes and prints: folders as a whole, warnings, withheld rows, narrow terminals."""
+
+import html
+import json
+import os
+import re
+import shlex
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bondic
+from bondic.cli.outputs import result_folder
+from bondic.errors import InvalidInput
+from test_tool import LOG, MDP, QUESTION, columns, evaluate, place, run
+
+assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
+
+
+def printed_result(place, folder="res"):
+    """result.json of a folder."""
+    return json.loads((place / folder / "result.json").read_text())
+
+
+def test_without_rows_report_and_result_speak_of_the_certificate_that_was_written(place, capsys):
+    code, out, _ = evaluate(capsys, "--no-rows", "--out", "res", "--json", "--csv", "--markdown")
+    assert code == 0
+    shipped = bondic.load_certificate(place / "res" / "certificate.json").digest
+    assert printed_result(place)["hashes"]["certificate"] == shipped
+    assert json.loads(out)["hashes"]["certificate"] == shipped
+    page = (place / "res" / "report.html").read_text()
+    for name in ("report.html", "result.csv", "summary.md"):
+        assert shipped in (place / "res" / name).read_text()
+    assert "asks the policy again" in page
+    assert "Neither the policy" not in page
+
+
+def test_force_replaces_the_whole_result_and_nothing_else(place, capsys):
+    assert evaluate(capsys, "--out", "res", "--quiet", "--csv", "--markdown", "--plot", "svg")[0] == 0
+    (place / "res" / "mine.txt").write_text("keep me")
+    (place / "res" / "terms").mkdir()
+    assert evaluate(capsys, "--out", "res", "--quiet", "--force", "--no-rows", "--method", "dm")[0] in (0, 4)
+    names = {item.name for item in (place / "res").iterdir()}
+    assert names == {"configuration.toml", "result.json", "mine.txt", "terms"}
+    assert printed_result(place)["method"] == "dm"
+    assert not [item for item in place.iterdir() if item.name.startswith(".")]
+
+
+def test_force_spares_files_that_no_result_stands_beside(place, capsys):
+    (place / "own").mkdir()
+    (place / "own" / "summary.md").write_text("my own words")
+    code, _, err = evaluate(capsys, "--out", "own", "--quiet", "--force")
+    assert code == 2
+    assert "summary.md" in err
+    (place / "own" / "result.json").write_text('{"accuracy": 1}')
+    assert evaluate(capsys, "--out", "own", "--quiet", "--force")[0] == 2
+    assert (place / "own" / "summary.md").read_text() == "my own words"
+    assert evaluate(capsys, "--out", ".", "--quiet", "--force")[0] == 0  # no file there bears a name of ours
+    assert (place / "report.html").exists()
+    assert (place / "log.parquet").exists()
+
+
+@pytest.mark.parametrize("failing", range(7))
+def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, monkeypatch):
+    old = {"result.json": '{"format": "bondic result 1"}', "certificate.npz": "rows", "summary.md": "old"}
+    new = {"result.json": "{}", "result.csv": "new"}
+    place = tmp_path / "out"
+    place.mkdir()
+    for name, text in {**old, "mine.txt": "mine"}.items():
+        (place / name).write_text(text)
+    calls, true_replace = [], os.replace
+
+    def replace(source, target):
+        calls.append(target)
+        if len(calls) == failing + 1:
+            raise OSError(28, "No space left")
+        true_replace(source, target)
+
+    def write():
+        with result_folder(place, force=True) as folder:
+            for name, text in new.items():
+                (folder / name).write_text(text)
+            monkeypatch.setattr("bondic.cli.outputs.os.replace", replace)
+
+    if failing < len(old) + len(new):
+        with pytest.raises(InvalidInput, match="No space left"):
+            write()
+    else:
+        write()
+    kept = old if failing < len(old) + len(new) else new
+    assert {item.name: item.read_text() for item in place.iterdir()} == {**kept, "mine.txt": "mine"}
+    assert [item.name for item in tmp_path.iterdir()] == ["out"]
+
+
+def test_doubts_reach_every_reader(place, capsys):
+    table = columns()
+    table["done"] = table.pop("terminated") | table.pop("truncated")
+    pq.write_table(pa.table(table), "done.parquet")
+    warned = "also marks episodes that were merely cut off, the interval is not valid"
+    for extra in (["--json"], ["--quiet"], []):
+        code, out, err = evaluate(capsys, "--markdown", "--out", "res", "--force", *extra, log="done.parquet")
+        assert code in (0, 4)
+        assert err.count(warned) == 1
+        assert err.count("warning: ") == 1
+        assert (warned in out) == (extra == ["--json"])
+        assert ("note: `rewards`: column reward." in out) == (extra == [])
+    found = printed_result(place)
+    assert [warned in text for text in found["doubts"]] == [True]
+    assert "`rewards`: column reward." in found["notes"]
+    assert not any(warned in text for text in found["notes"])
+    for name in ("report.html", "summary.md"):
+        text = (place / "res" / name).read_text()
+        assert warned in text
+        assert "column reward." in text
+    assert "A warning about the log stands" in (place / "res" / "report.html").read_text()
+    asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    for extra in (["--json"], ["--quiet"], [], ["--verbose"]):
+        code, out, err = run(capsys, *asked, *extra)
+        assert code == 0
+        assert err.count(warned) == 1
+        assert ("column reward." in out) == (extra in (["--json"], ["--verbose"]))
+    code, out, err = evaluate(capsys, "--json", "--memory", "3GB", "--out", "stream", log="done.parquet")
+    assert warned in err
+    assert warned in json.loads(out)["doubts"][0]
+
+
+@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.usefixtures("place")
+def test_rows_that_were_cut_at_different_steps_are_a_doubt(same, capsys):
+    lengths = [6] * 40 if same else [4 + k % 3 for k in range(40)]
+    rows = {"obs": [], "action": [], "reward": [], "terminated": [], "truncated": [], "episode_id": []}
+    for episode, length in enumerate(lengths):
+        for step in range(length):
+            for name, value in zip(
+                rows, (float(step % 2), step % 2, 0.5, False, step == length - 1, episode), strict=True
+            ):
+                rows[name].append(value)
+    pq.write_table(pa.table(rows), "cut.parquet")
+    np.savez("two.npz", probs=np.full((2, 2), 0.5))
+    code, out, err = run(
+        capsys, "evaluate", "cut.parquet", "--policy", "two.npz", "--gamma", "0.5", "--reward-range", "0", "1", "--json"
+    )
+    assert code in (0, 4)
+    assert ("cut at different steps" in err) == (not same)
+    assert any("depends on time only" in text for text in json.loads(out)["notes"]) == same
+
+
+def test_without_rows_no_list_of_categories_is_written(place, capsys):
+    table = columns()
+    table["obs_1"] = pa.array(["rare" if k % 9 == 0 else "usual" for k in range(len(LOG))])
+    table["next_obs_1"] = table["obs_1"]
+    pq.write_table(pa.table(table), "words.parquet")
+    (place / "words.py").write_text(
+        "import numpy as np\n"
+        "def policy(observations):\n"
+        f"    return np.full((len(observations), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
+    )
+    asked = ["evaluate", "words.parquet", "--policy", "words.py:policy", *QUESTION, "--categorical", "codes"]
+    for extra, listed in ((["--out", "open"], True), (["--out", "closed", "--no-rows"], False)):
+        code, _, err = run(capsys, *asked, "--quiet", "--markdown", *extra)
+        assert code in (0, 4), err
+        for item in (place / extra[1]).iterdir():
+            if item.name in ("report.html", "result.json", "summary.md"):
+                assert (", usual" in item.read_text()) == listed
+
+
+@pytest.mark.parametrize("kind", ["plain", "withheld", "streamed"])
+def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
+    table = columns()
+    table["how bad"] = table.pop("obs_0")
+    table["next; bad"] = table.pop("next_obs_0")
+    pq.write_table(pa.table(table), "my log.parquet")
+    (place / "states.csv").write_text((place / "starts.csv").read_text().replace("obs_0", "how bad"))
+    asked = ["evaluate", "my log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "states.csv", "--quiet"]
+    asked += ["--columns", "observations=how bad", "--columns", "next_observations=next; bad", "--out", "some where"]
+    extra = {"plain": [], "withheld": ["--no-rows"], "streamed": ["--memory", "3GB"]}[kind]
+    code, out, err = run(capsys, *asked, *extra)
+    assert code == 0, err
+    page = (place / "some where" / "report.html").read_text()
+    command = html.unescape(re.search(r'<pre id="verify-command">(.*?)</pre>', page)[1])
+    words = shlex.split(command)
+    assert words[:4] == ["bondic", "verify", "some where/certificate.json", "my log.parquet"]
+    assert ("--policy" in words) == (kind != "plain")
+    code, checked, err = run(capsys, *words[1:])
+    assert code == 0, err
+    interval = re.search(r"lies in (\[.*?\])", out)[1]
+    assert checked.startswith(f"verified: {interval} ")
+
+
+@pytest.mark.parametrize("method", ["dm", "lstd"])
+def test_a_method_without_terms_has_a_summary_too(method, place, capsys):
+    code, _, err = evaluate(
+        capsys, "--method", method, "--markdown", "--csv", "--plot", "svg", "--out", "res", "--quiet"
+    )
+    assert code in (0, 4), err
+    text = (place / "res" / "summary.md").read_text()
+    assert "| assumption | state | in words |" in text
+    assert "| term |" not in text
+    assert "\ncertificate" not in text
+    assert printed_result(place)["hashes"]["log"] in text
+
+
+def test_a_rejected_log_has_no_interval_anywhere(place, capsys):
+    code, out, _ = evaluate(capsys, "--radius", "1e-6", "--alpha", "0.5", "--markdown", "--plot", "svg", "--out", "res")
+    assert code == 3
+    page, summary = ((place / "res" / name).read_text() for name in ("report.html", "summary.md"))
+    for text in (" ".join(out.replace("│", " ").split()), page, summary, printed_result(place)["summary"]):
+        assert "no interval is given (rejected: the log contradicts" in text
+        assert "policy lies in [" not in text
+    shown = re.sub(r"<(style|script).*?</\1>", "", page, flags=re.DOTALL)
+    assert "proved for this finite log" not in shown
+    assert "finite-sample" not in re.sub(r"data-\w+=\S+", "", shown)
+    assert "finite-sample" not in summary + out
+    assert "the interval</span>" not in shown
+
+
+@pytest.mark.usefixtures("place")
+def test_compare_says_when_a_log_contradicts(capsys):
+    asked = ["compare", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    asked += ["--radius", "1e-6", "--alpha", "0.5"]
+    code, out, _ = run(capsys, *asked, "--plot", "r.png")
+    assert code == 0
+    assert re.search(r"^policy.npz +dual +- +\S+ +- +rejected +- +[·●]+$", out, re.MULTILINE)
+    assert "finite-sample" not in out.splitlines()[-1]
+    code, out, _ = run(capsys, *asked, "--json")
+    assert [line["status"] for line in json.loads(out)] == ["REJECTED"]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 72, 80, 120])
+@pytest.mark.usefixtures("place")
+def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    np.savez("policy-number-two.npz", probs=np.full_like(MDP.target, 1 / MDP.target.shape[1]))
+    np.savez("policy-number-one.npz", probs=MDP.target)
+    asked = ["compare", "log.parquet", "--policy", "policy-number-one.npz", "--policy", "policy-number-two.npz"]
+    asked += [*QUESTION, "--initial", "starts.csv", "--method", "dual", "--method", "lstd"]
+    code, out, _ = run(capsys, *asked)
+    assert code == 0
+    lines = json.loads(run(capsys, *asked, "--json")[1])
+    words = out.split()
+    for line in lines:
+        for end in ("low", "estimate", "high"):
+            assert f"{line[end]:.4g}" in words
+        assert line["guarantee"] in words
+    assert words.count("interval") + words.count("interval,") >= len(lines)
+    names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))
+    assert len({name.rstrip(",") for name in names}) == 2
+
+
+def test_the_demo_overwrites_nothing_unless_told(place, capsys):
+    (place / "report.html").write_text("my own report")
+    code, out, err = run(capsys, "demo", "--out", ".")
+    assert code == 2
+    assert "--force" in err
+    assert not out
+    assert run(capsys, "demo", "--out", ".", "--force")[0] == 2  # not a result of bondic
+    assert (place / "report.html").read_text() == "my own report"
+    code, out, err = run(capsys, "demo", "--out", "d", "--quiet")
+    assert (code, out.count("\n"), err) == (0, 1, "")
+    assert out.startswith("At 90% confidence the value of the policy lies in [")
+    assert run(capsys, "demo", "--out", "d", "--quiet")[0] == 2
+    code, out, _ = run(capsys, "demo", "--out", "d", "--json", "--force", "--alpha", "0.2")
+    assert code == 0
+    assert json.loads(out)["alpha"] == printed_result(place, "d")["alpha"] == 0.2
+    assert {item.name for item in (place / "d").iterdir()} == {
+        "report.html", "result.json", "certificate.json", "certificate.npz",
+    }  # fmt: skip
