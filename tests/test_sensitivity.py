@@ -11,7 +11,7 @@ import pytest
 import bondic
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from problems import synthetic
+from problems import synthetic, tabular
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +73,19 @@ def test_bad_arguments_are_refused(world):
         curve.breakdown_radius(above=0.0, below=1.0)
     with pytest.raises(InvalidInput, match="radius is finite"):
         curve.interval(-1.0)
+
+
+def test_long_logs_certify_fewer_omegas_and_stay_valid(monkeypatch):
+    mdp, log, policy, initial = tabular(800, gamma=0.5)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    usual = bondic.radius_sensitivity(problem)
+    monkeypatch.setattr("bondic.methods.sensitivity._LONG", 100)
+    short = bondic.radius_sensitivity(problem)
+    assert len(short.points) < 0.6 * len(usual.points)
+    for factor in (0.1, 0.3, 1.0, 3.0, 10.0):
+        radius = factor * usual.radius
+        (low, high), (best_low, best_high) = short.ends(radius), usual.ends(radius)
+        # valid for every radius, and hardly wider between those that were searched
+        assert low <= best_low + 1e-7
+        assert high >= best_high - 1e-7
+        assert high - low <= 1.2 * (best_high - best_low)

@@ -33,6 +33,9 @@ Progress = Callable[[str, float], None]
 _OTHER_LEVELS = (0.2, 2.0)
 """The best omega depends on r and eps; eps moves with the root of log(2/alpha), so two more levels of it are enough."""
 
+_LONG = 200_000
+"""Rows from which half as many omegas are certified: each costs a pass over the kernel sums (benchmarks/estimate.py)."""
+
 _LARGEST_FLOOR = 1e300
 """A witness without |nu| rejects every radius; the floor stays a finite number all the same."""
 
@@ -120,8 +123,9 @@ def _proposals(
     """Omegas for every radius at the noise level of alpha and, unless radii were named, for a few at other levels."""
     kappa, middle = setting.epsilon().upper, setting.ball.radius or 1.0
     if radii is None:
-        wanted = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, 11))]
-        wanted += [(middle * factor, level) for level in _OTHER_LEVELS for factor in (0.1, 1.0)]
+        count, factors = (5, (1.0,)) if len(setting.problem) > _LONG else (11, (0.1, 1.0))
+        wanted = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, count))]
+        wanted += [(middle * factor, level) for level in _OTHER_LEVELS for factor in factors]
     else:
         wanted = [(float(radius), 1.0) for radius in radii]
     out = []
