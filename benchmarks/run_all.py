@@ -14,6 +14,7 @@ SCRIPTS = (
     ["engines.py", "--quick"],
     ["estimate.py", "--rows", "100000"],
     ["streaming.py", "--rows", "1000000"],
+    ["tool.py"],
 )
 
 
