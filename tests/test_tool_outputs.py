@@ -267,3 +267,5 @@ def test_the_demo_overwrites_nothing_unless_told(place, capsys):
     assert {item.name for item in (place / "d").iterdir()} == {
         "report.html", "result.json", "certificate.json", "certificate.npz",
     }  # fmt: skip
+    (place / "d" / "result.json").unlink()  # what older versions left: a certificate and a page
+    assert run(capsys, "demo", "--out", "d", "--quiet", "--force")[0] == 0

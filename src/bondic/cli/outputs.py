@@ -18,11 +18,12 @@ from typing import Any
 
 import click
 
+from bondic.certificate.certificate import FORMAT as CERTIFICATE_FORMAT
 from bondic.certificate.certificate import Certificate
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput
-from bondic.report.exports import FORMAT
+from bondic.report.exports import FORMAT as RESULT_FORMAT
 
 WRITTEN = (
     "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",
@@ -106,12 +107,20 @@ def refuse_existing(target: Path, *, force: bool) -> None:
 
 
 def _is_result(folder: Path) -> bool:
-    """Whether a command wrote this folder: its result.json says so."""
+    """Whether a command wrote this folder: its result.json says so, or its certificate (all that older versions left)."""
+    return (
+        _format(folder / "result.json") == RESULT_FORMAT or _format(folder / "certificate.json") == CERTIFICATE_FORMAT
+    )
+
+
+def _format(path: Path) -> str | None:
     try:
-        found = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(found, dict) and found.get("format") == FORMAT
+        return None
+    if not isinstance(found, dict):
+        return None
+    return str(found.get("format"))
 
 
 def _move(working: Path, place: Path) -> None:
