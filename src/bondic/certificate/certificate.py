@@ -20,7 +20,8 @@ from bondic.problem import StreamedProblem
 from bondic.rounding import Enclosure
 from bondic.spaces.functions import Function
 
-FORMAT = "bondic certificate 1"
+FORMAT = "bondic certificate 2"
+"""Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 
 
 @dataclass(frozen=True, eq=False)

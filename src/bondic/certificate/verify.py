@@ -82,7 +82,10 @@ def _verify(
     initial: InitialStates | None,
 ) -> Verification:
     body, checks, unchecked = certificate.body, [], []
-    _require(body["format"] == FORMAT, f"Unknown certificate format {body['format']!r}.")
+    _require(
+        body["format"] == FORMAT,
+        f"This is a certificate of format {body['format']!r}, and {FORMAT!r} is read: make it again with this version.",
+    )
     _require(
         compute_digest(body, certificate.arrays) == certificate.digest,
         "The digest does not match: the certificate was changed after it was made.",

@@ -18,7 +18,6 @@ from typing import Any
 
 import click
 
-from bondic.certificate.certificate import FORMAT as CERTIFICATE_FORMAT
 from bondic.certificate.certificate import Certificate
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
@@ -108,9 +107,8 @@ def refuse_existing(target: Path, *, force: bool) -> None:
 
 def _is_result(folder: Path) -> bool:
     """Whether a command wrote this folder: its result.json says so, or its certificate (all that older versions left)."""
-    return (
-        _format(folder / "result.json") == RESULT_FORMAT or _format(folder / "certificate.json") == CERTIFICATE_FORMAT
-    )
+    certificate = _format(folder / "certificate.json") or ""
+    return _format(folder / "result.json") == RESULT_FORMAT or certificate.startswith("bondic certificate ")
 
 
 def _format(path: Path) -> str | None:
