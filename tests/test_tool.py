@@ -109,7 +109,7 @@ def test_options_may_live_in_a_file_and_the_effective_ones_are_written(place, ca
         f'policy = "policy.npz"\ngamma = 0.2\nreward-range = [{MDP.reward_range[0]}, {MDP.reward_range[1]}]\n'
         'initial = "starts.csv"\nalpha = 0.2\nout = "first"\n[columns]\nrewards = "reward"\n'
     )
-    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "question.toml", "--json")
+    code, out, _ = run(capsys, "evaluate", "log.parquet", "--config", "question.toml", "--json", "--csv")
     assert code == 0
     first = json.loads(out)
     assert first["alpha"] == 0.2
@@ -119,6 +119,7 @@ def test_options_may_live_in_a_file_and_the_effective_ones_are_written(place, ca
     again = ["evaluate", "log.parquet", "--config", "first/configuration.toml", "--json", "--out", "second"]
     code, out, _ = run(capsys, *again)
     assert json.loads(out)["low"] == first["low"]
+    assert (place / "second" / "result.csv").exists()
     code, out, _ = run(capsys, *again, "--force", "--alpha", "0.05")
     assert json.loads(out)["alpha"] == 0.05
     (place / "both.toml").write_text(

@@ -92,8 +92,8 @@ def _write(
 
 
 def _configuration(ctx: click.Context) -> dict[str, Any]:
-    skipped = ("config", "force", "quiet", "verbose", "as_json", "log", "as_csv")
-    return {name: value for name, value in ctx.params.items() if name not in skipped}
+    skipped = ("config", "force", "quiet", "verbose", "as_json", "log")
+    return {name.removeprefix("as_"): value for name, value in ctx.params.items() if name not in skipped}
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
