@@ -312,7 +312,7 @@ def test_a_rejection_without_its_witness_is_not_called_tested():
     assert result.status is bondic.Status.REJECTED
     assert "rejection test recomputed from its witnesses" in bondic.verify(result.certificate, log).checks
     body = copy.deepcopy(result.certificate.body)
-    body["rejection"]["witnesses"] = []
+    body["rejection"]["witnesses"] = [None]
     claim = {"rejected": False, "p_value": 1.0, "loss_floor": 0.0, "minimal_radius": 0.0}
     body["rejection"]["claim"] |= claim
     bounds = {end: body["ends"][end]["claim"]["bound"] for end in ("lower", "upper")}

@@ -111,7 +111,7 @@ def _verify(
     ends = _recompute_ends(setting, reader, body, checks)
     _require(set(ends) == _needed(body["side"]), "The certificate lacks an end point.")
     rejection = _check_rejection(setting, reader, body["rejection"])
-    if body["rejection"]["witnesses"]:
+    if any(witness is not None for witness in body["rejection"]["witnesses"]):
         checks.append("rejection test recomputed from its witnesses")
     else:
         unchecked.append("whether the log contradicts Q: the certificate holds no witness, and none was looked for")
