@@ -11,11 +11,11 @@ import pytest
 
 import bondic
 from bondic.bounds.dual import Setting, dual_bound
+from bondic.bounds.rejection import combine_witnesses
 from bondic.certificate.certificate import Certificate, claim
 from bondic.certificate.conclude import conclude
 from bondic.certificate.rebuild import rebuild
 from bondic.certificate.spec import Reader
-from bondic.certificate.verify import combine_witnesses
 from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream

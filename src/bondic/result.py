@@ -17,7 +17,7 @@ from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.problem import Question
 from bondic.rendering import result_fragment
-from bondic.solvers.model import SearchModel
+from bondic.solvers.search import Search
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Result:
     effective_sample_size: float
     seconds: dict[str, float]
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
-    search: SearchModel | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
+    search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
 
     @property
     def interval(self) -> ConfidenceInterval:

@@ -76,7 +76,7 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
     everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
     few = problem.layout.discrete and is_table(everything, len(problem))
     if kernel is None:
-        kernel = table_kernel() if few else default_value_kernel(problem, problem, Choices())
+        kernel = table_kernel() if few else default_value_kernel(problem, Choices())
         rank = max(rank, _FEW_POINTS) if few else rank
     table = kernelis_table(kernel)
     basis = make_basis(kernel, problem.layout, everything, rank=everything.shape[0] if table else rank, tolerance=1e-9)

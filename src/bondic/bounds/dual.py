@@ -6,7 +6,7 @@ F-(omega) = J^(q^, omega) - r_Q |mu_omega| - eps |omega| - allowances
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,11 +21,11 @@ from bondic.concentration.noise_facts import counted_facts, noise_facts
 from bondic.concentration.value_range import ValueRange, value_range
 from bondic.errors import InvalidInput
 from bondic.kernels.base import same_kernel
-from bondic.problem import Problem, Question, StreamedProblem
+from bondic.problem import Problem, Question, StreamedProblem, Terms
 from bondic.rounding import Enclosure, U, inflate
-from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
+from bondic.spaces.value_class import ValueClass
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 
@@ -41,7 +41,7 @@ class BoundTerms:
     value: Enclosure  # doubly robust value J^(q^, omega); the weighted reward when the center is 0
     discrepancy: Enclosure  # |mu_omega|
     weight_norm: Enclosure  # |omega|
-    bias: Enclosure  # r_Q |mu_omega|
+    bias: Enclosure  # r_Q |mu_omega|, in the dual norm of Q
     noise: Enclosure  # eps |omega| and the rounding of omega
     initial: Enclosure  # initial distribution or initial actions seen through a sample
     misspecification: Enclosure
@@ -62,16 +62,30 @@ class BoundTerms:
 
 
 @dataclass(frozen=True, eq=False)
+class ClassTest:
+    """One more test of Q: instruments of its own, at its own share of alpha."""
+
+    name: str
+    instruments: Instruments
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
 class Setting:
     """Everything a bound depends on besides omega: fixed before omega is looked for."""
 
     problem: Question
-    ball: Ball
+    ball: ValueClass
     instruments: Instruments
     gauge: Gauge
     noise_probability: float
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
+    tests: tuple[ClassTest, ...] = ()
+
+    def for_test(self, test: ClassTest) -> Setting:
+        """The same question with the instruments and the level of a test."""
+        return replace(self, instruments=test.instruments, noise_probability=test.probability, tests=())
 
     def facts(self) -> NoiseFacts:
         """What the gauge may know about the certified rows."""
@@ -128,6 +142,17 @@ def problem_range(problem: Question) -> ValueRange:
     return value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
 
 
+def class_range(terms: Terms) -> ValueRange:
+    """Values of q* at any time: the hull of the first and the last time, between which (6) is monotone."""
+    ranges = [
+        value_range(
+            terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon, time=time
+        )
+        for time in ((0,) if terms.horizon is None else (0, terms.horizon - 1))
+    ]
+    return ValueRange(min(r.low for r in ranges), max(r.high for r in ranges))
+
+
 def check_weight_space(setting: Setting, omega: Function | None) -> None:
     """The noise bound eps |omega| needs the norm in the space of W's kernel, not of some other kernel."""
     if omega is not None and not omega.is_zero and not same_kernel(omega.kernel, setting.instruments.kernel):
@@ -169,7 +194,7 @@ def dual_bound(
 
 
 def add_up(
-    ball: Ball,
+    ball: ValueClass,
     value: Enclosure,
     size: Enclosure,
     norm: Enclosure,

@@ -10,7 +10,8 @@ On the event of the gauge L_W(q*) <= eps. So
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance
 from bondic.bounds.weighing import Candidate, Weighing, weigh
@@ -57,3 +58,42 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     radius = 0.0 if free <= 0 else math.inf if nu.upper == 0 else free / nu.upper * (1 - 4 * U)
     rejected = floor > eps.upper
     return Rejection(rejected, setting.gauge.level(facts, floor), floor, eps.upper, radius)
+
+
+def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) -> Rejection:
+    """The strongest of several witnesses: all refer to the same event."""
+    best = trivial_rejection(setting.epsilon())
+    found = [witness for witness in witnesses if witness is not None and not witness.is_zero]
+    weighed = (
+        weigh(setting.problem, setting.ball, [Candidate(witness, start=False) for witness in found]) if found else []
+    )
+    for witness, weighing in zip(found, weighed, strict=True):
+        other = evaluate_witness(setting, witness, weighing=weighing)
+        best = Rejection(
+            best.rejected or other.rejected,
+            min(best.p_value, other.p_value),
+            max(best.loss_floor, other.loss_floor),
+            other.epsilon,
+            max(best.minimal_radius, other.minimal_radius),
+        )
+    return best
+
+
+def run_tests(setting: Setting, witnesses: Sequence[Function | None]) -> tuple[Rejection, ...]:
+    """Every further test of Q with its own witness, instruments and level."""
+    return tuple(
+        combine_witnesses(setting.for_test(test), [witness])
+        for test, witness in zip(setting.tests, witnesses, strict=True)
+    )
+
+
+def join_tests(setting: Setting, main: Rejection, tests: Sequence[Rejection]) -> Rejection:
+    """All tests as one: Q is rejected when any of them rejects at its own level.
+
+    p-values are brought to the level of the first test (weighted Bonferroni); floors and eps stay those of W.
+    """
+    p_value, radius, rejected = main.p_value, main.minimal_radius, main.rejected
+    for test, found in zip(setting.tests, tests, strict=True):
+        p_value = min(p_value, found.p_value * (setting.noise_probability / test.probability) * (1 + 4 * U))
+        radius, rejected = max(radius, found.minimal_radius), rejected or found.rejected
+    return replace(main, rejected=rejected, p_value=p_value, minimal_radius=radius)

@@ -18,10 +18,13 @@ from bondic.kernels.normal_form import normal_form
 from bondic.problem import Problem, Question
 from bondic.rounding import Enclosure, U, certified_dot
 from bondic.spaces.ball import Ball
+from bondic.spaces.box import Box
 from bondic.spaces.functions import Function, values_together
+from bondic.spaces.value_class import ValueClass
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
+from bondic.sums.total_variation import total_variations
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -40,7 +43,7 @@ class Weighing:
 
     correction: Enclosure  # (1/n) sum_i omega_i R^q^_i
     reach: Enclosure  # (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists])
-    size: Enclosure  # |mu_omega|, or |mu_omega - mu_0| when the start is left out
+    size: Enclosure  # |mu_omega| in the dual norm of Q, or |mu_omega - mu_0| when the start is left out
     eta: float  # the floats omega_i differ from the function's values by at most this
     effective: float  # (sum |omega_i|)^2 / sum omega_i^2: how many rows carry it (no part of a proof)
 
@@ -72,7 +75,7 @@ def all_weights_at_rows(problem: Problem, omegas: list[Function | None]) -> list
 
 def weigh(
     question: Question,
-    ball: Ball,
+    ball: ValueClass,
     candidates: list[Candidate],
     *,
     engine: Engine = "auto",
@@ -90,6 +93,9 @@ def weigh(
             for weighing in weigh(question, ball, candidates[top : top + together], engine=engine, progress=progress)
         ]
     sums = _RowSums(question, ball, candidates)
+    if isinstance(ball, Box):
+        return sums.finish(total_variations(_batches(question, candidates, sums), len(candidates)))
+    assert isinstance(ball, Ball)
     if isinstance(question, Problem):
         weights = sums.add(question)
         pairs = [(rows, candidate.start) for rows, candidate in zip(weights, candidates, strict=True)]
@@ -132,7 +138,7 @@ def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) ->
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Question, ball: Ball, candidates: list[Candidate]) -> None:
+    def __init__(self, question: Question, ball: ValueClass, candidates: list[Candidate]) -> None:
         self._question, self._ball, self._candidates = question, ball, candidates
         zero = [Enclosure(0.0)] * len(candidates)
         self._residuals, self._reaches = list(zero), list(zero)

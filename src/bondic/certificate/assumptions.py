@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.bounds.dual import Setting
+from bondic.bounds.dual import Setting, class_range
+from bondic.spaces.ball import Ball
+from bondic.spaces.box import Box, constant_value
+from bondic.spaces.value_class import ValueClass
 
-State = Literal["stated", "checked", "rejected"]
+State = Literal["stated", "chosen", "checked", "rejected"]
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """`stated`: taken from the user; `checked`: the data were examined for it; `rejected`: the data contradict it."""
+    """Who vouches for it: `stated` by the user, `chosen` by the library, `checked` on the data, `rejected` by them."""
 
     name: str
     text: str
@@ -21,11 +24,9 @@ class Assumption:
 
 def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, ...]:
     """Everything the guarantee rests on."""
-    problem, terms, ball = setting.problem, setting.problem.terms, setting.ball
+    problem, terms = setting.problem, setting.problem.terms
     low, high = terms.reward_range
     joint: State = "rejected" if rejected else "stated"
-    center = "0" if ball.center is None or ball.center.is_zero else "the given center"
-    allowance = f", up to {ball.misspecification:g} everywhere" if ball.misspecification else ""
     items = [
         Assumption(
             "data",
@@ -38,12 +39,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
             f"Every possible reward lies in [{low:g}, {high:g}] (the {len(problem)} certified rewards do).",
             joint,
         ),
-        Assumption(
-            "values",
-            f"q* lies in Q: within distance {ball.radius:.6g} of {center} in the "
-            f"space of {ball.kernel!r}{allowance}. Data can reject this, not prove it. Q: {ball.provenance}.",
-            joint,
-        ),
+        _values(setting, rejected),
         Assumption(
             "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "checked"
         ),
@@ -53,6 +49,37 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         Assumption("process", _process_text(setting), "stated"),
     ]
     return tuple(items)
+
+
+def _values(setting: Setting, rejected: bool) -> Assumption:
+    """What is assumed about q*: nothing for a box that holds the value range, else membership in a ball."""
+    ball = setting.ball
+    if isinstance(ball, Box) and _holds_range(setting, ball):
+        text = "Nothing is assumed about q*: it lies in the value range, and every function there is in Q."
+        return Assumption("values", text, "rejected" if rejected else "checked")
+    state: State = "rejected" if rejected else ball.origin
+    center = _center_text(ball)
+    if isinstance(ball, Box):
+        text = f"q* lies in Q: within {ball.radius:.6g} of {center} at every point. Q: {ball.provenance}."
+        return Assumption("values", text, state)
+    assert isinstance(ball, Ball)
+    allowance = f", up to {ball.misspecification:g} everywhere" if ball.misspecification else ""
+    tests = f" Further tests of Q: {', '.join(test.name for test in setting.tests)}." if setting.tests else ""
+    text = (
+        f"q* lies in Q: within distance {ball.radius:.6g} of {center} in the space of {ball.kernel!r}{allowance}. Data can "
+        f"reject this, not prove it. Q: {ball.provenance}.{tests}"
+    )
+    return Assumption("values", text, state)
+
+
+def _holds_range(setting: Setting, box: Box) -> bool:
+    limits = class_range(setting.problem.terms)
+    return box.holds(limits.low, limits.high)
+
+
+def _center_text(ball: ValueClass) -> str:
+    value = constant_value(ball.center)
+    return "the given center" if value is None else f"{value:.6g}"
 
 
 def _policy_text(setting: Setting) -> str:

@@ -18,9 +18,10 @@ from bondic.certificate.spec import Arrays, Spec, Writer
 from bondic.concentration.budget import ErrorBudget
 from bondic.problem import StreamedProblem
 from bondic.rounding import Enclosure
+from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
 
-FORMAT = "bondic certificate 2"
+FORMAT = "bondic certificate 3"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 
 
@@ -80,6 +81,7 @@ def make_certificate(
     ends: dict[End, tuple[BoundTerms, Function | None]],
     rejection: Rejection,
     witnesses: tuple[Function | None, ...],
+    tests: tuple[tuple[Function | None, Rejection], ...] = (),
     interval: tuple[float, float],
     status: str,
     assumptions: tuple[Assumption, ...],
@@ -117,11 +119,13 @@ def make_certificate(
             },
         },
         "ball": {
-            "kernel": writer.kernel(ball.kernel, "q"),
+            # None: the box, whose norm is the largest deviation
+            "kernel": writer.kernel(ball.kernel, "q") if isinstance(ball, Ball) else None,
             "radius": ball.radius,
             "center": writer.function(ball.center, "center"),
             "misspecification": ball.misspecification,
             "provenance": asdict(ball.provenance),
+            "origin": ball.origin,
         },
         "instruments": {
             "kernel": writer.kernel(setting.instruments.kernel, "w"),
@@ -135,6 +139,17 @@ def make_certificate(
         "rejection": {
             "witnesses": [writer.function(w, f"witness.{k}") for k, w in enumerate(witnesses)],
             "claim": asdict(rejection),
+            "tests": [
+                {
+                    "name": test.name,
+                    "kernel": writer.kernel(test.instruments.kernel, f"test.{k}"),
+                    "provenance": asdict(test.instruments.provenance),
+                    "probability": test.probability,
+                    "witness": writer.function(witness, f"test.{k}.witness"),
+                    "claim": asdict(found),
+                }
+                for k, (test, (witness, found)) in enumerate(zip(setting.tests, tests, strict=True))
+            ],
         },
         "claims": {"low": interval[0], "high": interval[1], "status": status},
         "assumptions": [asdict(item) for item in assumptions],

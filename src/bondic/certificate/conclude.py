@@ -30,13 +30,20 @@ def conclude(
 ) -> Conclusion:
     """Intersect with the value range; an empty intersection rejects, and is never repaired.
 
-    A missing end (one-sided bounds) is the end of the value range. After a rejection the value range is reported:
-    it needs the reward range alone.
+    A missing end (one-sided bounds) is the end of the value range, and so is an end with omega = 0: that one uses no row
+    of the log and only repeats Q. After a rejection the value range is reported: it needs the reward range alone.
     """
     limits = setting.range()
     low = max(limits.low, -math.inf if lower is None else lower.bound)
     high = min(limits.high, math.inf if upper is None else upper.bound)
     if rejection.rejected or low > high:
         return Conclusion(limits.low, limits.high, Status.REJECTED)
+    low = low if uses_log(lower) else limits.low
+    high = high if uses_log(upper) else limits.high
     moved = (side != "upper" and low > limits.low) or (side != "lower" and high < limits.high)
     return Conclusion(low, high, Status.INTERVAL if moved else Status.TRIVIAL)
+
+
+def uses_log(terms: BoundTerms | None) -> bool:
+    """Whether an end rests on any row at all."""
+    return terms is not None and terms.weight_norm.mid != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
+from bondic.bounds.dual import ClassTest, Setting
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.spec import Reader, Spec, UserFunctions
 from bondic.concentration.budget import ErrorBudget
@@ -24,8 +25,10 @@ from bondic.problem import Question, StreamedProblem, Terms, assemble, make_prob
 from bondic.problem.question import make_terms
 from bondic.rounding import U
 from bondic.spaces.ball import Ball
+from bondic.spaces.box import Box
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
+from bondic.spaces.value_class import ValueClass
 
 
 def rebuild(
@@ -88,22 +91,37 @@ def setting_of(
     """W, Q, the gauge and the split of alpha as the certificate states them, for a question that is there already."""
     body = certificate.body
     reader = Reader(certificate.arrays, problem.layout, functions)
-    ball = Ball(
-        reader.kernel(body["ball"]["kernel"]),
-        body["ball"]["radius"],
-        reader.function(body["ball"]["center"]),
-        body["ball"]["misspecification"],
-        _provenance(body["ball"]["provenance"]),
-    )
+    ball = _value_class(reader, body["ball"])
     instruments = Instruments(
         reader.kernel(body["instruments"]["kernel"]), _provenance(body["instruments"]["provenance"])
     )
     budget = ErrorBudget(body["alpha"], body["budget"])
     sides = 2 if body["side"] == "both" else 1
-    setting = Setting(
-        problem, ball, instruments, reader.gauge(body["gauge"]), budget["noise"], budget.get("initial"), sides
+    tests = tuple(
+        ClassTest(
+            test["name"],
+            Instruments(reader.kernel(test["kernel"]), _provenance(test["provenance"])),
+            test["probability"],
+        )
+        for test in body["rejection"]["tests"]
     )
-    return setting, budget
+    spent = math.fsum(test.probability for test in tests)
+    if not (all(test.probability > 0 for test in tests) and spent <= (budget.get("tests") or 0.0) * (1 + 1e-12)):
+        raise VerificationError("The tests of Q spend more than their share of alpha.")
+    gauge = reader.gauge(body["gauge"])
+    return Setting(problem, ball, instruments, gauge, budget["noise"], budget.get("initial"), sides, tests), budget
+
+
+def _value_class(reader: Reader, spec: Spec) -> ValueClass:
+    center, provenance = reader.function(spec["center"]), _provenance(spec["provenance"])
+    if spec["origin"] not in ("stated", "chosen"):
+        raise VerificationError(f"Q is stated or chosen, not {spec['origin']!r}.")
+    if spec["kernel"] is not None:
+        kernel = reader.kernel(spec["kernel"])
+        return Ball(kernel, spec["radius"], center, spec["misspecification"], provenance, spec["origin"])
+    if spec["misspecification"] != 0:
+        raise VerificationError("A box has no misspecification allowance.")
+    return Box(spec["radius"], center, provenance, spec["origin"])
 
 
 def _rebuild_question(

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
-from bondic.bounds.rejection import Rejection, evaluate_witness, trivial_rejection
+from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, weigh
 from bondic.certificate.assumptions import Assumption, list_assumptions
 from bondic.certificate.certificate import FORMAT, Certificate, claim, compute_digest
-from bondic.certificate.conclude import Conclusion, Status, conclude
+from bondic.certificate.conclude import Conclusion, Status, conclude, uses_log
 from bondic.certificate.rebuild import rebuild
 from bondic.certificate.spec import Reader, Spec, UserFunctions
 from bondic.concentration.gauge import Guarantee
@@ -25,6 +25,7 @@ from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import BondicError, VerificationError
 from bondic.problem import Question, make_problem
+from bondic.spaces.instruments import Instruments
 
 _POLICY_TOLERANCE = 1e-9
 _ASKED_AGAIN = 1e-8
@@ -99,7 +100,7 @@ def _verify(
     setting, budget = rebuild(certificate, log, functions, policy=policy, initial=initial)
     rows = (setting.problem.rows.start, setting.problem.rows.stop)
     _require(
-        not setting.instruments.provenance.saw(rows, log.content_hash),
+        not any(used.provenance.saw(rows, log.content_hash) for used in _all_instruments(setting)),
         "W was tuned on rows that it certifies.",
     )
     checks.append("W did not see the certified rows")
@@ -116,7 +117,7 @@ def _verify(
     else:
         unchecked.append("whether the log contradicts Q: the certificate holds no witness, and none was looked for")
     result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, body["side"])
-    _compare_interval(body, setting, result)
+    _compare_interval(body, setting, ends, result)
     _require(
         body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one."
     )
@@ -153,6 +154,10 @@ def _recompute_ends(setting: Setting, reader: Reader, body: Spec, checks: list[s
         ends[end] = terms
         checks.append(f"{end} end point recomputed from omega")
     return ends
+
+
+def _all_instruments(setting: Setting) -> list[Instruments]:
+    return [setting.instruments, *(test.instruments for test in setting.tests)]
 
 
 def _slack(body: Spec) -> float:
@@ -203,11 +208,12 @@ def _compare_bound(what: str, end: End, claimed: float, claimed_error: float, te
     )
 
 
-def _compare_interval(body: Spec, setting: Setting, result: Conclusion) -> None:
+def _compare_interval(body: Spec, setting: Setting, ends: dict[End, BoundTerms], result: Conclusion) -> None:
     """The claimed interval has to follow from the claimed end points, which were compared with mine."""
     limits = setting.range()
     rejected = result.status is Status.REJECTED
-    bounds = {} if rejected else {end: found["claim"]["bound"] for end, found in body["ends"].items()}
+    used = [] if rejected else [end for end, terms in ends.items() if uses_log(terms)]
+    bounds = {end: body["ends"][end]["claim"]["bound"] for end in used}
     follows = {
         "low": max(limits.low, bounds.get("lower", -math.inf)),
         "high": min(limits.high, bounds.get("upper", math.inf)),
@@ -221,31 +227,21 @@ def _compare_interval(body: Spec, setting: Setting, result: Conclusion) -> None:
 
 
 def _check_rejection(setting: Setting, reader: Reader, spec: Spec) -> Rejection:
-    best = combine_witnesses(setting, [reader.function(witness) for witness in spec["witnesses"]])
-    for key, value in asdict(best).items():
-        other = spec["claim"][key]
+    """Every test of Q from its witnesses, and all of them as one."""
+    main = combine_witnesses(setting, [reader.function(witness) for witness in spec["witnesses"]])
+    tests = run_tests(setting, [reader.function(test["witness"]) for test in spec["tests"]])
+    for found, test in zip(tests, spec["tests"], strict=True):
+        _compare_rejection(found, test["claim"])
+    joined = join_tests(setting, main, tests)
+    _compare_rejection(joined, spec["claim"])
+    return joined
+
+
+def _compare_rejection(found: Rejection, claimed: Spec) -> None:
+    for key, value in asdict(found).items():
+        other = claimed[key]
         same = value == other or math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-12)
         _require(same, f"The rejection test: `{key}` is {value!r} when recomputed, {other!r} in the certificate.")
-    return best
-
-
-def combine_witnesses(setting: Setting, witnesses: list[Any]) -> Rejection:
-    """The strongest of several witnesses: all refer to the same event."""
-    best = trivial_rejection(setting.epsilon())
-    found = [witness for witness in witnesses if witness is not None and not witness.is_zero]
-    weighed = (
-        weigh(setting.problem, setting.ball, [Candidate(witness, start=False) for witness in found]) if found else []
-    )
-    for witness, weighing in zip(found, weighed, strict=True):
-        other = evaluate_witness(setting, witness, weighing=weighing)
-        best = Rejection(
-            best.rejected or other.rejected,
-            min(best.p_value, other.p_value),
-            max(best.loss_floor, other.loss_floor),
-            other.epsilon,
-            max(best.minimal_radius, other.minimal_radius),
-        )
-    return best
 
 
 def _check_policy(
@@ -283,4 +279,4 @@ def _compare_answers(name: str, mine: npt.NDArray[Any], stored: npt.NDArray[Any]
     _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
 
 
-__all__ = ["Verification", "combine_witnesses", "verify"]
+__all__ = ["Verification", "verify"]

@@ -10,23 +10,24 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-import numpy as np
-
 from bondic._version import __version__
-from bondic.bounds.dual import End, Setting, problem_range
+from bondic.bounds.dual import End, Setting
+from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.certificate.assumptions import list_assumptions
 from bondic.certificate.certificate import make_certificate
-from bondic.certificate.conclude import Conclusion, Status, conclude
-from bondic.certificate.verify import combine_witnesses
+from bondic.certificate.conclude import Status, conclude
 from bondic.concentration.gauge import Gauge
+from bondic.errors import InvalidInput
 from bondic.methods.settle import settle
 from bondic.problem import Question
 from bondic.result import Result
-from bondic.solvers import spectral
-from bondic.solvers.basis import make_basis
 from bondic.solvers.best_so_far import Ends, best_bounds
-from bondic.solvers.model import SearchModel, build_model
+from bondic.solvers.model import SearchModel
+from bondic.solvers.refute import propose_refutations
+from bondic.solvers.search import KernelSearch, Search, gap_of
+from bondic.solvers.searches import make_search
 from bondic.spaces.ball import Ball
+from bondic.spaces.box import Box
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
 from bondic.sums.quadratic import Engine
@@ -34,9 +35,6 @@ from bondic.tuning.defaults import Choices
 
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]
-
-_LANDMARK_ROWS = 50_000
-"""Landmarks are looked for among this many rows, spread over the log."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Dual:
     """
 
     instruments: Instruments | None = None
-    ball: Ball | None = None
+    ball: Ball | Box | None = None
     gauge: str | Gauge = "half"
     side: Side = "both"
     radius: float | None = None
@@ -57,6 +55,7 @@ class Dual:
     pilot: float | int = 0.2
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
+    tests: bool = True  # test a Q that the library chose with further instruments, at a tenth of alpha
     rank: int = 600
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
@@ -99,19 +98,20 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
     clock.stage("tuning")
     setting, budget, notes = settle(method, problem, alpha)
     clock.done("tuning")
-    model = search_model(method, setting, clock.stage("search"))
-    spectrum = spectral.Spectrum.of(model)
+    search = make_search(setting, method.rank, clock.stage("search"))
+    ends, gaps, searched = _end_points(method, setting, search, clock)
+    witnesses = search.witnesses(radius=setting.ball.radius, epsilon=setting.epsilon().upper)
+    refutations = propose_refutations(setting)
     clock.done("search")
-    ends, gaps, search = _end_points(method, setting, model, spectrum, clock)
-    witnesses = _witnesses(setting, model, spectrum)
-    rejection = combine_witnesses(setting, list(witnesses))
+    tests = run_tests(setting, refutations)
+    rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
     lower, upper = (ends[end].terms if end in ends else None for end in ("lower", "upper"))
     result = conclude(setting, lower, upper, rejection, method.side)
     clock.done("certify")
-    estimate = _point_estimate(setting, model, spectrum, result)
+    estimate = search.estimate()
     assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
     versions = _versions()
-    notes = {**notes, **search}
+    notes = {**notes, **searched}
     certificate = make_certificate(
         setting,
         budget,
@@ -119,6 +119,7 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         ends={end: (found.terms, found.omega) for end, found in ends.items()},
         rejection=rejection,
         witnesses=witnesses,
+        tests=tuple(zip(refutations, tests, strict=True)),
         interval=(result.low, result.high),
         status=result.status.name,
         assumptions=assumptions,
@@ -148,69 +149,35 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         effective_sample_size=min(found.effective for found in ends.values()),
         seconds=clock.seconds,
         certificate=certificate,
-        search=model,
+        search=search,
     )
 
 
-def search_model(method: Dual, setting: Setting, report: Callable[[float], None] | None = None) -> SearchModel:
-    """The matrices of (11) for this setting."""
-    problem = setting.problem
-    everything = problem.some_points(_LANDMARK_ROWS)
-    values = make_basis(setting.ball.kernel, problem.layout, everything, rank=method.rank)
-    # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
-    logged = next(problem.parts()).logged
-    weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=method.rank, tolerance=1e-9)
-    return build_model(problem, weights, values, setting.ball.center, progress=report)
-
-
 def _end_points(
-    method: Dual, setting: Setting, model: SearchModel, spectrum: spectral.Spectrum, clock: _Clock
+    method: Dual, setting: Setting, search: Search, clock: _Clock
 ) -> tuple[Ends, tuple[float, float], dict[str, str]]:
     """Search each end, certify the proposals, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper
     extra = list(method.candidates)
     if method.solver is not None:
-        extra.extend(method.solver(model, setting))
+        if not isinstance(search, KernelSearch):
+            raise InvalidInput("`solver` is for a Q that is a ball of a kernel space; this one is a box (a table).")
+        extra.extend(method.solver(search.model, setting))
     wanted: tuple[End, ...] = ("lower", "upper") if method.side == "both" else (method.side,)
     notes: dict[str, str] = {}
     primal: dict[End, float] = {}
     proposals: list[Function] = []
     for end in wanted:
         sign = 1.0 if end == "upper" else -1.0
-        found = spectral.propose(spectrum, sign=sign, radius=setting.ball.radius, kappa=epsilon)
-        notes[f"search {end}"] = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
-        primal[end] = found.primal
-        if np.any(found.weights):
-            proposals.append(model.function(found.weights))
+        found = search.propose(sign=sign, radius=setting.ball.radius, kappa=epsilon)
+        notes[f"search {end}"], primal[end] = found.note, found.primal
+        if found.omega is not None:
+            proposals.append(found.omega)
     report = clock.stage("certify")
     ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
     for end, found_end in ends.items():
         terms, sign = found_end.terms, 1.0 if end == "upper" else -1.0
-        attained = sign * (terms.bound - model.offset) - (terms.initial.mid + terms.misspecification.mid)
-        gaps[end] = max(0.0, attained - primal[end]) if np.isfinite(primal[end]) else float("inf")
+        attained = sign * (terms.bound - search.offset) - (terms.initial.mid + terms.misspecification.mid)
+        gaps[end] = gap_of(attained, primal[end])
     return ends, (gaps["lower"], gaps["upper"]), notes
-
-
-def _witnesses(setting: Setting, model: SearchModel, spectrum: spectral.Spectrum) -> tuple[Function | None, ...]:
-    """Directions that may prove a rejection or a minimal radius; none when q = center already fits."""
-    epsilon = setting.epsilon().upper
-    out: list[Function | None] = []
-    if spectral.minimal_radius(spectrum, epsilon) > 0:
-        direction = spectral.witness(spectrum, kappa=epsilon)
-        out.append(None if direction is None else model.function(direction))
-        floor, _ = spectral.loss_floor(spectrum, setting.ball.radius)
-        if floor > 1e-9 * epsilon:
-            direction = spectral.witness(spectrum, radius=setting.ball.radius)
-            out.append(None if direction is None else model.function(direction))
-    return tuple(out)
-
-
-def _point_estimate(setting: Setting, model: SearchModel, spectrum: spectral.Spectrum, result: Conclusion) -> float:
-    """E[q^] of a ridge fit of the Bellman loss, moved into the interval: a guess, no guarantee of its own."""
-    ridge = 1e-6 * float(spectrum.sigma.max(initial=0.0)) ** 2 + 1e-300
-    theta = -spectrum.sigma * spectrum.gradient / (spectrum.sigma**2 + ridge)
-    value = model.offset + float(spectrum.start @ theta)
-    limits = problem_range(setting.problem)
-    low, high = (result.low, result.high) if result.low <= result.high else (limits.low, limits.high)
-    return float(np.clip(value, low, high)) if np.isfinite(value) else 0.5 * (low + high)

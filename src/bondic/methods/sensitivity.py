@@ -16,15 +16,16 @@ from bondic.certificate.rebuild import setting_of
 from bondic.certificate.spec import UserFunctions
 from bondic.concentration.budget import ErrorBudget, check_alpha
 from bondic.errors import InvalidInput, VerificationError
-from bondic.methods.dual import Dual, search_model
+from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
 from bondic.problem import Question
 from bondic.result import Result
 from bondic.rounding import U
-from bondic.solvers import spectral
 from bondic.solvers.best_so_far import evaluate_all
-from bondic.solvers.model import SearchModel
+from bondic.solvers.search import Search
+from bondic.solvers.searches import make_search
+from bondic.spaces.box import Box
 from bondic.spaces.functions import Function
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,8 +57,8 @@ def radius_sensitivity(
     check_alpha(alpha)
     options = Dual() if method is None else method
     setting, budget, _ = settle(options, problem, float(alpha))
-    model = search_model(options, setting)
-    return _frontier(options, setting, budget, model, (), radii, progress)
+    search = make_search(setting, options.rank)
+    return _frontier(options, setting, budget, search, (), radii, progress)
 
 
 def result_frontier(
@@ -84,9 +85,9 @@ def result_frontier(
         ) from cause
     own = tuple(_point(end, end.noise.rad) for end in (result.lower, result.upper) if end is not None)
     options = Dual(side=result.side)  # type: ignore[arg-type]
-    # matrices of the search are only a source of proposals: whatever they are, what is proposed gets certified
-    model = search_model(options, setting) if result.search is None else result.search
-    found = _frontier(options, setting, budget, model, own, radii, progress)
+    # a search is only a source of proposals: whatever it is, what it proposes gets certified
+    search = make_search(setting, options.rank) if result.search is None else result.search
+    found = _frontier(options, setting, budget, search, own, radii, progress)
     floor = 0.0 if result.rejection is None else result.rejection.minimal_radius
     return replace(found, floor=min(floor, _LARGEST_FLOOR))
 
@@ -99,13 +100,12 @@ def _frontier(
     options: Dual,
     setting: Setting,
     budget: ErrorBudget,
-    model: SearchModel,
+    search: Search,
     own: tuple[FrontierPoint, ...],
     radii: Sequence[float] | None,
     progress: Progress | None,
 ) -> Frontier:
-    spectrum = spectral.Spectrum.of(model)
-    proposals = _proposals(setting, spectrum, radii, model.function)
+    proposals = _proposals(setting, search, radii)
     report = None if progress is None else lambda share: progress("certify", share)
     mean_width = setting.facts().total_width / len(setting.problem) * (1 + 8 * U)
     found = evaluate_all(setting, ("upper",), proposals, engine=options.engine, progress=report)
@@ -114,15 +114,12 @@ def _frontier(
     return Frontier(alpha, setting.ball.radius, options.side, shares, points, setting)
 
 
-def _proposals(
-    setting: Setting,
-    spectrum: spectral.Spectrum,
-    radii: Sequence[float] | None,
-    function: Callable[[FloatArray], Function],
-) -> list[Function]:
+def _proposals(setting: Setting, search: Search, radii: Sequence[float] | None) -> list[Function]:
     """Omegas for every radius at the noise level of alpha and, unless radii were named, for a few at other levels."""
     kappa, middle = setting.epsilon().upper, setting.ball.radius or 1.0
-    if radii is None:
+    if radii is None and isinstance(setting.ball, Box):  # its half-width is no guess: only alpha is varied
+        wanted = [(middle, level) for level in (1.0, *_OTHER_LEVELS)]
+    elif radii is None:
         count, factors = (5, (1.0,)) if len(setting.problem) > _LONG else (11, (0.1, 1.0))
         wanted = [(float(radius), 1.0) for radius in (middle, *np.geomspace(middle / 30, middle * 10, count))]
         wanted += [(middle * factor, level) for level in _OTHER_LEVELS for factor in factors]
@@ -131,7 +128,7 @@ def _proposals(
     out = []
     for radius, level in wanted:
         for sign in (1.0, -1.0):
-            weights = spectral.propose(spectrum, sign=sign, radius=radius, kappa=level * kappa).weights
-            if np.any(weights):
-                out.append(function(weights))
+            omega = search.propose(sign=sign, radius=radius, kappa=level * kappa).omega
+            if omega is not None:
+                out.append(omega)
     return out

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.bellman.residual import bellman_residual, values_at_rows
-from bondic.bounds.dual import Setting
+from bondic.bounds.dual import Setting, class_range, problem_range
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.concentration.gauge import Gauge
@@ -24,15 +25,26 @@ from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.problem import Cloud, Problem, Question, Terms
 from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
+from bondic.solvers.table import table_kernel
 from bondic.spaces.ball import Ball
+from bondic.spaces.box import Box
 from bondic.spaces.instruments import Instruments
-from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel, provenance
-from bondic.tuning.instruments import pick_instruments
+from bondic.spaces.provenance import Provenance
+from bondic.spaces.value_class import ValueClass
+from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.instruments import pick_instruments, pick_table
+from bondic.tuning.refutation import class_tests
+from bondic.tuning.scales import pilot_points
+from bondic.tuning.states import StateKind, check_categorical, state_kind
+
+FloatArray = npt.NDArray[np.float64]
 
 SMALLEST_PILOT = 20
 LARGEST_PILOT = 5000
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
+TEST_SHARE = 0.1
+"""Share of alpha for further tests of a Q that the library chose; fixed here as well."""
 _NOMINAL = 4
 """Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
 
@@ -47,7 +59,7 @@ class Options(Protocol):
     @property
     def instruments(self) -> Instruments | None: ...
     @property
-    def ball(self) -> Ball | None: ...
+    def ball(self) -> Ball | Box | None: ...
     @property
     def gauge(self) -> str | Gauge: ...
     @property
@@ -62,6 +74,8 @@ class Options(Protocol):
     def planned_rows(self) -> int | None: ...
     @property
     def choices(self) -> Choices: ...
+    @property
+    def tests(self) -> bool: ...
     @property
     def rank(self) -> int: ...
 
@@ -94,7 +108,8 @@ def pilot_rows(method: Options, problem: Question) -> int:
 def tuning_problem(problem: Question, wanted: int) -> Problem | None:
     """The pilot as a problem; None when too few of its rows can be used.
 
-    Initial states that were read off the log include later rows: the pilot's first next states stand in for them.
+    Initial states that were read off the log include later rows: the pilot's first next states stand in for them, or its
+    logged ones where no row has a next state.
     """
     start = problem.rows.start
     pilot = problem.load(start, start + wanted)
@@ -103,18 +118,30 @@ def tuning_problem(problem: Question, wanted: int) -> Problem | None:
     states = pilot.initial_states
     if states.count_fixed and not states.from_rows:
         return pilot
-    if not len(pilot.next.points):
-        return None
-    count = min(_STAND_IN_STARTS, len(pilot.next.points))
-    starts = Cloud(pilot.next.points[:count], pilot.next.weights[:count], np.arange(count))
+    count = min(_STAND_IN_STARTS, len(pilot.next.points) or len(pilot))
+    if len(pilot.next.points):
+        starts = Cloud(pilot.next.points[:count], pilot.next.weights[:count], np.arange(count))
+    else:
+        starts = Cloud(*_logged_starts(pilot, count), np.arange(count))
     states = InitialStates.exact(starts.points[:, : problem.layout.observation_dim])
     return replace(pilot, initial=starts, initial_states=states)
+
+
+def _logged_starts(pilot: Problem, count: int) -> tuple[FloatArray, FloatArray]:
+    """Logged points of a one-step log, with equal weights on all actions: the policy is not asked again for tuning."""
+    slots = pilot.layout.slots
+    return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
 
 
 def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
     """Everything a bound depends on besides omega, with a note on how each choice came about."""
     if method.side not in ("both", "lower", "upper"):
         raise InvalidInput(f"side={method.side!r}; choose 'both', 'lower' or 'upper'.")
+    if method.ball is not None and method.radius is not None:
+        raise InvalidInput(
+            f"Both ball= (radius {method.ball.radius:g}) and radius={method.radius:g} are given. A ball has its radius: pass "
+            "ball=ball.with_radius(...), or radius= alone."
+        )
     notes: dict[str, str] = {}
     wanted = pilot_rows(method, problem)
     pilot = tuning_problem(problem, wanted)
@@ -122,36 +149,75 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
     notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
     if pilot is None:
         notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
-    instruments = _settle_instruments(method, problem, pilot, wanted, notes)
+    kind = _settle_states(method, problem, pilot, notes)
+    instruments = _settle_instruments(method, problem, pilot, wanted, kind, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
         raise TunedOnCertifiedRows(
             f"W was tuned on rows {instruments.provenance.rows}, the interval would certify rows {rows}. W must not see the "
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
-    # the radius is judged with the plain W, not with the one picked for short intervals: that one may be too rich
-    ball = _settle_ball(method, certified, pilot, default_instruments(problem, pilot, method.choices), notes)
+    ball = _settle_class(method, certified, pilot, kind, notes)
+    tested = method.tests and pilot is not None and ball.origin == "chosen" and method.gauge != "plug-in"
     sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
-    shares = {"noise": 1.0 - INITIAL_SHARE, "initial": INITIAL_SHARE} if sampled else {"noise": 1.0}
-    budget = ErrorBudget.split(alpha, shares)
+    budget = ErrorBudget.split(alpha, _shares(tested, sampled))
+    tests = class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested else ()
+    if tests:
+        notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
     sides = 2 if method.side == "both" else 1
-    return Setting(certified, ball, instruments, gauge, budget["noise"], budget.get("initial"), sides), budget, notes
+    initial = budget.get("initial")
+    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
+
+
+def _shares(tested: bool, sampled: bool) -> dict[str, float]:
+    """How alpha is divided; fixed here, before any data are seen."""
+    rest = 1.0 - (TEST_SHARE if tested else 0.0) - (INITIAL_SHARE if sampled else 0.0)
+    shares = {"noise": rest, "tests": TEST_SHARE if tested else 0.0, "initial": INITIAL_SHARE if sampled else 0.0}
+    return {name: share for name, share in shares.items() if share}
+
+
+def _settle_states(method: Options, problem: Question, pilot: Problem | None, notes: dict[str, str]) -> StateKind:
+    """Names or numbers, from the pilot alone; without a pilot from all rows, and then W is not chosen by it."""
+    if method.ball is not None and method.instruments is not None:
+        return StateKind(False, (), "")
+    choice = check_categorical(method.choices.categorical, problem.layout.observation_dim)
+    if choice is None and method.gauge == "plug-in":
+        choice = False  # its constant is fitted in a kernel space
+    seen = pilot if pilot is not None else next(problem.parts())
+    kind = state_kind(pilot_points(seen), problem.layout, choice)
+    if method.ball is None and method.radius is None:
+        notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
+    elif kind.table and method.choices.categorical is None:
+        kind = StateKind(False, (), "")  # Q is a ball, as was asked: its kernel compares states by distance
+    return kind
 
 
 def _settle_instruments(
-    method: Options, problem: Question, pilot: Problem | None, wanted: int, notes: dict[str, str]
+    method: Options, problem: Question, pilot: Problem | None, wanted: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
-    instruments: Instruments = method.instruments or default_instruments(problem, pilot, method.choices)
-    if method.instruments is None and pilot is not None:
-        kernel = default_value_kernel(problem, pilot, method.choices)
-        ball, _ = default_ball(pilot, pilot, kernel, instruments, method.choices)
-        instruments, notes["W picked"] = pick_instruments(
-            pilot, _rows_ahead(method, problem, wanted), ball, method.choices
-        )
+    declared = bool(method.choices.categorical)
+    if method.instruments is not None:
+        instruments: Instruments = method.instruments
+    elif kind.table and pilot is None and declared:
+        instruments = Instruments(table_kernel(0.5))
+    elif pilot is None:
+        instruments = default_instruments(problem, None, method.choices, kind.columns)
+    else:
+        instruments, notes["W picked"] = _pick(method, problem, pilot, wanted, kind)
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
     return instruments
+
+
+def _pick(method: Options, problem: Question, pilot: Problem, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
+    ahead, limits = _rows_ahead(method, problem, wanted), problem_range(pilot)
+    if kind.table:
+        return pick_table(pilot, ahead, _box(pilot), method.choices, limits)
+    plain = default_instruments(problem, pilot, method.choices, kind.columns)
+    kernel = default_value_kernel(pilot, method.choices, kind.columns)
+    ball, _ = default_ball(pilot, pilot, kernel, plain, method.choices, limits)
+    return pick_instruments(pilot, ahead, ball, method.choices, limits, kind.columns)
 
 
 def _rows_ahead(method: Options, problem: Question, wanted: int) -> int:
@@ -161,27 +227,49 @@ def _rows_ahead(method: Options, problem: Question, wanted: int) -> int:
     return max((len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted, 1)
 
 
-def _settle_ball(
-    method: Options, certified: Question, pilot: Problem | None, instruments: Instruments, notes: dict[str, str]
-) -> Ball:
+def _settle_class(
+    method: Options, certified: Question, pilot: Problem | None, kind: StateKind, notes: dict[str, str]
+) -> ValueClass:
+    """Q as given; else the box where states are names, which assumes nothing; else a ball that the library chooses."""
     if method.ball is not None:
-        ball = method.ball
-        notes["Q"] = f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})"
-    elif method.radius is not None:
-        kernel = default_value_kernel(certified, pilot, method.choices)
-        ball = Ball(kernel, method.radius, provenance=provenance(pilot, "radius as given, scales and bandwidth"))
+        return _with_allowance(method, method.ball, notes)
+    if kind.table and method.radius is None:
+        box = _box(certified)
+        notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
+        return _with_allowance(method, box, notes)
+    kernel = default_value_kernel(certified, method.choices, kind.columns)
+    if method.radius is not None:
+        origin = Provenance("radius as given, scales and bandwidth chosen by bondic")
+        ball = Ball(kernel, method.radius, provenance=origin, origin="chosen")
         notes["Q"] = f"{kernel!r}, radius {method.radius:g} as given"
-    else:
-        kernel = default_value_kernel(certified, pilot, method.choices)
-        ball, note = default_ball(certified, pilot, kernel, instruments, method.choices)
-        notes["Q"] = f"{kernel!r}, {note}"
-    if method.misspecification:
-        ball = Ball(ball.kernel, ball.radius, ball.center, method.misspecification, ball.provenance)
+        return _with_allowance(method, ball, notes)
+    # the radius is judged with the plain W, not with the one picked for short intervals: that one may be too rich
+    plain = default_instruments(certified, pilot, method.choices, kind.columns)
+    ball, note = default_ball(certified, pilot, kernel, plain, method.choices, problem_range(certified))
+    notes["Q"] = f"{kernel!r}, {note}"
+    return _with_allowance(method, ball, notes)
+
+
+def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) -> ValueClass:
+    if isinstance(ball, Ball):
+        notes.setdefault("Q", f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})")
+        return replace(ball, misspecification=method.misspecification) if method.misspecification else ball
+    notes.setdefault("Q", f"box of half-width {ball.radius:g} ({ball.provenance})")
     return ball
 
 
+def _box(problem: Question) -> Box:
+    limits = class_range(problem.terms)
+    return Box.around(limits.low, limits.high, problem.layout)
+
+
 def _settle_gauge(
-    method: Options, problem: Question, instruments: Instruments, ball: Ball, probability: float, notes: dict[str, str]
+    method: Options,
+    problem: Question,
+    instruments: Instruments,
+    ball: ValueClass,
+    probability: float,
+    notes: dict[str, str],
 ) -> Gauge:
     """Pinelis for a fixed number of rows; fixed lambda when ranges differ by time or n is a stopping time."""
     if isinstance(method.gauge, Gauge):
@@ -228,9 +316,11 @@ def _mean_square_width(terms: Terms) -> float:
     return float(np.mean(np.square(widths)))
 
 
-def _plug_in_constant(method: Options, problem: Question, instruments: Instruments, ball: Ball) -> float:
+def _plug_in_constant(method: Options, problem: Question, instruments: Instruments, ball: ValueClass) -> float:
     """K_max times the mean squared residual of a fitted q: an estimate, hence no guarantee."""
     some = problem.some_points(_PLUG_IN_ROWS)
+    if not isinstance(ball, Ball):
+        raise InvalidInput("gauge='plug-in' needs a Q that is a ball of a kernel space: pass ball= or radius=.")
     values = make_basis(ball.kernel, problem.layout, some, rank=min(method.rank, 300), tolerance=1e-9)
     weights = make_basis(instruments.kernel, problem.layout, some, rank=300, tolerance=1e-9)
     model = build_model(problem, weights, values, ball.center)

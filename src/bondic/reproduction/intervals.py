@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bondic.bounds.dual import Setting
+from bondic.bounds.rejection import combine_witnesses
 from bondic.certificate.conclude import Status, conclude
-from bondic.certificate.verify import combine_witnesses
 from bondic.concentration.gauge import Gauge
 from bondic.concentration.v_statistic import VStatistic
-from bondic.methods.dual import Dual, search_model
+from bondic.methods.dual import Dual
 from bondic.methods.settle import settle
 from bondic.problem import Problem
 from bondic.solvers import spectral
 from bondic.solvers.best_so_far import best_bounds
 from bondic.solvers.model import SearchModel
+from bondic.solvers.search import kernel_search
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
 
@@ -55,7 +56,7 @@ def dual_intervals(
     """One list per ball, gauges outer, alphas inner. The balls share kernel and center and differ in their radii."""
     out: list[list[Found]] = [[] for _ in balls]
     base = Dual(instruments=instruments, ball=balls[0], rank=rank)
-    model = search_model(base, settle(base, problem, alphas[0])[0])
+    model = kernel_search(settle(base, problem, alphas[0])[0], rank).model
     spectrum = spectral.Spectrum.of(model)
     for name in gauges:
         gauge: str | Gauge = VStatistic("paper") if name == "feng2020" else name

@@ -182,5 +182,5 @@ def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball, float]:
     weights, values = kernels(
         states.shape[1], scale, states.mean(axis=0), chosen.weight_bandwidth, chosen.value_bandwidth
     )
-    radius = held_out_radius(pilot, values, weights, factor=RADIUS_FACTOR).radius
+    radius = held_out_radius(pilot, values, weights, factor=RADIUS_FACTOR, half_range=0.0).radius
     return Instruments(weights), Ball(values, radius), mean_length

@@ -17,9 +17,11 @@ import numpy.typing as npt
 
 from bondic.bellman.residual import bellman_residual, function_values
 from bondic.bounds.dual import Setting
+from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import normal_form
 from bondic.problem import Problem, in_memory
 from bondic.solvers.model import SearchModel
+from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function, KernelFunction
 
 FloatArray = npt.NDArray[np.float64]
@@ -108,6 +110,8 @@ class RowSums:
 
     def __init__(self, setting: Setting, centers: Centers, held: IntArray) -> None:
         problem, ball = in_memory(setting.problem), setting.ball
+        if not isinstance(ball, Ball):
+            raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
         self.problem, self.centers, self.ball, self.epsilon = problem, centers, ball, setting.epsilon().upper
         self.residual = bellman_residual(problem, function_values(problem, ball.center))
         cloud = problem.initial

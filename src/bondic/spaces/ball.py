@@ -9,10 +9,11 @@ from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.spaces.functions import Function
 from bondic.spaces.provenance import Provenance
+from bondic.spaces.value_class import Origin, ValueClass, check_origin
 
 
 @dataclass(frozen=True, eq=False)
-class Ball:
+class Ball(ValueClass):
     """Q = { q : |q - center| <= radius } in the RKHS of `kernel`; center 0 unless given.
 
     q* in Q is an assumption; it may be chosen with the log in any way (for the dual bound), it can be rejected by
@@ -24,8 +25,10 @@ class Ball:
     center: Function | None = None
     misspecification: float = 0.0
     provenance: Provenance = field(default_factory=Provenance)
+    origin: Origin = "stated"
 
     def __post_init__(self) -> None:
+        check_origin(self.origin)
         object.__setattr__(self, "radius", float(self.radius))
         object.__setattr__(self, "misspecification", float(self.misspecification))
         if not (math.isfinite(self.radius) and self.radius >= 0):

@@ -1,9 +1,13 @@
-"""Sensible W and Q for a user who names neither; every choice is written into the result."""
+"""W and Q for a user who names neither; every choice is written into the result, and called a choice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
+from bondic.concentration.value_range import ValueRange
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
@@ -12,10 +16,20 @@ from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
 from bondic.problem import Problem, Question
 from bondic.spaces.ball import Ball
+from bondic.spaces.box import constant_function
+from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
-from bondic.tuning.radius import held_out_radius
-from bondic.tuning.scales import Scales, measure_scales
+from bondic.tuning.radius import FittedRadius, held_out_radius
+from bondic.tuning.scales import Scales, measure_scales, pilot_points
+from bondic.tuning.states import Categorical
+
+FloatArray = npt.NDArray[np.float64]
+
+_SCALE_ROWS = 20_000
+_TAIL_ROWS = 5000
+_FEATURES = 1200
+"""Coordinates of W: with many actions each gets fewer features, so that the search stays a matter of seconds."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,12 @@ class Choices:
     weight_bandwidth: float | None = None  # of k, in units of the median distance
     constant_share: float | None = None  # how much of k is the constant kernel
     value_bandwidth: float = 1.0  # of k~, in units of the median distance
+    categorical: Categorical = None  # which observation columns hold names, not numbers; None: look at the states
+
+
+def feature_pairs(layout: Layout, choices: Choices) -> int:
+    """cos/sin pairs for each action."""
+    return max(8, min(choices.pairs, _FEATURES // (2 * layout.slots)))
 
 
 def instruments_kernel(layout: Layout, scales: Scales, choices: Choices, width: float, share: float) -> Kernel:
@@ -35,50 +55,91 @@ def instruments_kernel(layout: Layout, scales: Scales, choices: Choices, width: 
 
     The constant part holds the mean weight 1 / (1 - gamma) cheaply. K_max = 1.
     """
+    local = local_features(layout, scales, choices, scales.bandwidth(width))
+    return share * Constant(1.0) + (1.0 - share) * local
+
+
+def local_features(layout: Layout, scales: Scales, choices: Choices, bandwidth: FloatArray) -> Kernel:
+    """Random Fourier features of a Gaussian with this bandwidth, times Dirac on discrete actions."""
     features = RandomFeatures.gaussian(
-        choices.pairs,
+        feature_pairs(layout, choices),
         layout.dimension,
-        scales.bandwidth(width),
+        bandwidth,
         seed=choices.seed,
         center=scales.center,
         on="state" if layout.discrete else "point",
     )
-    local: Kernel = features * Dirac(on="action") if layout.discrete else features
-    return share * Constant(1.0) + (1.0 - share) * local
+    return features * Dirac(on="action") if layout.discrete else features
 
 
-def default_instruments(problem: Question, pilot: Problem | None, choices: Choices) -> Instruments:
+def default_instruments(
+    problem: Question, pilot: Problem | None, choices: Choices, names: tuple[int, ...] = ()
+) -> Instruments:
     """W with the middle values of what may be picked."""
     width = 1.0 if choices.weight_bandwidth is None else choices.weight_bandwidth
     share = 0.5 if choices.constant_share is None else choices.constant_share
-    scales = measure_scales(pilot, problem.layout.dimension)
+    scales = measure_scales(None if pilot is None else pilot_points(pilot), problem.layout.dimension, names)
     kernel = instruments_kernel(problem.layout, scales, choices, width, share)
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
-def default_value_kernel(problem: Question, pilot: Problem | None, choices: Choices) -> Kernel:
-    """k~: Gaussian on the state times Dirac on discrete actions, plus a constant."""
-    bandwidth = measure_scales(pilot, problem.layout.dimension).bandwidth(choices.value_bandwidth)
+def default_value_kernel(problem: Question, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
+    """k~: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
+    scales = measure_scales(problem.some_points(_SCALE_ROWS), problem.layout.dimension, names)
+    bandwidth = scales.bandwidth(choices.value_bandwidth)
     if problem.layout.discrete:
         return Gaussian(bandwidth, on="state") * Dirac(on="action") + Constant(1.0)
     return Gaussian(bandwidth, on="point") + Constant(1.0)
 
 
+def default_center(problem: Question, limits: ValueRange) -> tuple[Function | None, float]:
+    """(center, half-width): the middle of the value range; 0 when the range depends on time, as q* is small at the end."""
+    if problem.terms.horizon is not None:
+        return None, max(abs(limits.low), abs(limits.high))
+    middle = 0.5 * limits.low + 0.5 * limits.high
+    return constant_function(middle, problem.layout), max(limits.high - middle, middle - limits.low)
+
+
 def default_ball(
-    problem: Question, pilot: Problem | None, kernel: Kernel, instruments: Instruments, choices: Choices
+    problem: Question,
+    pilot: Problem | None,
+    kernel: Kernel,
+    instruments: Instruments,
+    choices: Choices,
+    limits: ValueRange,
 ) -> tuple[Ball, str]:
-    """Q centred at 0 with the held-out radius. Q may look at the log in any way; without a pilot it uses all rows.
+    """Q around the middle of the value range. It may look at the log in any way: at the pilot and at the last rows.
 
     Of a streamed log without a pilot it uses the first rows.
     """
-    source = pilot if pilot is not None else next(problem.parts())
-    fitted = held_out_radius(source, kernel, instruments.kernel, factor=choices.radius_factor)
-    note = (
-        f"radius {fitted.radius:.6g} = {choices.radius_factor:g} x norm {fitted.fitted_norm:.6g} of the q fitted on "
-        f"rows {source.rows.start}..{source.rows.start + max(1, len(source) // 2) - 1} that scored best on the rows after them"
-    )
-    ball = Ball(kernel, fitted.radius, provenance=provenance(source, "scales, bandwidth and radius"))
-    return ball, note
+    center, half = default_center(problem, limits)
+    first = pilot if pilot is not None else next(problem.parts())
+    sources = [first]
+    last = problem.load(max(problem.rows.start, problem.rows.stop - _TAIL_ROWS), problem.rows.stop)
+    if last is not None and problem is not pilot and pilot is not None:
+        sources.append(last)
+    fits = [
+        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half, center=center)
+        for rows in sources
+    ]
+    fitted = max(fits, key=lambda fit: fit.radius)
+    rows = sources[fits.index(fitted)]
+    ball = Ball(kernel, fitted.radius, center, provenance=_looked_at(problem, pilot), origin="chosen")
+    return ball, _radius_note(fitted, rows, half, choices.radius_factor)
+
+
+def _looked_at(problem: Question, pilot: Problem | None) -> Provenance:
+    start = problem.rows.start if pilot is None else pilot.rows.start
+    return Provenance("scales, bandwidth and radius chosen by bondic", (start, problem.rows.stop), problem.log_hash)
+
+
+def _radius_note(fitted: FittedRadius, rows: Problem, half: float, factor: float) -> str:
+    where = f"rows {rows.rows.start}..{rows.rows.stop - 1}"
+    if fitted.weak:
+        why = f"{where} say too little about the value function ({fitted.weak}), so {factor:g} half-ranges stand in for a fit"
+    else:
+        why = f"{factor:g} times the norm {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}"
+    return f"radius {fitted.radius:.6g}: every constant value (half-range {half:.6g}), and {why}"
 
 
 def provenance(pilot: Problem | None, what: str, how: str = "tuned") -> Provenance:

@@ -1,4 +1,8 @@
-"""Which W: the one that promises the shortest interval on pilot rows. Any W is valid, so this can only cost length."""
+"""Which W: the one that promises the shortest interval on pilot rows.
+
+Any W is valid, but W also tests Q, and a W picked for its length may be blind: a chosen Q is tested with further instruments
+(`tuning.refutation`).
+"""
 
 from __future__ import annotations
 
@@ -7,43 +11,52 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.concentration.value_range import value_range
+from bondic.concentration.value_range import ValueRange
 from bondic.kernels.base import Kernel
-from bondic.kernels.constant import Constant
-from bondic.kernels.dirac import Dirac
 from bondic.problem import Problem
 from bondic.solvers import spectral
 from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
+from bondic.solvers.table import TableSearch, table_kernel
+from bondic.solvers.table_model import table_model
 from bondic.spaces.ball import Ball
+from bondic.spaces.box import Box
 from bondic.spaces.instruments import Instruments
 from bondic.tuning.defaults import Choices, instruments_kernel, provenance
-from bondic.tuning.scales import measure_scales
+from bondic.tuning.scales import measure_scales, pilot_points
 
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
 _SHARES = (0.2, 0.5, 0.8)
-_FEW_STATES = 64
 _NOMINAL = 0.1
 """The comparison assumes this error probability whatever alpha is, so that W does not change with alpha."""
 _MOST_ROWS = 1500
 _FEWER_PAIRS = 48
 """The comparison runs on the last pilot rows with fewer features: it only ranks candidates."""
+_FEWER_TABLE_PAIRS = 600
 
 
 def pick_instruments(
-    pilot: Problem, certified_rows: int, ball: Ball, choices: Choices, *, rank: int = 100
+    pilot: Problem,
+    certified_rows: int,
+    ball: Ball,
+    choices: Choices,
+    limits: ValueRange,
+    names: tuple[int, ...] = (),
+    *,
+    rank: int = 100,
 ) -> tuple[Instruments, str]:
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
     rows = pilot.select(int(pilot.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
+    rank = max(20, min(rank, 2000 // pilot.layout.slots))
     values = make_basis(
         ball.kernel, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
     )
     quick = replace(choices, pairs=min(choices.pairs, _FEWER_PAIRS))
     best: tuple[float, int] | None = None
-    for index, (_, kernel) in enumerate(_candidates(pilot, quick)):
+    for index, (_, kernel) in enumerate(_candidates(pilot, quick, names)):
         weights = make_basis(kernel, pilot.layout, rows.logged, rank=rank, tolerance=1e-9)
         spectrum = spectral.Spectrum.of(build_model(rows, weights, values, ball.center))
-        kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
+        kappa = _noise_level(limits, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [
             spectral.propose(spectrum, sign=sign, radius=ball.radius, kappa=kappa, tolerance=1e-3).objective
             for sign in (1.0, -1.0)
@@ -51,21 +64,39 @@ def pick_instruments(
         if best is None or sum(ends) < best[0]:
             best = (sum(ends), index)
     assert best is not None
-    name, kernel = _candidates(pilot, choices)[best[1]]
+    name, kernel = _candidates(pilot, choices, names)[best[1]]
     return Instruments(kernel, provenance(pilot, "kernel", "picked")), name
 
 
-def _noise_level(pilot: Problem, rows: int) -> float:
-    terms = pilot.terms
-    bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
-    return bound.width * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
+def pick_table(
+    pilot: Problem, certified_rows: int, box: Box, choices: Choices, limits: ValueRange
+) -> tuple[Instruments, str]:
+    """The same among tables with more or less of a constant; Q is a box, which no W has to test."""
+    shares = (0.0, *_SHARES) if choices.constant_share is None else (choices.constant_share,)
+    model = table_model(pilot, box.center, _FEWER_TABLE_PAIRS)
+    kappa = _noise_level(limits, certified_rows)
+    lengths = []
+    for share in shares:
+        search = TableSearch(model, table_kernel(share), share, pilot.layout)
+        ends = [search.solve(sign=sign, radius=box.radius, kappa=kappa)[1] for sign in (1.0, -1.0)]
+        lengths.append(sum(ends))
+    share = shares[int(np.argmin(lengths))]
+    return Instruments(table_kernel(share), provenance(pilot, "kernel", "picked")), _table_name(share)
 
 
-def _candidates(pilot: Problem, choices: Choices) -> list[tuple[str, Kernel]]:
+def _table_name(share: float) -> str:
+    return "state-action table" if share == 0 else f"state-action table, constant share {share:g}"
+
+
+def _noise_level(limits: ValueRange, rows: int) -> float:
+    return limits.width * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
+
+
+def _candidates(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
     widths = _WIDTHS if choices.weight_bandwidth is None else (choices.weight_bandwidth,)
     shares = _SHARES if choices.constant_share is None else (choices.constant_share,)
-    scales = measure_scales(pilot, pilot.layout.dimension)
-    out = [
+    scales = measure_scales(pilot_points(pilot), pilot.layout.dimension, names)
+    return [
         (
             f"{choices.pairs} feature pairs, bandwidth {width:g} x median distance, constant share {share:g}",
             instruments_kernel(pilot.layout, scales, choices, width, share),
@@ -73,9 +104,3 @@ def _candidates(pilot: Problem, choices: Choices) -> list[tuple[str, Kernel]]:
         for width in widths
         for share in shares
     ]
-    few = np.unique(pilot.logged, axis=0).shape[0] <= _FEW_STATES
-    if few and pilot.layout.discrete and choices.weight_bandwidth is None:
-        local = Dirac(on="state") * Dirac(on="action")
-        out += [(f"state-action table, constant share {s:g}", s * Constant(1.0) + (1.0 - s) * local) for s in shares]
-        out.append(("state-action table", local))
-    return out

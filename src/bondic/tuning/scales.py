@@ -1,4 +1,4 @@
-"""Input scales and bandwidths from pilot rows."""
+"""Input scales and bandwidths from points: those of the pilot for W, those of the whole log for Q."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from bondic.problem import Problem
 FloatArray = npt.NDArray[np.float64]
 
 _MOST = 1000
+_NAMES_APART = 0.05
+"""Bandwidth of columns that hold names: whole numbers one apart get a Gaussian value of e^-200, that is none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,22 +24,33 @@ class Scales:
     center: FloatArray  # (D,)
     spread: FloatArray  # (D,) standard deviation per dimension
     median: float  # median distance after division by the spread
+    names: tuple[int, ...] = ()  # columns whose values are names
+    constant: tuple[int, ...] = ()  # columns that never change
 
     def bandwidth(self, factor: float) -> FloatArray:
-        """`factor` times the median distance, per dimension."""
-        return np.asarray(self.spread * self.median * factor)
+        """`factor` times the median distance, per dimension; next to nothing for columns of names."""
+        out = np.asarray(self.spread * self.median * factor)
+        out[list(self.names)] = _NAMES_APART
+        return out
 
 
-def measure_scales(pilot: Problem | None, dimension: int) -> Scales:
-    """Center, spread and median distance of pilot points; 0, 1 and sqrt(d) when there is no pilot."""
+def pilot_points(pilot: Problem) -> FloatArray:
+    """Every point of these rows; a one-step log has no next ones."""
+    return np.concatenate([pilot.logged, pilot.next.points]) if len(pilot.next.points) else pilot.logged
+
+
+def measure_scales(points: FloatArray | None, dimension: int, names: tuple[int, ...] = ()) -> Scales:
+    """Center, spread and median distance of points; 0, 1 and sqrt(d) when there are none."""
     default = float(np.sqrt(dimension))
-    if pilot is None:
-        return Scales(np.zeros(dimension), np.ones(dimension), default)
-    points = np.concatenate([pilot.logged, pilot.next.points]) if len(pilot.next.points) else pilot.logged
+    if points is None or not len(points):
+        return Scales(np.zeros(dimension), np.ones(dimension), default, names)
     center, deviation = points.mean(axis=0), points.std(axis=0)
     # a constant column gets a scale of its own size, so that it neither matters nor divides by zero
-    spread = np.where(deviation > 1e-9 * np.abs(center), deviation, np.maximum(np.abs(center), 1.0))
-    some = pilot.logged[:: max(1, len(pilot) // _MOST)][:_MOST] / spread
-    distances = pdist(some) if some.shape[0] > 1 else np.zeros(0)
+    varies = deviation > 1e-9 * np.abs(center)
+    spread = np.where(varies, deviation, np.maximum(np.abs(center), 1.0))
+    numbers = [c for c in range(dimension) if c not in names]
+    some = (points[:: max(1, len(points) // _MOST)][:_MOST] / spread)[:, numbers]
+    distances = pdist(some) if some.shape[0] > 1 and numbers else np.zeros(0)
     positive = distances[distances > 0]
-    return Scales(center, spread, float(np.median(positive)) if positive.size else default)
+    median = float(np.median(positive)) if positive.size else default
+    return Scales(center, spread, median, names, tuple(int(c) for c in np.flatnonzero(~varies)))

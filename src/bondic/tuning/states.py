@@ -1,0 +1,99 @@
+"""Are states names or numbers? Whole numbers in one column are taken for names; many of them are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import Layout
+
+FloatArray = npt.NDArray[np.float64]
+Categorical = bool | tuple[int, ...] | None
+"""True: every column holds names; False: none does; numbers of columns; None: look at the states."""
+
+_FEW = 1000
+"""Distinct states that are certainly few enough for a table."""
+_VISITS = 5
+"""States of several columns are a table if each was seen this often on average."""
+
+
+@dataclass(frozen=True)
+class StateKind:
+    """What the states of a log were taken for, and why."""
+
+    table: bool  # every distinct state has values of its own: nothing relates them
+    columns: tuple[int, ...]  # columns of names inside states that are otherwise numbers
+    text: str
+    question: str = ""  # what a reader may want to state instead
+
+
+def check_categorical(categorical: Categorical | Sequence[int], observation_dim: int) -> Categorical:
+    """The statement in one form; columns that do not exist are refused."""
+    if categorical is None or isinstance(categorical, bool):
+        return categorical
+    columns = tuple(sorted({int(column) for column in categorical}))
+    wrong = [column for column in columns if not 0 <= column < observation_dim]
+    if wrong:
+        raise InvalidInput(
+            f"categorical names the column {wrong[0]}; observations have columns 0..{observation_dim - 1}."
+        )
+    return columns
+
+
+def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> StateKind:
+    """Decide from the statement, or else from these points alone (columns: observation, time, continuous action)."""
+    observed = points[:, : layout.observation_dim]
+    if categorical is False:
+        return StateKind(False, (), "states are numbers, as you stated")
+    if isinstance(categorical, tuple):
+        everything = len(categorical) == layout.observation_dim
+        if not (everything and layout.discrete):
+            return StateKind(False, categorical, f"columns {list(categorical)} hold names, as you stated")
+        categorical = True
+    if categorical:
+        if not layout.discrete:
+            return StateKind(False, tuple(range(layout.observation_dim)), "states are names, as you stated")
+        return StateKind(True, (), "states are names, as you stated: a table")
+    return _look(observed, points[:, : layout.observation_dim + int(layout.has_time)], layout)
+
+
+def _look(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind:
+    count = observed.shape[0]
+    whole = [int(c) for c in np.flatnonzero(np.all(observed == np.round(observed), axis=0))]
+    distinct = int(np.unique(states, axis=0).shape[0])
+    numbers = [c for c in whole if np.unique(observed[:, c]).size > 2]
+    if not layout.discrete:
+        return _line(numbers, "actions are numbers, so a table is impossible", layout)
+    if layout.observation_dim == 1 and whole:
+        names = int(np.unique(observed).size)
+        if names > max(_FEW, count / _VISITS):
+            raise InvalidInput(
+                f"States are one column of whole numbers, {names} different ones in {count} rows: names of states, or a "
+                "quantity? Names are compared for equality only, numbers by their distance, and the wrong one gives a wrong "
+                "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--numeric) for numbers."
+            )
+        few = f"states are whole numbers in one column, {names} different ones, and are taken for names: a table"
+        return StateKind(True, (), few, "if they are a quantity, categorical=False (--numeric) says so")
+    if distinct <= _FEW and distinct * _VISITS <= count:
+        text = f"the {count} rows show only {distinct} different states: a table"
+        return StateKind(True, (), text, "categorical=False (--numeric) relates states by their distance instead")
+    return _line(numbers, f"{distinct} different states in {count} rows are too many for a table", layout)
+
+
+def _line(numbers: list[int], why: str, layout: Layout) -> StateKind:
+    """Numbers, with a word on whole-number columns: they may be names, and nothing in the log tells."""
+    if not numbers:
+        return StateKind(False, (), f"states are numbers ({why})")
+    if layout.observation_dim == 1:
+        return StateKind(False, (0,), f"states are whole numbers and are taken for names ({why})")
+    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    return StateKind(
+        False,
+        (),
+        f"states are numbers ({why}); columns {shown} hold whole numbers and are taken for quantities",
+        "if they are names, categorical=[...] (--categorical COLUMN) says so",
+    )
