@@ -33,6 +33,10 @@ class Renderable(Protocol):
     def gap(self) -> tuple[float, float]: ...
     @property
     def hashes(self) -> dict[str, str]: ...
+    @property
+    def robustness(self) -> Any: ...
+    @property
+    def chosen(self) -> tuple[Any, ...]: ...
     def terms(self) -> dict[str, dict[str, float]]: ...
     def summary(self) -> str: ...
 
@@ -60,7 +64,25 @@ def guarantee_text(result: Renderable) -> str:
     """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
     if result.status.name == "REJECTED":
         return "No interval is given, so nothing is guaranteed."
+    if result.chosen:
+        return f"Guarantee of the interval: {result.guarantee}, {condition_text(result)}."
     return f"Guarantee of the interval: {result.guarantee}."
+
+
+def condition_text(result: Renderable) -> str:
+    """The one sentence that makes a chosen class plain: what the interval is conditional on, and how far it carries."""
+    text = "valid if the value function is no rougher than bondic assumes"
+    found = result.robustness
+    if found is None:
+        return text
+    if found.same_up_to == float("inf"):
+        return f"{text}; the interval says the same however rough it is"
+    more = (
+        f", and something up to {found.informative_up_to:.3g} times"
+        if found.informative_up_to > found.same_up_to
+        else ""
+    )
+    return f"{text}; the interval says the same up to {found.same_up_to:.3g} times that roughness{more}"
 
 
 def picture(result: Renderable) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bondic.bounds.dual import BoundTerms
 from bondic.bounds.rejection import Rejection
+from bondic.bounds.robustness import Robustness
 from bondic.certificate.assumptions import Assumption
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.conclude import Status
@@ -16,7 +17,7 @@ from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.problem import Question
-from bondic.rendering import result_fragment
+from bondic.rendering import condition_text, result_fragment
 from bondic.solvers.search import Search
 
 
@@ -66,6 +67,7 @@ class Result:
     seconds: dict[str, float]
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
+    robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @property
     def interval(self) -> ConfidenceInterval:
@@ -83,6 +85,11 @@ class Result:
                 f"The method {self.method!r} leaves no certificate: there is nothing to verify or to vary."
             )
         return self.certificate
+
+    @property
+    def chosen(self) -> tuple[Assumption, ...]:
+        """What the library assumed on its own: the interval is valid if these hold, and nobody has stated them."""
+        return tuple(item for item in self.assumptions if item.state == "chosen")
 
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
@@ -114,7 +121,8 @@ class Result:
             "lower": f"is at least {self.low:.6g}",
             "upper": f"is at most {self.high:.6g}",
         }
-        return f"{level} the value of the policy {what[self.side]} ({self.status})."
+        condition = f", {condition_text(self)}" if self.chosen and self.status is Status.INTERVAL else ""
+        return f"{level} the value of the policy {what[self.side]} ({self.status}){condition}."
 
     def without_rows(self, problem: Question) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""

@@ -11,11 +11,12 @@ from functools import cache
 from typing import Literal
 
 from bondic._version import __version__
-from bondic.bounds.dual import End, Setting
+from bondic.bounds.dual import BoundTerms, End, Setting
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
+from bondic.bounds.robustness import robustness
 from bondic.certificate.assumptions import list_assumptions
 from bondic.certificate.certificate import make_certificate
-from bondic.certificate.conclude import Status, conclude
+from bondic.certificate.conclude import Status, conclude, uses_log
 from bondic.concentration.gauge import Gauge
 from bondic.errors import InvalidInput
 from bondic.methods.settle import settle
@@ -150,7 +151,12 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         seconds=clock.seconds,
         certificate=certificate,
         search=search,
+        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, lower, upper)),
     )
+
+
+def _resting_on_log(status: Status, *ends: BoundTerms | None) -> tuple[BoundTerms, ...]:
+    return tuple(end for end in ends if end is not None and uses_log(end)) if status is Status.INTERVAL else ()
 
 
 def _end_points(

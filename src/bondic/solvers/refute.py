@@ -13,7 +13,7 @@ from bondic.spaces.functions import Function
 _MOST_ROWS = 10_000
 """Witnesses are looked for on this many of the certified rows."""
 _RANK = 200
-_COORDINATES = 2000
+_COORDINATES = 800
 _PROMISING = 0.5
 """A witness is evaluated on all rows if the rows it was found on show this share of what a rejection needs."""
 

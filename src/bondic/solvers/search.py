@@ -20,6 +20,7 @@ from bondic.spaces.functions import Function
 
 _LANDMARK_ROWS = 50_000
 """Landmarks are looked for among this many rows, spread over the log."""
+_COORDINATES = 2400
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,11 +94,12 @@ class KernelSearch:
 
 def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> KernelSearch:
     """The matrices of (11) for a ball."""
-    problem, ball = setting.problem, setting.ball
+    problem, ball, slots = setting.problem, setting.ball, setting.problem.layout.slots
     if not isinstance(ball, Ball):
         raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
     everything = problem.some_points(_LANDMARK_ROWS)
-    values = make_basis(ball.kernel, problem.layout, everything, rank=rank)
+    # with many actions each landmark stands for many coordinates
+    values = make_basis(ball.kernel, problem.layout, everything, rank=max(20, min(rank, _COORDINATES // slots)))
     # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
     logged = next(problem.parts()).logged
     weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=rank, tolerance=1e-9)

@@ -45,9 +45,9 @@ class Choices:
     categorical: Categorical = None  # which observation columns hold names, not numbers; None: look at the states
 
 
-def feature_pairs(layout: Layout, choices: Choices) -> int:
-    """cos/sin pairs for each action."""
-    return max(8, min(choices.pairs, _FEATURES // (2 * layout.slots)))
+def feature_pairs(layout: Layout, choices: Choices, most: int = _FEATURES) -> int:
+    """cos/sin pairs for each action, such that all actions together have at most about `most` coordinates."""
+    return max(4, min(choices.pairs, most // (2 * layout.slots)))
 
 
 def instruments_kernel(layout: Layout, scales: Scales, choices: Choices, width: float, share: float) -> Kernel:

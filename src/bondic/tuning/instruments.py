@@ -22,7 +22,7 @@ from bondic.solvers.table_model import table_model
 from bondic.spaces.ball import Ball
 from bondic.spaces.box import Box
 from bondic.spaces.instruments import Instruments
-from bondic.tuning.defaults import Choices, instruments_kernel, provenance
+from bondic.tuning.defaults import Choices, feature_pairs, instruments_kernel, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 
 _WIDTHS = (0.5, 1.0, 2.0, 4.0)
@@ -31,6 +31,7 @@ _NOMINAL = 0.1
 """The comparison assumes this error probability whatever alpha is, so that W does not change with alpha."""
 _MOST_ROWS = 1500
 _FEWER_PAIRS = 48
+_COORDINATES = 400
 """The comparison runs on the last pilot rows with fewer features: it only ranks candidates."""
 _FEWER_TABLE_PAIRS = 600
 
@@ -47,11 +48,11 @@ def pick_instruments(
 ) -> tuple[Instruments, str]:
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
     rows = pilot.select(int(pilot.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
-    rank = max(20, min(rank, 2000 // pilot.layout.slots))
+    rank = max(10, min(rank, _COORDINATES // pilot.layout.slots))
     values = make_basis(
         ball.kernel, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
     )
-    quick = replace(choices, pairs=min(choices.pairs, _FEWER_PAIRS))
+    quick = replace(choices, pairs=min(_FEWER_PAIRS, feature_pairs(pilot.layout, choices, _COORDINATES)))
     best: tuple[float, int] | None = None
     for index, (_, kernel) in enumerate(_candidates(pilot, quick, names)):
         weights = make_basis(kernel, pilot.layout, rows.logged, rank=rank, tolerance=1e-9)

@@ -26,7 +26,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _FEWEST_ROWS = 20
 _AS_GOOD = 1.05
-_COORDINATES = 2000
+_COORDINATES = 1000
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ small neighborhoods, at one column at a time. Like W they see nothing of the cer
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,7 +16,7 @@ from bondic.kernels.base import Kernel, Sum
 from bondic.kernels.dirac import Dirac
 from bondic.problem import Problem
 from bondic.spaces.instruments import Instruments
-from bondic.tuning.defaults import Choices, local_features, provenance
+from bondic.tuning.defaults import Choices, feature_pairs, local_features, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,6 +26,7 @@ _NARROW = (0.1, 0.3)
 _COLUMN = 0.5
 """Bandwidth on a single column, in standard deviations."""
 _MOST_COLUMNS = 4
+_COORDINATES = 400
 _IGNORED = 1e12
 """A bandwidth, in standard deviations, at which a column no longer matters."""
 _VISITS = 2
@@ -43,6 +46,7 @@ def class_tests(
 
 def _kernels(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
     layout, points = pilot.layout, pilot_points(pilot)
+    choices = replace(choices, pairs=feature_pairs(layout, choices, _COORDINATES))
     scales = measure_scales(points, layout.dimension, names)
     out: list[tuple[str, Kernel]] = []
     pairs = np.unique(np.column_stack([pilot.logged, pilot.slots]), axis=0).shape[0]
@@ -53,11 +57,12 @@ def _kernels(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[t
         out.append((f"neighborhoods of {width:g} x median distance", local))
     if layout.dimension > 1:
         columns = _informative(pilot)
+        fewer = replace(choices, pairs=max(4, choices.pairs // len(columns)))
         parts = []
         for column in columns:
             bandwidth = scales.spread * _IGNORED
             bandwidth[column] = _COLUMN * scales.spread[column]
-            parts.append((1.0 / len(columns)) * local_features(layout, scales, choices, bandwidth))
+            parts.append((1.0 / len(columns)) * local_features(layout, scales, fewer, bandwidth))
         kernel = Sum(tuple(parts)) if len(parts) > 1 else parts[0]
         out.append((f"single columns {', '.join(map(str, columns))}", kernel))
     return out

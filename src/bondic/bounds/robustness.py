@@ -1,0 +1,48 @@
+"""How much rougher the value function may be than Q takes it for: what the interval says at larger radii.
+
+With the omegas of the two ends fixed, F- and F+ move by (r - r_Q) |mu_omega| when the radius becomes r, and all radii hold on
+the one event of the noise bound (section 5). Another omega could only do better, so both numbers are cautious.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bondic.bounds.dual import BoundTerms, Setting
+from bondic.spaces.ball import Ball
+
+_SAME = 0.1
+"""An interval that is longer by at most this share still says the same."""
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """Multiples of the radius of Q; inf where the radius plays no part."""
+
+    radius: float  # r_Q
+    same_up_to: float  # the interval is at most a tenth longer up to this multiple
+    informative_up_to: float  # beyond this multiple nothing is left but the value range
+
+    @property
+    def breakdown_radius(self) -> float:
+        """The largest radius at which the interval still says more than the value range."""
+        return self.radius * self.informative_up_to
+
+
+def robustness(setting: Setting, low: float, high: float, ends: tuple[BoundTerms, ...]) -> Robustness | None:
+    """From the ends that rest on the log; None for a Q without a radius to doubt (a box), or if no end rests on it."""
+    radius = setting.ball.radius
+    if not isinstance(setting.ball, Ball) or not ends or radius == 0:
+        return None
+    limits = setting.range()
+    bias = math.fsum(terms.bias.upper for terms in ends)
+    room = max(
+        _ratio(terms.bound - limits.low if terms.end == "lower" else limits.high - terms.bound, terms.bias.upper)
+        for terms in ends
+    )
+    return Robustness(radius, 1.0 + max(_ratio(_SAME * (high - low), bias), 0.0), 1.0 + max(room, 0.0))
+
+
+def _ratio(room: float, step: float) -> float:
+    return room / step if step > 0 else math.inf
