@@ -1,0 +1,241 @@
+"""Q as a box: total variation against exact rational sums, the inequality by brute force, the search against a conic solver."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import clarabel
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import bondic as b
+from bondic.bounds.dual import Setting, class_range, dual_bound
+from bondic.certificate.certificate import Certificate
+from bondic.concentration.pinelis import Pinelis
+from bondic.errors import InvalidInput, VerificationError
+from bondic.kernels.normal_form import Layout
+from bondic.solvers.table import TableSearch, table_kernel, table_search, table_share
+from bondic.solvers.table_model import TableModel
+from bondic.spaces.box import Box, constant_function, constant_value
+from bondic.spaces.instruments import Instruments
+from bondic.sums import total_variation
+from bondic.sums.streamed import Batch
+from bondic.sums.total_variation import total_variations
+from problems import tabular
+
+
+def exact_variation(points, weights):
+    """sum over distinct (point, slot) of |sum of weights|, in rational numbers."""
+    totals = {}
+    for point, row in zip(points, weights, strict=True):
+        for slot, weight in enumerate(row):
+            key = (*(float(x) + 0.0 for x in point), slot)
+            totals[key] = totals.get(key, Fraction(0)) + Fraction(float(weight))
+    return sum(abs(total) for total in totals.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), cuts=st.integers(1, 5), scale=st.sampled_from([1.0, 1e-8, 1e8]))
+def test_total_variation_encloses_the_exact_sum(seed, cuts, scale):
+    """Many equal points whose weights nearly cancel, in any number of batches."""
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 4, size=(60, 2)).astype(float)
+    points[::7] *= -1.0  # -0.0 among them
+    groups = scale * rng.normal(size=(2, 60, 3))
+    groups[:, 30:] = -groups[:, :30] * (1 + 1e-15 * rng.normal(size=(2, 30, 3)))
+    points[30:] = points[:30]
+    ends = [0, *sorted(rng.integers(1, 60, size=cuts - 1)), 60]
+    batches = [Batch(points[i:j], groups[:, i:j], 0.0) for i, j in itertools.pairwise(ends) if j > i]
+    for found, weights in zip(total_variations(batches, 2), groups, strict=True):
+        exact = exact_variation(points, weights)
+        assert abs(Fraction(found.mid) - exact) <= Fraction(found.rad)
+        assert found.rad <= 1e-12 * np.abs(weights).sum()
+
+
+def test_total_variation_charges_the_error_of_weights():
+    batch = Batch(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6)
+    (found,) = total_variations([batch], 1)
+    assert found.mid == 0.0
+    assert found.rad >= 2e-6
+
+
+def test_too_many_points_are_refused(monkeypatch):
+    monkeypatch.setattr(total_variation, "MOST_POINTS", 3)
+    batch = Batch(np.arange(4.0)[:, None], np.ones((1, 4, 1)), 0.0)
+    with pytest.raises(InvalidInput, match="distinct points"):
+        total_variations([batch], 1)
+
+
+def setting_of(problem, share=0.5, alpha=0.1):
+    limits = class_range(problem.terms)
+    box = Box.around(limits.low, limits.high, problem.layout)
+    return Setting(problem, box, Instruments(table_kernel(share)), Pinelis("half"), alpha, None, 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_bias_is_the_worst_function_of_the_box(seed):
+    """F+ minus value and noise is the largest <q - center, mu> over all corners of the box, up to rounding."""
+    rng = np.random.default_rng(seed)
+    log = b.Transitions(
+        rng.integers(0, 2, size=(9, 1)).astype(float), rng.integers(0, 2, 9), rng.random(9),
+        rng.integers(0, 2, size=(9, 1)).astype(float), rng.random(9) < 0.3,
+    )  # fmt: skip
+    policy = b.TablePolicy(rng.dirichlet(np.ones(2), size=2))
+    initial = b.InitialStates.exact([[0.0], [1.0]], [0.3, 0.7])
+    problem = b.make_problem(log, policy, initial, gamma=0.7, reward_range=(0.0, 1.0))
+    setting = setting_of(problem)
+    omega = TableSearch.function(table_search(setting), rng.normal(size=table_search(setting)._gradient.size))
+    (terms,) = dual_bound(setting, omega, ("upper",))
+    weights = omega.values(problem.logged)[0][np.arange(9), problem.slots]
+    mu = np.zeros(4)
+    for s, p in zip((0, 1), (0.3, 0.7), strict=True):
+        mu[2 * s : 2 * s + 2] += p * problem.initial.weights[s]
+    for i in range(9):
+        mu[2 * int(problem.logged[i, 0]) + problem.slots[i]] -= weights[i] / 9
+    for point, row, probabilities in zip(problem.next.points, problem.next.rows, problem.next.weights, strict=True):
+        mu[2 * int(point[0]) : 2 * int(point[0]) + 2] += 0.7 * weights[row] / 9 * probabilities
+    corners = itertools.product((-1.0, 1.0), repeat=4)
+    worst = max(setting.ball.radius * float(np.dot(corner, mu)) for corner in corners)
+    assert terms.bias.mid == pytest.approx(worst, rel=1e-12)
+    assert terms.bias.upper >= worst
+
+
+def test_with_the_noise_of_the_log_both_ends_hold():
+    """Identity (5) with the true q*: value - bias <= J* - noise <= value + bias for any omega."""
+    for seed in range(5):
+        mdp, log, policy, initial = tabular(400, seed=seed, gamma=0.8)
+        problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+        setting = setting_of(problem)
+        q = mdp.q_star
+        search = table_search(setting)
+        for sign in (1.0, -1.0):
+            omega = search.propose(sign=sign, radius=setting.ball.radius, kappa=0.01).omega
+            lower, upper = dual_bound(setting, omega)
+            rows = omega.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
+            here = q[problem.logged[:, 0].astype(int), problem.slots]
+            there = np.zeros(len(problem))
+            states = problem.next.points[:, 0].astype(int)
+            np.add.at(there, problem.next.rows, (problem.next.weights * q[states]).sum(axis=1))
+            noise = float(np.mean(rows * (here - problem.gamma * there - problem.rewards)))
+            value, bias = upper.value.mid, upper.bias.upper
+            assert value - bias - 1e-9 <= mdp.value - noise <= value + bias + 1e-9
+            assert lower.bias.mid == upper.bias.mid
+
+
+def test_a_box_around_the_value_range_holds_it_and_a_smaller_one_does_not():
+    layout = Layout(1, False, 0, 2)
+    for low, high in [(0.0, 5.0), (-1.0 / 3, 1e-9), (1e8, 1e8 + 1.0), (-7.0, -7.0)]:
+        box = Box.around(low, high, layout)
+        assert box.holds(low, high)
+        assert box.radius <= (high - low) / 2 * (1 + 1e-12) + 1e-7 * abs(high)
+        smaller = replace(box, radius=box.radius * (1 - 1e-9))
+        assert box.radius < 1e-300 or abs(high) > 1e6 or not smaller.holds(low, high)
+    assert not Box(3.0, b.KernelFunction(b.Gaussian(1.0) * b.Dirac(), layout, [[0.0]], [[1.0, 0.0]])).holds(-1.0, 1.0)
+    assert constant_value(constant_function(2.5, layout)) == 2.5
+    assert constant_value(None) == 0.0
+
+
+def test_bad_boxes_are_refused():
+    for radius in (-1.0, np.nan, np.inf):
+        with pytest.raises(InvalidInput, match="half-width"):
+            Box(radius)
+
+
+def test_shares_of_table_kernels_are_read_back():
+    for share in (0.0, 0.2, 0.5, 0.8):
+        assert table_share(table_kernel(share)) == share
+    assert table_share(b.Gaussian(1.0) * b.Dirac()) is None
+    assert table_share(0.5 * b.Constant(1.0) + 0.5 * b.Dirac(on="action")) is None
+    assert table_share(0.5 * b.Constant(2.0) + 0.5 * (b.Dirac(on="state") * b.Dirac(on="action"))) is None
+
+
+def conic_optimum(search, *, sign, radius, kappa):
+    """min sign g.w + r |psi_0 + A w|_1 + kappa |w| by an interior-point solver."""
+    a, g, psi = search._balance.toarray(), sign * search._gradient, search.model.start
+    m, d = a.shape
+    # variables: w (d), t (m) >= |psi + A w|, s >= |w|
+    cost = np.concatenate([g, radius * np.ones(m), [kappa]])
+    upper = np.hstack([a, -np.eye(m), np.zeros((m, 1))])
+    lower = np.hstack([-a, -np.eye(m), np.zeros((m, 1))])
+    cone = np.zeros((d + 1, d + m + 1))
+    cone[0, -1], cone[1:, :d] = -1.0, -np.eye(d)
+    matrix = sparse.csc_matrix(np.vstack([upper, lower, cone]))
+    side = np.concatenate([-psi, psi, np.zeros(d + 1)])
+    quiet = clarabel.DefaultSettings()
+    quiet.verbose = False
+    cones = [clarabel.NonnegativeConeT(2 * m), clarabel.SecondOrderConeT(d + 1)]
+    zero = sparse.csc_matrix((d + m + 1, d + m + 1))
+    return clarabel.DefaultSolver(zero, cost, matrix, side, cones, quiet).solve().obj_val
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_search_reaches_the_conic_optimum(seed, share):
+    mdp, log, policy, initial = tabular(2000, seed=seed, gamma=0.8)
+    problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+    setting = setting_of(problem, share)
+    search, radius = table_search(setting), setting.ball.radius
+    for sign, kappa in itertools.product((1.0, -1.0), (1e-3, 0.03)):
+        w, value, primal = search.solve(sign=sign, radius=radius, kappa=kappa)
+        best = conic_optimum(search, sign=sign, radius=radius, kappa=kappa)
+        again = sign * search._gradient @ w + kappa * np.linalg.norm(w)
+        assert value == pytest.approx(again + radius * np.abs(search.model.start + search._balance @ w).sum())
+        assert best - 1e-6 <= value <= best + 2e-3 * radius
+        assert primal <= best + 1e-6
+
+
+def test_the_model_counts_rows():
+    """A and g of a log of three rows by hand."""
+    log = b.Transitions([[0.0], [0.0], [1.0]], [0, 1, 0], [1.0, 0.0, 0.5], [[1.0], [0.0], [1.0]], [False, False, True])
+    policy = b.TablePolicy([[0.25, 0.75], [1.0, 0.0]])
+    problem = b.make_problem(log, policy, b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0))
+    model: TableModel = table_search(setting_of(problem, 0.0)).model
+    dense = np.zeros((4, 4))
+    dense[:, model.pairs] = model.balance.toarray()
+    expected = np.zeros((4, 4))
+    expected[:, 0] = [-1 / 3, 0, 0.5 / 3, 0]
+    expected[:, 1] = [0.5 * 0.25 / 3, -1 / 3 + 0.5 * 0.75 / 3, 0, 0]
+    expected[:, 2] = [0, 0, -1 / 3, 0]
+    np.testing.assert_allclose(dense, expected, atol=1e-15)
+    np.testing.assert_allclose(model.start, [0.25, 0.75, 0, 0])
+    residuals = {0: 1.0 - 0.5 - 1.0, 1: 1.0 - 0.5 - 0.0, 2: 1.0 - 0.5}  # the center is 1, the middle of [0, 2]
+    np.testing.assert_allclose(model.gradient, [-residuals[int(pair)] / 3 for pair in model.pairs])
+
+
+def test_memory_and_stream_agree():
+    mdp, log, policy, initial = tabular(1000, gamma=0.8)
+    columns = {name: getattr(log, name) for name in ("observations", "actions", "rewards", "next_observations")}
+    columns |= {"terminations": log.terminations, "truncations": log.truncations}
+    found = []
+    for source in (b.Transitions(**columns), b.stream_log(columns, batch_rows=170)):
+        problem = b.make_problem(source, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+        found.append(b.estimate_interval(problem, method=b.Dual(choices=b.Choices(categorical=True))))
+    assert found[0].low == pytest.approx(found[1].low, abs=1e-9)
+    assert found[0].high == pytest.approx(found[1].high, abs=1e-9)
+
+
+def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assumption():
+    mdp, log, policy, initial = tabular(3000, gamma=0.8)
+    result = b.evaluate_policy(log, policy, gamma=0.8, reward_range=mdp.reward_range, initial=initial)
+    assert {item.name: item.state for item in result.assumptions}["values"] == "checked"
+    assert result.chosen == ()
+    assert result.robustness is None
+    checked = b.verify(result.certificate, log)
+    assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-12)
+    body = {**result.certificate.body, "ball": {**result.certificate.body["ball"], "radius": 0.01}}
+    with pytest.raises(VerificationError):
+        b.verify(Certificate(body, result.certificate.arrays), log)
+
+
+def test_a_stated_box_that_is_too_small_is_a_statement():
+    mdp, log, policy, initial = tabular(1000, gamma=0.8)
+    problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+    result = b.estimate_interval(problem, method=b.Dual(ball=Box(0.5), instruments=Instruments(table_kernel(0.5))))
+    values = {item.name: item for item in result.assumptions}["values"]
+    assert values.state in ("stated", "rejected")
+    assert "within 0.5 of 0 at every point" in values.text

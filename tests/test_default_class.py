@@ -1,0 +1,313 @@
+"""What the library chooses: names or numbers, the radius, the tests of Q; and that a choice is called one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bondic as b
+from bondic.bounds.rejection import Rejection, join_tests
+from bondic.bounds.robustness import robustness
+from bondic.certificate.conclude import Status, conclude, uses_log
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import Layout
+from bondic.methods.settle import TEST_SHARE, settle
+from bondic.spaces.box import Box, constant_value
+from bondic.tuning.radius import held_out_radius, weakness
+from bondic.tuning.states import check_categorical, state_kind
+from problems import synthetic, tabular
+
+QUICK = b.Choices(pairs=16)
+
+
+# --------------------------------------------------------------------------------------------- names or numbers
+
+
+def kind(observations, categorical=None, *, slots=2, action_dim=0):
+    points = np.asarray(observations, dtype=float)
+    layout = Layout(points.shape[1] - action_dim, False, action_dim, slots if action_dim == 0 else 1)
+    return state_kind(points, layout, categorical)
+
+
+def test_whole_numbers_in_one_column_are_names():
+    found = kind(np.arange(200)[:, None] % 60)
+    assert found.table
+    assert "60 different ones" in found.text
+    assert "--numeric" in found.question
+
+
+def test_many_whole_numbers_in_one_column_are_asked_about():
+    with pytest.raises(InvalidInput, match=r"--categorical obs.*--numeric"):
+        kind(np.arange(3000)[:, None])
+    assert kind(np.arange(3000)[:, None], True).table
+    assert not kind(np.arange(3000)[:, None], False).table
+
+
+def test_states_of_several_columns_are_a_table_only_if_they_repeat():
+    grid = np.array([[x, y] for x in range(4) for y in range(4)] * 10)
+    assert kind(grid).table
+    assert kind(0.1 * grid).table
+    found = kind(np.column_stack([np.arange(160) % 17, np.arange(160)]))
+    assert not found.table
+    assert "columns 0, 1 hold whole numbers" in found.text
+    assert "--categorical" in found.question
+
+
+def test_numbers_are_numbers():
+    found = kind(np.random.default_rng(0).normal(size=(100, 1)))
+    assert not found.table
+    assert found.question == ""
+    with_actions = kind(np.column_stack([np.arange(100) % 5, np.linspace(0, 1, 100)]), action_dim=1)
+    assert not with_actions.table
+    assert with_actions.columns == (0,)  # whole numbers beside continuous actions: names inside a kernel
+
+
+def test_columns_that_do_not_exist_are_refused():
+    assert check_categorical([1, 0, 1], 2) == (0, 1)
+    with pytest.raises(InvalidInput, match="column 2"):
+        check_categorical([2], 2)
+
+
+def test_a_column_of_names_has_no_neighbors():
+    mdp, log, _, initial = synthetic(300)
+    codes = np.random.default_rng(0).integers(0, 9, size=(len(log), 1)).astype(float)
+    wide = b.Transitions(
+        np.hstack([log.observations, codes]), log.actions, log.rewards, np.hstack([log.next_observations, codes]),
+        log.terminations, log.truncations, np.arange(len(log)), np.zeros(len(log)),
+    )  # fmt: skip
+    start = b.InitialStates.exact(np.hstack([initial.observations, np.zeros((len(initial), 1))]), initial.weights)
+    inner = b.CallablePolicy(lambda s: mdp.target_probs(s[:, :-1]))
+    column = log.observations.shape[1]
+    problem = b.make_problem(wide, inner, start, gamma=0.8, reward_range=mdp.reward_range)
+    setting, _, notes = settle(b.Dual(choices=replace(QUICK, categorical=(column,))), problem, 0.1)
+    gaussian = setting.ball.kernel.parts[0].parts[0]
+    assert gaussian.bandwidth[column] == 0.05
+    assert np.all(gaussian.bandwidth[:column] > 0.1)
+    assert str([column]) in notes["states"]
+
+
+# --------------------------------------------------------------------------------------------------- the radius
+
+
+def problem_of(maker=synthetic, rows=400, **more):
+    mdp, log, policy, initial = maker(rows)
+    return mdp, b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range, **more)
+
+
+def test_the_radius_holds_every_value_of_the_range_and_ten_times_the_fit():
+    _, problem = problem_of()
+    setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
+    limits = setting.range()
+    half = limits.width / 2
+    middle = constant_value(setting.ball.center)
+    assert middle == pytest.approx((limits.low + limits.high) / 2)
+    assert setting.ball.radius >= half
+    fits = [
+        held_out_radius(rows, setting.ball.kernel, b.Gaussian(1.0) * b.Dirac(), factor=factor, half_range=half)
+        for rows in (problem,)
+        for factor in (10.0, 20.0)
+    ]
+    for fit, factor in zip(fits, (10.0, 20.0), strict=True):
+        assert fit.radius == pytest.approx(math.hypot(half, factor * fit.fitted_norm))
+        assert fit.weak == ""
+    assert "every constant value" in notes["Q"]
+    assert setting.ball.origin == "chosen"
+
+
+def one_step(rows=200, actions=3, seed=0, reward=None, taken=None, dimension=4):
+    rng = np.random.default_rng(seed)
+    states = 100.0 + 30.0 * rng.normal(size=(rows, dimension))
+    chosen = rng.integers(0, actions, rows) if taken is None else np.full(rows, taken)
+    rewards = (rng.random(rows) < 0.5).astype(float) if reward is None else np.full(rows, reward)
+    log = b.Transitions(states, chosen, rewards, states, np.ones(rows, dtype=bool))
+    policy = b.CallablePolicy(lambda s: np.eye(actions)[(s[:, 0] > 100.0).astype(int)])
+    return b.make_problem(log, policy, b.InitialStates.exact(states[:50]), gamma=0.0, reward_range=(0.0, 1.0))
+
+
+def test_one_step_logs_are_measured_on_their_rows():
+    """Scales, bandwidth and radius come from logged states: nothing is thrown away, and no floor is called tuned."""
+    problem = one_step()
+    setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
+    assert setting.instruments.provenance.rows == (0, 40)
+    bandwidth = setting.ball.kernel.parts[0].parts[0].bandwidth
+    assert np.all((bandwidth > 30.0) & (bandwidth < 200.0))  # spreads of 30, median distance about 2.6 of them
+    assert setting.problem.rows.stop == 200
+    assert "times the norm" in notes["Q"]
+    sampled = replace_starts(problem)
+    assert settle(b.Dual(choices=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
+
+
+def replace_starts(problem):
+    """The same log with initial states read off it."""
+    log = problem.source.log
+    return b.make_problem(log, problem.source.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (one_step(reward=0.0), "every reward"),
+        (one_step(taken=1), "only the action 1"),
+        (one_step(rows=120, dimension=40), "fewer than the 40 columns"),
+        (one_step(rows=40), "only"),
+    ],
+)
+def test_rows_that_cannot_tell_get_a_wide_class(problem, why):
+    setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
+    if "say too little" in notes["Q"]:
+        assert why in notes["Q"]
+        assert setting.ball.radius >= 10 * 0.5
+    else:  # 40 rows: no pilot, all rows are looked at and suffice
+        assert len(problem) == 40
+        assert weakness(problem.select(0, 10)).startswith("only 10 rows")
+    result = b.estimate_interval(problem, method=b.Dual(choices=QUICK))
+    assert result.status is not Status.INTERVAL or result.high - result.low > 0.5
+
+
+def test_constant_columns_do_no_harm():
+    problem = one_step()
+    log = problem.source.log
+    wide = np.hstack([log.observations, np.full((len(log), 2), [0.0, 7.0])])
+    more = b.Transitions(wide, log.actions, log.rewards, wide, log.terminations)
+    policy = b.CallablePolicy(lambda s: np.eye(3)[(s[:, 0] > 100.0).astype(int)])
+    other = b.make_problem(more, policy, b.InitialStates.exact(wide[:50]), gamma=0.0, reward_range=(0.0, 1.0))
+    plain, _, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
+    found, _, _ = settle(b.Dual(choices=QUICK), other, 0.1)
+    one, two = (setting.ball.kernel.parts[0].parts[0].bandwidth for setting in (plain, found))
+    np.testing.assert_allclose(two[:4], one, rtol=1e-12)
+
+
+def test_ball_and_radius_together_are_refused():
+    _, problem = problem_of()
+    ball = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
+    with pytest.raises(InvalidInput, match=r"Both ball= .* and radius="):
+        b.estimate_interval(problem, method=b.Dual(ball=ball, radius=5.0))
+
+
+# ------------------------------------------------------------------------------------------------ the tests of Q
+
+
+def coded(rows, seed=0, count=12):
+    """A chain whose states carry shuffled numbers: a smooth function of the position is rough in the number."""
+    rng = np.random.default_rng(seed)
+    code = rng.permutation(count)
+    position = rng.integers(0, count, rows)
+    actions = rng.integers(0, 2, rows)
+    following = np.clip(position + 2 * actions - 1, 0, count - 1)
+    rewards = (position / (count - 1.0)) ** 2
+    log = b.Transitions(
+        code[position][:, None].astype(float), actions, rewards, code[following][:, None].astype(float),
+        np.zeros(rows, dtype=bool),
+    )  # fmt: skip
+    policy = b.CallablePolicy(lambda s: np.tile([0.0, 1.0], (len(s), 1)))
+    start = b.InitialStates.exact([[float(code[0])]])
+    return b.make_problem(log, policy, start, gamma=0.5, reward_range=(0.0, 1.0), may_terminate=False)
+
+
+def test_a_class_that_single_pairs_refute_is_refuted():
+    """Coded states taken for numbers, with a Q far too smooth: W does not see it, the table does."""
+    problem = coded(20_000)
+    smooth = b.Gaussian(30.0, on="state") * b.Dirac() + b.Constant(1.0)
+    ball = b.Ball(smooth, 3.0, origin="chosen")
+    blind = b.Instruments(b.Constant(1.0))
+    method = b.Dual(ball=ball, choices=replace(QUICK, categorical=False))
+    found = b.estimate_interval(problem, method=method)
+    assert found.status is Status.REJECTED
+    assert found.rejection.p_value < 0.1 * TEST_SHARE
+    assert any("tests of Q" in name for name in found.choices)
+    assert b.verify(found.certificate, problem.source.log).status == "REJECTED"
+    unseen = b.estimate_interval(problem, method=replace(method, instruments=blind, tests=False))
+    assert unseen.status is not Status.REJECTED
+
+
+def test_honest_classes_are_hardly_ever_rejected():
+    for seed in range(8):
+        mdp, log, policy, initial = synthetic(400, seed=seed)
+        problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+        assert b.estimate_interval(problem, method=b.Dual(choices=QUICK)).status is not Status.REJECTED
+
+
+def test_tests_are_paid_from_alpha_and_only_for_a_chosen_class():
+    _, problem = problem_of()
+    setting, budget, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
+    assert budget["tests"] == pytest.approx(0.01, rel=1e-9)
+    assert sum(test.probability for test in setting.tests) <= budget["tests"] * (1 + 1e-12)
+    assert sum(budget.parts.values()) <= 0.1
+    stated = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
+    for method in (b.Dual(ball=stated, choices=QUICK), b.Dual(choices=QUICK, tests=False)):
+        plain, whole, _ = settle(method, problem, 0.1)
+        assert plain.tests == ()
+        assert whole.parts == {"noise": 0.1}
+
+
+def test_joined_tests_reject_if_any_does():
+    _, problem = problem_of()
+    setting, _, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
+    quiet = Rejection(False, 0.8, 0.0, 0.5, 0.0)
+    loud = Rejection(True, 1e-7, 2.0, 0.4, 3.0)
+    tests = [quiet] * (len(setting.tests) - 1) + [loud]
+    joined = join_tests(setting, quiet, tests)
+    assert joined.rejected
+    factor = setting.noise_probability / setting.tests[-1].probability
+    assert joined.p_value == pytest.approx(1e-7 * factor)
+    assert joined.minimal_radius == 3.0
+    assert join_tests(setting, quiet, [quiet] * len(setting.tests)) == quiet
+
+
+# -------------------------------------------------------------------------------------------- what is called what
+
+
+def test_a_chosen_class_is_called_a_choice_and_a_stated_one_a_statement():
+    _, problem = problem_of()
+    stated = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 30.0)
+    states = {}
+    for name, method in {"chosen": b.Dual(choices=QUICK), "stated": b.Dual(ball=stated, choices=QUICK)}.items():
+        result = b.estimate_interval(problem, method=method)
+        states[name] = {item.name: item.state for item in result.assumptions}["values"]
+    assert states == {"chosen": "chosen", "stated": "stated"}
+    _, log, policy, initial = tabular(3000)
+    table = b.evaluate_policy(log, policy, gamma=0.5, reward_range=(-1.0, 1.0), initial=initial)
+    assert {item.name: item.state for item in table.assumptions}["values"] == "checked"
+
+
+def test_an_end_without_weights_is_no_interval():
+    """Q = {one function}: omega = 0 gives a point, and says nothing about the log."""
+    _, problem = problem_of()
+    point = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 0.0)
+    result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))))
+    assert not uses_log(result.lower)
+    assert result.status in (Status.TRIVIAL, Status.REJECTED)
+    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
+    again = conclude(
+        settle(b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))), problem, 0.1)[0],
+        result.lower, result.upper, replace(result.rejection, rejected=False), "both",
+    )  # fmt: skip
+    assert again.status is Status.TRIVIAL
+
+
+def test_the_point_estimate_is_left_where_it_is():
+    """With a Q far from the truth the fit leaves the interval, and stays there."""
+    _, problem = problem_of()
+    result = b.estimate_interval(problem, method=b.Dual(choices=QUICK))
+    assert result.estimate == result.search.estimate()
+
+
+def test_robustness_is_what_the_ends_do_at_larger_radii():
+    mdp, log, policy, initial = synthetic(20_000, gamma=0.3)
+    problem = b.make_problem(log, policy, initial, gamma=0.3, reward_range=mdp.reward_range)
+    method = b.Dual(choices=QUICK)
+    result = b.estimate_interval(problem, method=method)
+    assert result.status is Status.INTERVAL
+    found = result.robustness
+    assert 1.0 <= found.same_up_to <= found.informative_up_to
+    curve = b.result_frontier(result, problem)
+    low, high = curve.interval(found.radius * found.same_up_to)
+    assert high - low <= 1.1 * result.length + 1e-9
+    low, high = curve.interval(found.breakdown_radius * 0.999)
+    assert high - low < result.value_range.width
+    setting, _, _ = settle(method, problem, 0.1)
+    assert robustness(setting, result.low, result.high, ()) is None
+    assert robustness(replace(setting, ball=Box(1.0)), 0.0, 1.0, (result.lower,)) is None
