@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bondic.bounds.dual import Setting
+from bondic.terms import Terms
 
 State = Literal["stated", "checked", "rejected"]
 
@@ -38,6 +39,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
             f"Every possible reward lies in [{low:g}, {high:g}] (the {len(problem)} certified rewards do).",
             joint,
         ),
+        *range_assumption(terms, joint),
         Assumption(
             "values",
             f"q* lies in Q: within distance {ball.radius:.6g} of {center} in the "
@@ -53,6 +55,18 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         Assumption("process", _process_text(setting), "stated"),
     ]
     return tuple(items)
+
+
+def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption, ...]:
+    """The value range, where one was stated."""
+    if terms.value_range is None:
+        return ()
+    low, high = terms.value_range
+    text = (
+        f"Every discounted return from any state-action pair lies in [{low:g}, {high:g}], at any time and whichever policy "
+        "follows, as you stated (no return in the log contradicts it)."
+    )
+    return (Assumption("value range", text, state),)
 
 
 def _policy_text(setting: Setting) -> str:

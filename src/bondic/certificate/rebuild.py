@@ -57,7 +57,8 @@ def rebuild(
         observations = _withheld_states(start, arrays, log, initial)
     states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
     terms = spec["terms"]
-    statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    pairs = {name: tuple(pair) for name, pair in terms.items() if isinstance(pair, list)}
+    statement = Terms(**{**terms, **pairs})
     if make_terms(**terms) != statement:
         raise VerificationError(f"No problem can be asked with the statements {terms}.")
     return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)

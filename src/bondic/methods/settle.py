@@ -18,7 +18,7 @@ from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.concentration.gauge import Gauge
 from bondic.concentration.pinelis import Pinelis
 from bondic.concentration.plug_in import PlugIn
-from bondic.concentration.value_range import value_range
+from bondic.concentration.value_range import range_of
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.problem import Cloud, Problem, Question, Terms
@@ -215,17 +215,8 @@ def _mean_square_width(terms: Terms) -> float:
     """
     horizon = 1 if terms.horizon is None else terms.horizon
     count = min(horizon, _MOST_TIMES)
-    widths = [
-        value_range(
-            terms.gamma,
-            terms.reward_range,
-            may_terminate=terms.may_terminate,
-            horizon=terms.horizon,
-            time=(2 * k + 1) * horizon // (2 * count),  # the middle of the k-th of `count` equal stretches
-        ).width
-        for k in range(count)
-    ]
-    return float(np.mean(np.square(widths)))
+    middles = [(2 * k + 1) * horizon // (2 * count) for k in range(count)]  # of `count` equal stretches
+    return float(np.mean(np.square([range_of(terms, time).width for time in middles])))
 
 
 def _plug_in_constant(method: Options, problem: Question, instruments: Instruments, ball: Ball) -> float:

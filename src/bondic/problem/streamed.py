@@ -18,10 +18,12 @@ from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers, Questions, ask_initial, ask_next
 from bondic.problem.frame import make_frame, questions, refuse_nothing, refuse_unknown_action
-from bondic.problem.question import Cloud, Question, Terms
-from bondic.problem.rows import Problem, assemble, initial_cloud
+from bondic.problem.question import Cloud, Question
+from bondic.problem.rows import Problem, assemble, initial_cloud, logged_pairs
+from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 SEED_SALT = 0x626F6E64
 """Keeps the action draws apart from whatever simulated the log with the same small seed."""
@@ -126,6 +128,12 @@ class StreamedProblem(Question):
         answers = replace(self.answers, next=following)
         given: dict[str, Any] = {"first_row": rows.start, "starts": self.initial}
         return assemble(part, self.initial_states, answers, self.terms, seed=self.seed, **given)
+
+    def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
+        """Logged points, slots and times of the rows that count, in order; the policy is not asked."""
+        for rows, part in self.log.batches(self.rows):
+            frame = make_frame(part, self.initial_states, self.terms, rows.start)
+            yield (*logged_pairs(part, frame), frame.times)
 
     def select(self, start: int, stop: int | None = None) -> StreamedProblem:
         rows = self.checked_range(start, stop)

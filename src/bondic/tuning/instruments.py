@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.concentration.value_range import value_range
+from bondic.concentration.value_range import largest_width
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
@@ -56,9 +56,7 @@ def pick_instruments(
 
 
 def _noise_level(pilot: Problem, rows: int) -> float:
-    terms = pilot.terms
-    bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
-    return bound.width * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
+    return largest_width(pilot.terms) * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
 
 
 def _candidates(pilot: Problem, choices: Choices) -> list[tuple[str, Kernel]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.concentration.value_range import value_range
+from bondic.concentration.value_range import range_of
 from bondic.kernels.base import Kernel
 from bondic.problem import Problem
 from bondic.solvers.basis import make_basis
@@ -69,7 +69,5 @@ def held_out_radius(
 
 
 def _stand_in(pilot: Problem, factor: float) -> FittedRadius:
-    terms = pilot.terms
-    bound = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
-    size = max(abs(bound.low), abs(bound.high), 1e-300)
+    size = max(range_of(pilot.terms).largest, 1e-300)
     return FittedRadius(factor * size, size, 0.0, float("nan"))
