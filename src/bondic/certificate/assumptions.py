@@ -9,6 +9,7 @@ from bondic.bounds.dual import Setting
 from bondic.terms import Terms
 
 State = Literal["stated", "checked", "rejected"]
+VALUE_RANGE = "value range"
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption,
         f"Every discounted return from any state-action pair lies in [{low:g}, {high:g}], at any time and whichever policy "
         "follows, as you stated (no return in the log contradicts it)."
     )
-    return (Assumption("value range", text, state),)
+    return (Assumption(VALUE_RANGE, text, state),)
 
 
 def _policy_text(setting: Setting) -> str:

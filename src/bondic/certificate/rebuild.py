@@ -21,7 +21,9 @@ from bondic.errors import VerificationError
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
+from bondic.problem.frame import make_frame
 from bondic.problem.question import make_terms
+from bondic.problem.returns import check_returns
 from bondic.rounding import U
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
@@ -137,6 +139,7 @@ def _rebuild_question(
                 raise VerificationError(f"The stored probabilities at the {name} states do not sum to 1.")
     elif answers.exact and not answers.next.shape[1] == answers.initial.shape[1] == 1:
         raise VerificationError("Means over several drawn actions are not exact, whatever the certificate says.")
+    check_returns(held, make_frame(held, initial, terms), terms)
     return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
 
 

@@ -14,6 +14,7 @@ from bondic.errors import InvalidInput
 from bondic.policies.answers import ask_policy
 from bondic.problem.frame import make_frame, questions, refuse_nothing
 from bondic.problem.question import Question, make_terms
+from bondic.problem.returns import check_returns
 from bondic.problem.rows import Problem, Source, assemble
 from bondic.problem.streamed import SEED_SALT, StreamedProblem
 
@@ -89,6 +90,7 @@ def make_problem(
         return StreamedProblem.make(log, policy, initial, terms, seed=seed, **asking)
     frame = make_frame(log, initial, terms)
     refuse_nothing(int(frame.kept.sum()), terms)
+    check_returns(log, frame, terms)
     rng = np.random.default_rng([SEED_SALT, seed])
     answers = ask_policy(policy, questions(log, initial, frame, 0, len(log)), rng=rng, **asking)
     return replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))

@@ -19,6 +19,7 @@ from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers, Questions, ask_initial, ask_next
 from bondic.problem.frame import make_frame, questions, refuse_nothing, refuse_unknown_action
 from bondic.problem.question import Cloud, Question
+from bondic.problem.returns import ReturnCheck
 from bondic.problem.rows import Problem, assemble, initial_cloud, logged_pairs
 from bondic.terms import Terms
 
@@ -92,9 +93,12 @@ class StreamedProblem(Question):
         return whole._restricted(rows)
 
     def _check_rows(self) -> None:
-        """Rewards, terminations and actions of all rows against what was stated, before any long work."""
+        """Rewards, returns, terminations and actions of all rows against what was stated, before any long work."""
+        check = None if self.terms.value_range is None else ReturnCheck(self.terms)
         for rows, part in self.log.batches():
             frame = make_frame(part, self.initial_states, self.terms, rows.start)
+            if check is not None:
+                check.feed(part, frame, rows.start)
             refuse_unknown_action(part, frame, self.answers.slots, rows.start)
 
     def _restricted(self, rows: RowRange) -> StreamedProblem:

@@ -83,13 +83,14 @@ def _pointer(doubts: Sequence[str]) -> str:
 
 
 def _reading(result: Result) -> str:
+    ranges, imply = result.ranges
     if result.status is Status.REJECTED:
         return (
-            "<strong>The log contradicts the assumptions taken together, so no number is given beyond what the reward range "
-            "implies. Do not widen anything until it is known which assumption failed.</strong>"
+            f"<strong>The log contradicts the assumptions taken together, so no number is given beyond what {ranges} "
+            f"{imply}. Do not widen anything until it is known which assumption failed.</strong>"
         )
     if result.status is Status.TRIVIAL:
-        return "The log is too short, or too far from the policy, to say more than the reward range alone."
+        return f"The log is too short, or too far from the policy, to say more than {ranges} alone."
     if result.guarantee != "finite-sample":
         return (
             "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log "
