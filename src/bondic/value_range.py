@@ -7,10 +7,13 @@ statements, so their intersection is in force: `range_of`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bondic.errors import InvalidInput
 from bondic.rounding import Enclosure, power_enclosure
 from bondic.terms import Terms
+
+_MOST_TIMES = 4096
 
 
 def discounted_steps(gamma: float, steps: int | None) -> Enclosure:
@@ -98,10 +101,13 @@ def range_at_all_times(terms: Terms) -> ValueRange:
     return range_of(terms).hull(range_of(terms, terms.horizon - 1))
 
 
+@lru_cache(maxsize=64)
 def largest_width(terms: Terms) -> float:
     """B over all times.
 
-    The range that the reward range implies is widest at time 0. What is left of it by a stated value range need not
-    be, but its width is at most either of two: that of the implied range, and that of the hull over all times.
+    The range that the reward range implies is widest at time 0. What a stated value range leaves of it need not be: all
+    times are looked at. Over a long horizon its width is at most that of the implied range, and that of the hull.
     """
+    if terms.value_range is not None and terms.horizon is not None and terms.horizon <= _MOST_TIMES:
+        return max(range_of(terms, time).width for time in range(terms.horizon))
     return min(implied_range(terms).width, range_at_all_times(terms).width)

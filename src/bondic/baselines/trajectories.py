@@ -32,6 +32,7 @@ _FEW = 20
 class Trajectories:
     """E episodes of at most T steps; entries after an episode's end have row -1, reward 0 and ratio 1."""
 
+    terms: Terms
     rows: IntArray  # (E, T) position in the problem
     rewards: FloatArray  # (E, T)
     ratios: FloatArray  # (E, T) pi(a|s) / beta(a|s)
@@ -72,11 +73,19 @@ class Trajectories:
         return 0.5 * (self.tail.low + self.tail.high)
 
     def range_of(self, steps: BoolArray) -> ValueRange:
-        """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on."""
+        """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on.
+
+        All steps from some time on are a return less its tail, which a stated value range bounds too.
+        """
         size = float(self.discounts[steps].sum())
         if not self.fixed and steps[-1]:
             size += self.reach - float(self.discounts.sum())
-        return ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
+        found = ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
+        first = int(np.argmax(steps))
+        if self.terms.value_range is None or not steps[first:].all():
+            return found
+        later = _tail(self.terms, first)
+        return found.within((later.low - self.tail.high, later.high - self.tail.low))
 
     def notes(self) -> dict[str, str]:
         """Entries of a result's choices."""
@@ -122,6 +131,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         low, high = min(low, 0.0), max(high, 0.0)
     tail = ValueRange(0.0, 0.0) if recorded_all else _tail(terms, limit)
     return Trajectories(
+        terms=terms,
         rows=table,
         rewards=np.where(inside, problem.rewards[table], 0.0),
         ratios=np.where(inside, ratios[table], 1.0),

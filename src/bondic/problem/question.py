@@ -155,7 +155,7 @@ def make_terms(
 
 
 def _steps(horizon: int) -> int:
-    if not (isinstance(horizon, Real) and horizon >= 1):
+    if not (isinstance(horizon, Real) and 1 <= horizon < math.inf):
         raise InvalidInput(f"`horizon` is {horizon!r}; a whole number of steps >= 1 is needed.")
     if horizon > MOST_STEPS:
         raise InvalidInput(
