@@ -212,16 +212,30 @@ def test_episodes_that_alternate_are_put_in_order():
     assert complaint(data, 0.9, (0, 1.5)) is None
 
 
-@pytest.mark.parametrize("change", ["state", "time", "truncated"])
+@pytest.mark.parametrize("change", ["state", "time", "truncated", "episode"])
 def test_rows_that_do_not_follow_each_other_are_not_added_up(change):
-    data = chain([0.6, 0.6], [0, 1]) | {"timesteps": np.array([0, 1])}
+    """Keys tell which row follows which; without timesteps the state that a row led to."""
+    data = chain([0.6, 0.6], [0, 1]) | ({} if change == "state" else {"timesteps": np.array([0, 1])})
     assert "from row 0 is 1.14" in complaint(data, 0.9, (0, 1))
     if change == "state":
         data["observations"] = np.array([[0.0], [5.0]])
     elif change == "time":
         data["timesteps"] = np.array([0, 4])
+    elif change == "episode":
+        data["episode_ids"] = np.array([0, 1])
     else:
         data["truncations"] = np.array([True, False])
+    for batch in (None, 1, 2):
+        assert complaint(data, 0.9, (0, 1), batch=batch) is None
+
+
+def test_rows_of_an_episode_follow_each_other_by_their_timesteps():
+    """Next states may be stored with fewer digits than states."""
+    data = chain([0.6, 0.6], [0, 1]) | {"timesteps": np.array([3, 4])}
+    data["observations"] = data["observations"] + 1e-7
+    for batch in (None, 1, 2):
+        assert "from row 0 is 1.14" in complaint(data, 0.9, (0, 1), batch=batch)
+    del data["timesteps"]
     assert complaint(data, 0.9, (0, 1)) is None
 
 

@@ -217,10 +217,10 @@ def test_the_page_speaks_of_the_stated_ranges(certified):
     page = report_page(result, problem, title="lake")
     assert "whichever policy follows, as you stated" in page
     assert "all that the stated ranges allow" in page
-    assert '"ranges": "the stated ranges alone imply"' in page
+    assert 'data-ranges="the stated ranges alone imply"' in page
     plain = report_page(bondic.estimate_interval(lake_problem(), method=METHOD), lake_problem(), title="lake")
     assert "all that the reward range allows" in plain
-    assert '"ranges": "the reward range alone implies"' in plain
+    assert 'data-ranges="the reward range alone implies"' in plain
     assert "as you stated" not in plain
 
 

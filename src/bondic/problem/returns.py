@@ -43,12 +43,26 @@ class _Limit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Last:
-    """The last row of a batch: what a row that follows it has to look like."""
+class _Keys:
+    """What tells whether a row follows another; one entry per row."""
 
-    leads_to: FloatArray | None  # the next observation; None if nothing follows
-    episode: Any
-    time: int | None
+    goes_on: BoolArray
+    leads_to: FloatArray  # next observations
+    episodes: npt.NDArray[Any] | None
+    times: IntArray | None
+
+    def last(self) -> _Keys:
+        return _Keys(*(None if column is None else column[-1:].copy() for column in self._columns()))  # type: ignore[arg-type]
+
+    def shifted(self, first: _Keys | None) -> _Keys:
+        """The row before each row; before the first one stands `first` (itself, where nothing is known)."""
+        ahead = self._columns() if first is None else first._columns()
+        pairs = zip(ahead, self._columns(), strict=True)
+        moved = (None if c is None or a is None else np.concatenate([a[:1], c[:-1]]) for a, c in pairs)
+        return _Keys(*moved)  # type: ignore[arg-type]
+
+    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
+        return self.goes_on, self.leads_to, self.episodes, self.times
 
 
 class ReturnCheck:
@@ -60,7 +74,7 @@ class ReturnCheck:
         scale = max(abs(low), abs(high), *map(abs, terms.reward_range))
         self._low, self._high = low - _TOLERANCE * scale, high + _TOLERANCE * scale
         self._rounding = 8 * U * scale
-        self._last: _Last | None = None
+        self._last: _Keys | None = None
         self._left: tuple[_Limit, _Limit] | None = None  # of the next row, if it follows; None: all of the range
 
     def feed(self, log: Transitions, frame: Frame, first_row: int = 0, order: IntArray | None = None) -> None:
@@ -74,35 +88,26 @@ class ReturnCheck:
             self._check(log.rewards[rows], continues, self._follows(log, rows, continues), rows + first_row)
 
     def _follows(self, log: Transitions, rows: IntArray, continues: BoolArray) -> BoolArray:
-        """Whether a row starts where the one before it led to: same episode, next time, same state."""
+        """Whether a row follows the one before it: next time in the same episode, or the state it led to."""
         assert log.truncations is not None
-        leads = continues & ~log.truncations[rows]
-        led = log.next_observations[rows[:-1]]
-        linked = leads[:-1] & (led == log.observations[rows[1:]]).all(axis=1)
-        episodes = None if log.episode_ids is None else np.asarray(log.episode_ids)[rows]
-        times = None if log.timesteps is None else log.timesteps[rows]
-        if episodes is not None:
-            linked = linked & (episodes[1:] == episodes[:-1])
-        if times is not None:
-            linked = linked & (times[1:] == times[:-1] + 1)
-        first = self._last is not None and self._joins(
-            self._last,
-            log.observations[rows[0]],
-            None if episodes is None else episodes[0],
-            None if times is None else times[0],
+        now = _Keys(
+            goes_on=continues & ~log.truncations[rows],
+            leads_to=log.next_observations[rows],
+            episodes=None if log.episode_ids is None else np.asarray(log.episode_ids)[rows],
+            times=None if log.timesteps is None else log.timesteps[rows],
         )
-        self._last = _Last(
-            log.next_observations[rows[-1]].copy() if leads[-1] else None,
-            None if episodes is None else episodes[-1],
-            None if times is None else int(times[-1]),
-        )
-        return np.concatenate([[first], linked])
-
-    @staticmethod
-    def _joins(last: _Last, observation: FloatArray, episode: Any, time: int | None) -> bool:
-        if last.leads_to is None or not np.array_equal(last.leads_to, observation) or last.episode != episode:
-            return False
-        return time is None or last.time is None or int(time) == last.time + 1
+        before = now.shifted(self._last)
+        follows = before.goes_on
+        if now.episodes is not None:
+            follows = follows & (now.episodes == before.episodes)
+        if now.times is not None and before.times is not None:
+            follows = follows & (now.times == before.times + 1)
+        if now.episodes is None or now.times is None:
+            follows = follows & (log.observations[rows] == before.leads_to).all(axis=1)
+        if self._last is None:
+            follows[0] = False
+        self._last = now.last()
+        return np.asarray(follows)
 
     def _check(self, rewards: FloatArray, continues: BoolArray, follows: BoolArray, rows: IntArray) -> None:
         """Walk along the rows at which less than the whole range is left; the others say nothing."""

@@ -69,7 +69,7 @@ def report_page(
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
         sections.verification(result, withheld, command),
     ]
-    return _document(title, "".join(body), {**numbers, "ranges": " alone ".join(result.ranges)})
+    return _document(title, "".join(body), numbers)
 
 
 def _support(
