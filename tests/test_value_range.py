@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from mpmath import mpf
 
@@ -55,6 +55,7 @@ def statements(draw):
 
 
 @given(statements())
+@example(Terms(0.9, (1.0, 2.0), False, 5000, True, (0.0, 10.25)))  # [10, 10.25] at time 0, [1, 2] at the last one
 @settings(max_examples=150, deadline=None)
 def test_widths_bound_what_both_statements_leave_at_every_time(terms):
     """Against 50 digits; the widest time need not be the first."""
@@ -196,6 +197,8 @@ def test_the_row_and_its_return_are_named():
     assert "return from row 2 is 3, " in said
     said = complaint(chain([0.0, 1.0, 1.0, 0.0], [0, 0, 0, 0]), 0.9, (0, 1))
     assert "Whatever follows row 2, the discounted return from row 1 is at least 1.9" in said
+    said = complaint(chain([-0.25, 0.2], [0, 1]), 0.5, (0, 1))
+    assert "return from row 0 is -0.15, outside" in said
     said = complaint(chain([0.0, -1.0, 0.0], [0, 0, 0]), 0.5, (0, 1))
     assert "Whatever follows row 1, the discounted return from row 1 is at most -0.5" in said
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.problem.frame import Frame
-from bondic.rounding import U
 from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
@@ -27,7 +26,8 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _TOLERANCE = 1e-9
-"""Returns may leave the range by this share of its size: sums of rewards such as 0.1 are off in their last digits."""
+"""Returns may leave the range by this share of its size: sums of rewards such as 0.1 are off in their last digits. What is
+left grows by 1 / gamma at every step as rounding errors do, so this pays for those of the walk as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class ReturnCheck:
         self._terms, (low, high) = terms, terms.value_range
         scale = max(abs(low), abs(high), *map(abs, terms.reward_range))
         self._low, self._high = low - _TOLERANCE * scale, high + _TOLERANCE * scale
-        self._rounding = 8 * U * scale
         self._last: _Keys | None = None
         self._left: tuple[_Limit, _Limit] | None = None  # of the next row, if it follows; None: all of the range
 
@@ -138,8 +137,8 @@ class ReturnCheck:
                 limit = lowest if reward < lowest.value else highest
                 raise self._contradiction(limit, row, reward, goes_on=False)
             return None
-        low = (lowest.value - reward - self._rounding) / gamma
-        high = (highest.value - reward + self._rounding) / gamma
+        low = (lowest.value - reward) / gamma
+        high = (highest.value - reward) / gamma
         if low > self._high:
             raise self._contradiction(lowest, row, reward + gamma * self._high, goes_on=True)
         if high < self._low:
