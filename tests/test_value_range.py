@@ -254,6 +254,8 @@ def test_rounding_is_no_contradiction():
     tenths = chain([0.1] * 10, [0] * 9 + [1]) | {"timesteps": np.arange(10)}
     assert complaint(tenths, 1.0, (0, 1), horizon=10) is None
     assert "from row 0" in complaint(tenths, 1.0, (0, 1 - 1e-6), horizon=10)
+    thirds = chain([0.3, 0.3, 0.4], [0, 0, 1]) | {"timesteps": np.arange(3)}  # in floats 1 - 0.3 - 0.3 < 0.4
+    assert complaint(thirds, 1.0, (0, 1), horizon=3) is None
     ones = chain([1.0] * 3000, [0] * 3000)
     for batch in (None, 170):
         assert complaint(ones, 0.95, (0, 20), batch=batch) is None
