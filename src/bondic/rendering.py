@@ -24,6 +24,8 @@ class Renderable(Protocol):
     @property
     def value_range(self) -> Any: ...
     @property
+    def ranges(self) -> tuple[str, str]: ...
+    @property
     def assumptions(self) -> Any: ...
     @property
     def choices(self) -> dict[str, str]: ...
@@ -108,7 +110,7 @@ def picture(result: Renderable) -> str:
 
 def result_fragment(result: Renderable) -> str:
     """Interval, terms, assumptions and choices."""
-    terms = result.terms()
+    terms, (ranges, imply) = result.terms(), result.ranges
     names = list(next(iter(terms.values()))) if terms else []
     search = f" A better ω in the searched space could still gain {html.escape(gap_text(result.gap))}." if terms else ""
     kept = result.hashes.get("certificate")
@@ -120,7 +122,7 @@ def result_fragment(result: Renderable) -> str:
         f"<section><p><strong>{html.escape(result.summary())}</strong></p>{picture(result)}"
         f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). "
         f"{html.escape(guarantee_text(result))} Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
-        f"{result.rows[1] - 1}. The reward range alone implies [{number(result.value_range.low)}, "
+        f"{result.rows[1] - 1}. {ranges.capitalize()} alone {imply} [{number(result.value_range.low)}, "
         f"{number(result.value_range.high)}].{search}</p>"
         f"{_contributions(terms, term_rows)}"
         f"<h3>Assumptions</h3>{_table(['about', 'state', 'in words'], assumption_rows)}"

@@ -8,7 +8,7 @@ from typing import Any
 from bondic.bounds.dual import BoundTerms
 from bondic.bounds.rejection import Rejection
 from bondic.bounds.robustness import Robustness
-from bondic.certificate.assumptions import Assumption
+from bondic.certificate.assumptions import VALUE_RANGE, Assumption
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.conclude import Status
 from bondic.certificate.withhold import withhold_rows
@@ -51,7 +51,7 @@ class Result:
     method: str
     guarantee: Guarantee
     status: Status
-    value_range: ValueRange  # what the reward range alone implies
+    value_range: ValueRange  # what the reward range and a stated value range imply without the log
     lower: BoundTerms | None
     upper: BoundTerms | None
     rejection: Rejection | None  # None where the method tests nothing
@@ -115,14 +115,30 @@ class Result:
                 " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
             )
         if self.status is Status.REJECTED:
-            return f"{level} no interval is given ({self.status})."
+            return f"{level} no interval is given ({self._verdict})."
         what = {
             "both": f"lies in {self.interval}",
             "lower": f"is at least {self.low:.6g}",
             "upper": f"is at most {self.high:.6g}",
         }
         condition = f", {condition_text(self)}" if self.chosen and self.status is Status.INTERVAL else ""
-        return f"{level} the value of the policy {what[self.side]} ({self.status}){condition}."
+        return f"{level} the value of the policy {what[self.side]} ({self._verdict}){condition}."
+
+    @property
+    def ranges(self) -> tuple[str, str]:
+        """What implies the value range, and the verb that goes with it."""
+        stated = any(item.name == VALUE_RANGE for item in self.assumptions)
+        return ("the stated ranges", "imply") if stated else ("the reward range", "implies")
+
+    @property
+    def _verdict(self) -> str:
+        """The message of the status; it speaks of both ranges where two were stated."""
+        ranges, verb = self.ranges
+        return (
+            str(self.status)
+            .replace("the reward range alone implies", f"{ranges} alone {verb}")
+            .replace("the reward range", ranges)
+        )
 
     def without_rows(self, problem: Question) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""

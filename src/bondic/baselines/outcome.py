@@ -11,7 +11,7 @@ import numpy as np
 
 from bondic._version import __version__
 from bondic.bounds.dual import problem_range
-from bondic.certificate.assumptions import Assumption
+from bondic.certificate.assumptions import Assumption, range_assumption
 from bondic.certificate.conclude import Status
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
@@ -124,7 +124,7 @@ def conclude_baseline(
         gap=(float("nan"), float("nan")),
         rows=(problem.rows.start, problem.rows.stop),
         budget=outcome.budget,
-        assumptions=(*outcome.assumptions, reward_assumption(problem)),
+        assumptions=(*outcome.assumptions, reward_assumption(problem), *range_assumption(problem.terms)),
         choices=notes,
         seeds={"policy draws": problem.seed, **outcome.seeds},
         versions={"bondic": __version__, "numpy": np.__version__},

@@ -22,7 +22,9 @@ from bondic.errors import VerificationError
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
+from bondic.problem.frame import make_frame
 from bondic.problem.question import make_terms
+from bondic.problem.returns import check_returns
 from bondic.rounding import U
 from bondic.spaces.ball import Ball
 from bondic.spaces.box import Box
@@ -60,7 +62,8 @@ def rebuild(
         observations = _withheld_states(start, arrays, log, initial)
     states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
     terms = spec["terms"]
-    statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    pairs = {name: tuple(pair) for name, pair in terms.items() if isinstance(pair, list)}
+    statement = Terms(**{**terms, **pairs})
     if make_terms(**terms) != statement:
         raise VerificationError(f"No problem can be asked with the statements {terms}.")
     return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
@@ -154,6 +157,7 @@ def _rebuild_question(
                 raise VerificationError(f"The stored probabilities at the {name} states do not sum to 1.")
     elif answers.exact and not answers.next.shape[1] == answers.initial.shape[1] == 1:
         raise VerificationError("Means over several drawn actions are not exact, whatever the certificate says.")
+    check_returns(held, make_frame(held, initial, terms), terms)
     return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
 
 

@@ -262,6 +262,7 @@ def _check_policy(
         horizon=terms.horizon,
         may_terminate=terms.may_terminate,
         time_varying=terms.time_varying,
+        value_range=terms.value_range,
         draws=1 if answers.discrete else int(answers.next.shape[1]),
         initial_draws=1 if answers.discrete else int(answers.initial.shape[1]),
         seed=problem.seed,

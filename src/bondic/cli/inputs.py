@@ -119,6 +119,7 @@ def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Quest
         reward_range=(low, high),
         horizon=options["horizon"],
         may_terminate=not options["never_terminates"],
+        value_range=options["value_range"],
         draws=options["draws"],
         seed=options["seed"],
     )

@@ -83,6 +83,13 @@ QUESTION: list[Any] = [
         metavar="LOW HIGH",
         help="Range of every possible reward: your knowledge, not the log's extremes.",
     ),
+    click.option(
+        "--value-range",
+        type=float,
+        nargs=2,
+        metavar="LOW HIGH",
+        help="State that every discounted return, from any state-action pair and whichever policy follows, lies in it.",
+    ),
     click.option("--initial", type=PATH, help="File with initial states, and weights in a column `weight`."),
     click.option(
         "--initial-kind",

@@ -14,6 +14,7 @@ from bondic.errors import InvalidInput
 from bondic.policies.answers import ask_policy
 from bondic.problem.frame import make_frame, questions, refuse_nothing
 from bondic.problem.question import Question, make_terms
+from bondic.problem.returns import check_returns
 from bondic.problem.rows import Problem, Source, assemble
 from bondic.problem.streamed import SEED_SALT, StreamedProblem
 
@@ -29,6 +30,7 @@ def make_problem(
     horizon: int | None = ...,
     may_terminate: bool = ...,
     time_varying: bool = ...,
+    value_range: tuple[float, float] | None = ...,
     draws: int = ...,
     initial_draws: int | None = ...,
     seed: int = ...,
@@ -44,6 +46,7 @@ def make_problem(
     horizon: int | None = ...,
     may_terminate: bool = ...,
     time_varying: bool = ...,
+    value_range: tuple[float, float] | None = ...,
     draws: int = ...,
     initial_draws: int | None = ...,
     seed: int = ...,
@@ -58,6 +61,7 @@ def make_problem(
     horizon: int | None = None,
     may_terminate: bool = True,
     time_varying: bool = False,
+    value_range: tuple[float, float] | None = None,
     draws: int = 5,
     initial_draws: int | None = None,
     seed: int = 0,
@@ -65,7 +69,10 @@ def make_problem(
     """Build the question "what would `policy` have earned from `initial`?" on this log.
 
     `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
-    that the process never ends (it narrows the value range when all rewards have one sign). `draws` actions are
+    that the process never ends (it narrows the value range when all rewards have one sign). `value_range` states that
+    every realised discounted return, from any state-action pair, at any time and whichever policy follows, lies in it
+    (a reward paid once at the end, a score in [0, 1]); it is used wherever it is narrower than what the reward range
+    implies. `draws` actions are
     drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
     not depend on the log (use another one when W was tuned on a log whose draws came from the same seed). A log opened
     with `stream_log` gives a question whose rows are read in batches.
@@ -77,12 +84,13 @@ def make_problem(
         )
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"`seed` is {seed!r}; a whole number >= 0 is needed, so that the draws can be repeated.")
-    terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying)
+    terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
     asking: dict[str, Any] = {"draws": draws, "initial_draws": initial_draws}
     if isinstance(log, LogStream):
         return StreamedProblem.make(log, policy, initial, terms, seed=seed, **asking)
     frame = make_frame(log, initial, terms)
     refuse_nothing(int(frame.kept.sum()), terms)
+    check_returns(log, frame, terms)
     rng = np.random.default_rng([SEED_SALT, seed])
     answers = ask_policy(policy, questions(log, initial, frame, 0, len(log)), rng=rng, **asking)
     return replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))

@@ -15,8 +15,9 @@ from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers
-from bondic.problem.frame import make_frame, refuse_nothing, refuse_unknown_action
-from bondic.problem.question import Cloud, Question, Terms
+from bondic.problem.frame import Frame, make_frame, refuse_nothing, refuse_unknown_action
+from bondic.problem.question import Cloud, Question
+from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -111,13 +112,14 @@ def assemble(
         action_dim=0 if log.discrete_actions else int(log.actions.shape[1]),
         slots=answers.slots,
     )
+    logged, slots = logged_pairs(log, frame)
     later = None if frame.times is None else frame.times[frame.continues] + 1
     positions = np.flatnonzero(frame.continues)
     return Problem(
         terms=terms,
         layout=layout,
-        logged=_points(log.observations[kept_rows], frame.times, None if layout.discrete else log.actions[kept_rows]),
-        slots=np.asarray(log.actions[kept_rows] if layout.discrete else np.zeros(kept_rows.size), dtype=np.int64),
+        logged=logged,
+        slots=slots,
         rewards=log.rewards[kept_rows],
         continues=frame.continues,
         next=_cloud(log.next_observations[frame.next_rows], later, answers.next, positions, answers.discrete),
@@ -130,6 +132,14 @@ def assemble(
         log_hash=log.content_hash,
         seed=seed,
     )
+
+
+def logged_pairs(log: Transitions, frame: Frame) -> tuple[FloatArray, IntArray]:
+    """Points (n, D) and slots (n,) of the rows that count."""
+    rows = np.flatnonzero(frame.kept)
+    discrete = log.discrete_actions
+    points = _points(log.observations[rows], frame.times, None if discrete else log.actions[rows])
+    return points, np.asarray(log.actions[rows] if discrete else np.zeros(rows.size), dtype=np.int64)
 
 
 def initial_cloud(initial: InitialStates, answers: PolicyAnswers, *, timed: bool) -> Cloud:

@@ -18,10 +18,13 @@ from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers, Questions, ask_initial, ask_next
 from bondic.problem.frame import make_frame, questions, refuse_nothing, refuse_unknown_action
-from bondic.problem.question import Cloud, Question, Terms
-from bondic.problem.rows import Problem, assemble, initial_cloud
+from bondic.problem.question import Cloud, Question
+from bondic.problem.returns import ReturnCheck
+from bondic.problem.rows import Problem, assemble, initial_cloud, logged_pairs
+from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 SEED_SALT = 0x626F6E64
 """Keeps the action draws apart from whatever simulated the log with the same small seed."""
@@ -90,9 +93,12 @@ class StreamedProblem(Question):
         return whole._restricted(rows)
 
     def _check_rows(self) -> None:
-        """Rewards, terminations and actions of all rows against what was stated, before any long work."""
+        """Rewards, returns, terminations and actions of all rows against what was stated, before any long work."""
+        check = None if self.terms.value_range is None else ReturnCheck(self.terms)
         for rows, part in self.log.batches():
             frame = make_frame(part, self.initial_states, self.terms, rows.start)
+            if check is not None:
+                check.feed(part, frame, rows.start)
             refuse_unknown_action(part, frame, self.answers.slots, rows.start)
 
     def _restricted(self, rows: RowRange) -> StreamedProblem:
@@ -126,6 +132,12 @@ class StreamedProblem(Question):
         answers = replace(self.answers, next=following)
         given: dict[str, Any] = {"first_row": rows.start, "starts": self.initial}
         return assemble(part, self.initial_states, answers, self.terms, seed=self.seed, **given)
+
+    def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
+        """Logged points, slots and times of the rows that count, in order; the policy is not asked."""
+        for rows, part in self.log.batches(self.rows):
+            frame = make_frame(part, self.initial_states, self.terms, rows.start)
+            yield (*logged_pairs(part, frame), frame.times)
 
     def select(self, start: int, stop: int | None = None) -> StreamedProblem:
         rows = self.checked_range(start, stop)

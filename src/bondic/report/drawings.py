@@ -37,8 +37,9 @@ class Axis:
 
 
 def interval_picture(result: Result) -> str:
-    """The interval, the estimate, and what the reward range alone implies; after a rejection there is no interval."""
-    limits = result.value_range
+    """The interval, the estimate, and what the stated ranges alone imply; after a rejection there is no interval."""
+    limits, (ranges, imply) = result.value_range, result.ranges
+    allow = "allows" if imply == "implies" else "allow"
     axis = Axis(limits.low, limits.high)
     low, high = axis.at(result.low), axis.at(result.high)
     shown = number(result.low), number(result.high)
@@ -62,7 +63,7 @@ def interval_picture(result: Result) -> str:
         + axis.text(limits.high, 74, number(limits.high))
         + '</svg><div class="legend">'
         + ('<span><i class="t0"></i>the interval</span>' if given else "")
-        + "<span>● estimate</span><span>grey line: all that the reward range allows</span></div>"
+        + f"<span>● estimate</span><span>grey line: all that {ranges} {allow}</span></div>"
     )
 
 

@@ -118,7 +118,7 @@
     const verdict = byId("what-verdict");
     verdict.className = "verdict" + (against ? " bad" : "");
     if (against) verdict.textContent = "Not an interval: at this α the log contradicts the assumptions with so small a radius.";
-    else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = "Nothing is left beyond what the reward range alone implies.";
+    else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = `Nothing is left beyond what ${byId("what-if").dataset.ranges}.`;
     else if (!moved) verdict.textContent = "The reported choice.";
     else verdict.textContent = byId("what-if").dataset.guarantee === "finite-sample"
       ? "Not the reported interval: valid had these numbers been chosen beforehand." : "Not the reported interval.";

@@ -83,13 +83,14 @@ def _pointer(doubts: Sequence[str]) -> str:
 
 
 def _reading(result: Result) -> str:
+    ranges, imply = result.ranges
     if result.status is Status.REJECTED:
         return (
-            "<strong>The log contradicts the assumptions taken together, so no number is given beyond what the reward range "
-            "implies. Do not widen anything until it is known which assumption failed.</strong>"
+            f"<strong>The log contradicts the assumptions taken together, so no number is given beyond what {ranges} "
+            f"{imply}. Do not widen anything until it is known which assumption failed.</strong>"
         )
     if result.status is Status.TRIVIAL:
-        return "The log is too short, or too far from the policy, to say more than the reward range alone."
+        return f"The log is too short, or too far from the policy, to say more than {ranges} alone."
     if result.guarantee != "finite-sample":
         return (
             "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log "
@@ -164,7 +165,10 @@ def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) ->
         )
     guarantee = frontier.setting.gauge.guarantee
     what, follows, terms = _PROVED if guarantee == "finite-sample" else _GUESSED
-    return f"""<section id="what-if" data-guarantee="{esc(guarantee)}"><h2>What if the assumption were weaker?</h2>
+    stated = frontier.setting.problem.terms.value_range is not None
+    ranges = "the stated ranges alone imply" if stated else "the reward range alone implies"
+    return f"""<section id="what-if" data-guarantee="{esc(guarantee)}" data-ranges="{ranges}">
+<h2>What if the assumption were weaker?</h2>
 <p>The radius r<sub>Q</sub> says how large and how rough the value function may be. Data can contradict it, not prove it. Here is
 {what} for every radius and every error probability α, computed in this page from certified numbers.</p>
 <p class="note">Choose r<sub>Q</sub> and α <b>before</b> looking. {terms}</p>

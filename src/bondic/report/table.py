@@ -17,7 +17,7 @@ _STATES = {"stated": "dim", "checked": "green", "rejected": "red"}
 
 def result_table(result: Result) -> RenderableType:
     """Headline, terms of both end points, assumptions."""
-    colour = _COLOURS[result.status]
+    colour, (ranges, imply) = _COLOURS[result.status], result.ranges
     held = (
         ("; no interval, no guarantee", "")
         if result.status is Status.REJECTED
@@ -27,7 +27,7 @@ def result_table(result: Result) -> RenderableType:
         (result.summary(), "bold"),
         f"\npoint estimate {number(result.estimate)} (no guarantee of its own){held[0]}",
         (held[1], colour),
-        f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
+        f"\n{ranges} alone {imply} [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
         f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
     )
     panel = Panel(head, title="bondic", border_style=colour)
