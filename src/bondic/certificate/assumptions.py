@@ -24,7 +24,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
     problem, terms, ball = setting.problem, setting.problem.terms, setting.ball
     low, high = terms.reward_range
     joint: State = "rejected" if rejected else "stated"
-    center = "0" if ball.center is None or ball.center.is_zero else "the given center"
+    center = "0" if ball.center is None or ball.center.is_zero else f"the given center {ball.center!r}"
     allowance = f", up to {ball.misspecification:g} everywhere" if ball.misspecification else ""
     items = [
         Assumption(
@@ -45,7 +45,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
             joint,
         ),
         Assumption(
-            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "checked"
+            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "stated"
         ),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
         Assumption("policy", _policy_text(setting), "stated"),

@@ -20,7 +20,7 @@ from bondic.problem import StreamedProblem
 from bondic.rounding import Enclosure
 from bondic.spaces.functions import Function
 
-FORMAT = "bondic certificate 2"
+FORMAT = "bondic certificate 3"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 
 
@@ -55,7 +55,7 @@ def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         array = np.ascontiguousarray(arrays[name])
         portable = array.astype(array.dtype.newbyteorder("<"), copy=False)
         digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
-        digest.update(portable.tobytes())
+        digest.update(portable.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
