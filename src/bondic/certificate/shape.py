@@ -119,7 +119,8 @@ def check_certificate(certificate: Certificate) -> None:
     check_counts(body)
     for path, kind in FIELDS:
         for value in _values(body, path.split("."), path):
-            refuse(not kind(value), f"The certificate is damaged: {value!r} does not belong at {path}.")
+            if not kind(value):
+                refuse(True, f"The certificate is damaged: {value!r} does not belong at {path}.")
     for path in NEEDED:
         refuse(not list(_values(body, path.split("."), path)), f"The certificate is damaged: it lacks {path}.")
     for name in _array_names(body):
@@ -133,7 +134,7 @@ def _values(node: Any, parts: list[str], path: str) -> Iterator[Any]:
         yield node
         return
     name = parts[0].removesuffix("?")
-    refuse(type(node) is not dict, f"The certificate is damaged: {node!r} stands on the way to {path}.")
+    refuse(type(node) is not dict, f"The certificate is damaged: a {type(node).__name__} stands on the way to {path}.")
     found = list(node.values()) if name == "*" else [node[name]] if name in node else []
     for value in found:
         if not (parts[0].endswith("?") and value is None):
