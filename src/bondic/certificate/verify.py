@@ -178,20 +178,19 @@ def _functions(setting: Setting, reader: Reader, body: Spec) -> list[Function | 
 def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Retest | None) -> Finding:
     """What the given witnesses show, and what one would have to look for."""
     given = any(witness is not None for witness in spec["witnesses"])
-    checks = ("rejection test recomputed from its witnesses",) if given else ()
     if found.rejected:
-        return Finding(checks)
+        return Finding(("rejection test recomputed from its witnesses",))
     if retest is not None:
         _require(
             not combine_witnesses(setting, list(retest(setting))).rejected,
             "The log contradicts the assumptions: a witness that the certificate does not hold rejects them.",
         )
-        return Finding((*checks, "a search for other witnesses found none that rejects"))
+        return Finding(("rejection test recomputed: neither the given witnesses nor a search for others rejects",))
     if given:
         text = "the given witnesses were recomputed and do not reject; whether another would is not known"
     else:
         text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
-    return Finding(checks, (text,))
+    return Finding(unchecked=(text,))
 
 
 def _recompute_ends(setting: Setting, reader: Reader, body: Spec, checks: list[str]) -> dict[End, BoundTerms]:
