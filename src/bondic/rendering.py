@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any, Protocol
 
+from bondic.errors import printable
+
 
 class Renderable(Protocol):
     """What the fragment needs from a result."""
@@ -43,13 +45,18 @@ class Renderable(Protocol):
     def summary(self) -> str: ...
 
 
+def escape(text: object) -> str:
+    """Text of any origin inside a page: no markup, no control characters, nothing that turns the direction of writing."""
+    return html.escape(printable(text, keep="\n"))
+
+
 def _row(cells: list[str], tag: str = "td") -> str:
     return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    body = "".join(_row([html.escape(cell) for cell in row]) for row in rows)
-    return f"<table>{_row([html.escape(cell) for cell in header], 'th')}{body}</table>"
+    body = "".join(_row([escape(cell) for cell in row]) for row in rows)
+    return f"<table>{_row([escape(cell) for cell in header], 'th')}{body}</table>"
 
 
 def number(value: float) -> str:
@@ -102,8 +109,8 @@ def picture(result: Renderable) -> str:
         '<line x1="10" y1="26" x2="590" y2="26" stroke="currentColor" stroke-opacity=".3" stroke-width="2"/>'
         f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="#2a78c8"/>'
         f'<circle cx="{mark:.1f}" cy="26" r="4" fill="currentColor"/>'
-        f'<text x="10" y="56" font-size="13" fill="currentColor">{html.escape(number(left))}</text>'
-        f'<text x="590" y="56" font-size="13" fill="currentColor" text-anchor="end">{html.escape(number(right))}</text>'
+        f'<text x="10" y="56" font-size="13" fill="currentColor">{escape(number(left))}</text>'
+        f'<text x="590" y="56" font-size="13" fill="currentColor" text-anchor="end">{escape(number(right))}</text>'
         "</svg>"
     )
 
@@ -112,22 +119,22 @@ def result_fragment(result: Renderable) -> str:
     """Interval, terms, assumptions and choices."""
     terms, (ranges, imply) = result.terms(), result.ranges
     names = list(next(iter(terms.values()))) if terms else []
-    search = f" A better ω in the searched space could still gain {html.escape(gap_text(result.gap))}." if terms else ""
+    search = f" A better ω in the searched space could still gain {escape(gap_text(result.gap))}." if terms else ""
     kept = result.hashes.get("certificate")
-    sealed = f"<br>certificate {html.escape(kept)}" if kept else ""
+    sealed = f"<br>certificate {escape(kept)}" if kept else ""
     term_rows = [[name, *(number(end[name]) for end in terms.values())] for name in names]
     assumption_rows = [[item.name, item.state, item.text] for item in result.assumptions]
     choice_rows = [[name, text] for name, text in result.choices.items()]
     return (
-        f"<section><p><strong>{html.escape(result.summary())}</strong></p>{picture(result)}"
-        f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). "
-        f"{html.escape(guarantee_text(result))} Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
+        f"<section><p><strong>{escape(result.summary())}</strong></p>{picture(result)}"
+        f"<p>Point estimate {escape(number(result.estimate))} (no guarantee of its own). "
+        f"{escape(guarantee_text(result))} Method: {escape(result.method)}. Certified rows: {result.rows[0]} to "
         f"{result.rows[1] - 1}. {ranges.capitalize()} alone {imply} [{number(result.value_range.low)}, "
         f"{number(result.value_range.high)}].{search}</p>"
         f"{_contributions(terms, term_rows)}"
         f"<h3>Assumptions</h3>{_table(['about', 'state', 'in words'], assumption_rows)}"
         f"<h3>Choices</h3>{_table(['what', 'how'], choice_rows)}"
-        f"<p><small>log {html.escape(result.hashes['log'])}{sealed}</small></p></section>"
+        f"<p><small>log {escape(result.hashes['log'])}{sealed}</small></p></section>"
     )
 
 

@@ -44,7 +44,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         *range_assumption(terms, joint),
         _values(setting, rejected),
         Assumption(
-            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "checked"
+            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "stated"
         ),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
         Assumption("policy", _policy_text(setting), "stated"),
@@ -82,7 +82,7 @@ def _holds_range(setting: Setting, box: Box) -> bool:
 
 def _center_text(ball: ValueClass) -> str:
     value = constant_value(ball.center)
-    return "the given center" if value is None else f"{value:.6g}"
+    return f"the given center {ball.center!r}" if value is None else f"{value:.6g}"
 
 
 def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption, ...]:

@@ -51,12 +51,14 @@ def rebuild(
     if start["observations"] is not None:
         observations = arrays[start["observations"]["array"]]
         if initial is not None and not (
-            np.array_equal(initial.observations, observations)
+            initial.kind == start["kind"]
+            and initial.count_fixed >= start["count_fixed"]
+            and np.array_equal(initial.observations, observations)
             and np.allclose(initial.weights, arrays[start["weights"]["array"]], rtol=1e-12, atol=0.0)
         ):
             raise VerificationError(
-                "The certificate was made for other initial states than those given (it holds its own: `initial` is not "
-                "needed)."
+                "The certificate was made for other initial states than those given, or for another kind of them (it holds its "
+                "own: `initial` is not needed)."
             )
     else:
         observations = _withheld_states(start, arrays, log, initial)

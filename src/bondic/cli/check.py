@@ -15,7 +15,7 @@ from rich.text import Text
 from bondic.cli.inputs import load_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import one_line
+from bondic.errors import one_line, printable
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
@@ -32,9 +32,9 @@ def command(log: str, **options: Any) -> int:
     transitions = loaded.transitions
     console.print(_headline(transitions), highlight=False, markup=False)
     for note in loaded.notes:
-        console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {printable(note)}", highlight=False, markup=False, soft_wrap=True)
     for warning in dict.fromkeys(str(item.message) for item in caught):
-        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"warning: {printable(warning)}", style="yellow"), soft_wrap=True)
     console.print(_columns(loaded, pictures=console.width >= _ROOM))
     console.print(_decisions(transitions, loaded.encodings.get("actions")))
     return 0
@@ -60,7 +60,7 @@ def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:
         table.add_column("spread", no_wrap=True)
     for name, values in _numbers(loaded):
         numbers = (f"{number:.4g}" for number in (values.min(), values.mean(), values.max()))
-        table.add_row(Text(name), *numbers, *([histogram(values)] if pictures else []))
+        table.add_row(Text(one_line(name)), *numbers, *([histogram(values)] if pictures else []))
     return table
 
 

@@ -20,7 +20,7 @@ from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.concentration.budget import ErrorBudget
-from bondic.errors import BondicError, InvalidInput
+from bondic.errors import BondicError, InvalidInput, printable
 from bondic.estimate import estimate_interval
 from bondic.report.exports import result_dict, split_notes
 from bondic.report.plots import comparison_figure, save_plot
@@ -68,10 +68,10 @@ def command(log: str, **options: Any) -> int:
     else:
         console = Console()
         for note in split_notes(inputs.notes)[1] if options["verbose"] else ():
-            console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
         _show(console, lines, _title(alpha, joint=options["joint"]))
         for reason in dict.fromkeys(f"{line.method}: {line.reason}" for line in lines if line.result is None):
-            console.print(Text(reason, style="dim"), soft_wrap=True)
+            console.print(Text(printable(reason), style="dim"), soft_wrap=True)
     if plot is not None:
         _save(lines, plot)
     return 0

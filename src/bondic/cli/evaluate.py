@@ -16,6 +16,7 @@ from bondic.certificate.io import save_certificate, write_atomically
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
+from bondic.errors import printable
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
@@ -106,7 +107,7 @@ def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
         return
     console = Console()
     for note in split_notes(inputs.notes)[1]:
-        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
     console.print(result_table(result))
     if options["verbose"]:
         for name, text in {**result.choices, **result.versions}.items():

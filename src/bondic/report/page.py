@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from importlib.resources import files
@@ -17,6 +16,7 @@ from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
+from bondic.rendering import escape
 from bondic.report import sections
 from bondic.report.exports import split_notes
 from bondic.report.health import examine
@@ -99,7 +99,7 @@ def script_json(data: dict[str, Any]) -> str:
 
 
 def _document(title: str, body: str, data: dict[str, Any]) -> str:
-    heading = html.escape(title)
+    heading = escape(title)
     folder = files("bondic.report")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return (
@@ -108,7 +108,7 @@ def _document(title: str, body: str, data: dict[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="referrer" content="no-referrer"><title>{heading}</title><style>{style}</style></head><body><main>'
         f'<header class="top"><h1>{heading}</h1><button id="theme" type="button" aria-label="light or dark">◐</button></header>'
-        f"{body}<footer>bondic {html.escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
+        f"{body}<footer>bondic {escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
         f'<script type="application/json" id="bondic-data">{script_json(data)}</script><script>{script}</script>'
         "</body></html>\n"
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 
 from bondic.certificate.conclude import Status
 from bondic.methods.frontier import Frontier
-from bondic.rendering import gap_text, number
+from bondic.rendering import escape, gap_text, number
 from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import interval_picture, reward_histogram, stacked_terms, support_map
 from bondic.report.health import Health
@@ -36,7 +35,7 @@ _PLAIN = {
 
 
 def esc(value: object) -> str:
-    return html.escape(str(value))
+    return escape(value)
 
 
 def badge(kind: str, words: str) -> str:
