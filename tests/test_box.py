@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
-from bondic.bounds.dual import Setting, class_range, dual_bound
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.certificate.certificate import Certificate
 from bondic.concentration.pinelis import Pinelis
 from bondic.errors import InvalidInput, VerificationError
@@ -26,6 +26,7 @@ from bondic.spaces.instruments import Instruments
 from bondic.sums import total_variation
 from bondic.sums.streamed import Batch
 from bondic.sums.total_variation import total_variations
+from bondic.value_range import range_at_all_times
 from problems import tabular
 
 
@@ -72,7 +73,7 @@ def test_too_many_points_are_refused(monkeypatch):
 
 
 def setting_of(problem, share=0.5, alpha=0.1):
-    limits = class_range(problem.terms)
+    limits = range_at_all_times(problem.terms)
     box = Box.around(limits.low, limits.high, problem.layout)
     return Setting(problem, box, Instruments(table_kernel(share)), Pinelis("half"), alpha, None, 2)
 

@@ -21,7 +21,7 @@ from bondic.concentration.noise_facts import counted_facts, noise_facts
 from bondic.concentration.value_range import ValueRange, range_of
 from bondic.errors import InvalidInput
 from bondic.kernels.base import same_kernel
-from bondic.problem import Problem, Question, StreamedProblem, Terms
+from bondic.problem import Problem, Question, StreamedProblem
 from bondic.rounding import Enclosure, U, inflate
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
@@ -131,11 +131,6 @@ class Setting:
 
 def problem_range(problem: Question) -> ValueRange:
     return range_of(problem.terms)
-
-
-def class_range(terms: Terms) -> ValueRange:
-    """Values of q* at any time: the hull of the first and the last time, between which (6) is monotone."""
-    return range_of(terms) if terms.horizon is None else range_of(terms).hull(range_of(terms, terms.horizon - 1))
 
 
 def check_weight_space(setting: Setting, omega: Function | None) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.bounds.dual import Setting, class_range
+from bondic.bounds.dual import Setting
 from bondic.spaces.ball import Ball
 from bondic.spaces.box import Box, constant_value
 from bondic.spaces.value_class import ValueClass
 from bondic.terms import Terms
+from bondic.value_range import range_at_all_times
 
 State = Literal["stated", "chosen", "checked", "rejected"]
 VALUE_RANGE = "value range"
@@ -76,7 +77,7 @@ def _values(setting: Setting, rejected: bool) -> Assumption:
 
 
 def _holds_range(setting: Setting, box: Box) -> bool:
-    limits = class_range(setting.problem.terms)
+    limits = range_at_all_times(setting.problem.terms)
     return box.holds(limits.low, limits.high)
 
 

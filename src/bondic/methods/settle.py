@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bellman.residual import bellman_residual, values_at_rows
-from bondic.bounds.dual import Setting, class_range
+from bondic.bounds.dual import Setting
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.concentration.gauge import Gauge
@@ -36,6 +36,7 @@ from bondic.tuning.instruments import pick_instruments, pick_table
 from bondic.tuning.refutation import class_tests
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
+from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -211,7 +212,7 @@ def _settle_instruments(
 
 
 def _pick(method: Options, problem: Question, pilot: Problem, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
-    ahead, limits = _rows_ahead(method, problem, wanted), class_range(pilot.terms)
+    ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
     if kind.table:
         return pick_table(pilot, ahead, _box(pilot), method.choices)
     plain = default_instruments(problem, pilot, method.choices, kind.columns)
@@ -245,7 +246,7 @@ def _settle_class(
         return _with_allowance(method, ball, notes)
     # the radius is judged with the plain W, not with the one picked for short intervals: that one may be too rich
     plain = default_instruments(certified, pilot, method.choices, kind.columns)
-    ball, note = default_ball(certified, pilot, kernel, plain, method.choices, class_range(certified.terms))
+    ball, note = default_ball(certified, pilot, kernel, plain, method.choices, range_at_all_times(certified.terms))
     notes["Q"] = f"{kernel!r}, {note}"
     return _with_allowance(method, ball, notes)
 
@@ -259,7 +260,7 @@ def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) ->
 
 
 def _box(problem: Question) -> Box:
-    limits = class_range(problem.terms)
+    limits = range_at_all_times(problem.terms)
     return Box.around(limits.low, limits.high, problem.layout)
 
 
