@@ -17,7 +17,7 @@ from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.problem import Question
-from bondic.rendering import condition_text, result_fragment
+from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
 from bondic.solvers.search import Search
 
 
@@ -108,7 +108,7 @@ class Result:
         return result_fragment(self)
 
     def summary(self) -> str:
-        """The answer in one sentence."""
+        """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
         if self.guarantee != "finite-sample":
             level += (
@@ -117,11 +117,11 @@ class Result:
         if self.status is Status.REJECTED:
             return f"{level} no interval is given ({self.status})."
         what = {
-            "both": f"lies in {self.interval}",
-            "lower": f"is at least {self.low:.6g}",
-            "upper": f"is at most {self.high:.6g}",
+            "both": f"lies in {interval_text(self.low, self.high)}",
+            "lower": f"is at least {bound_text(self.low, -1)}",
+            "upper": f"is at most {bound_text(self.high, 1)}",
         }
-        condition = f", {condition_text(self)}" if self.chosen and self.status is Status.INTERVAL else ""
+        condition = f", {condition_text(self)}" if is_conditional(self) else ""
         return f"{level} the value of the policy {what[self.side]} ({self.status}){condition}."
 
     def without_rows(self, problem: Question) -> Result:
@@ -133,10 +133,17 @@ class Result:
         return replace(self, certificate=certificate, hashes=hashes, search=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""
-        if self.certificate is not None:
-            return dict(self.certificate.body)
-        skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
-        return {name: value for name, value in asdict(self).items() if name not in skipped} | {
-            "status": self.status.name
+        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one.
+
+        Added in both cases: `chosen`, the assumptions that the library made, and `robustness` (None: no radius to doubt).
+        """
+        found = self.robustness
+        views = {
+            "chosen": [asdict(item) for item in self.chosen],
+            "robustness": None if found is None else found.to_dict(),
         }
+        if self.certificate is not None:
+            return dict(self.certificate.body) | views
+        skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
+        plain = {name: value for name, value in asdict(self).items() if name not in skipped}
+        return plain | {"status": self.status.name} | views
