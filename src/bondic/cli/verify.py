@@ -17,6 +17,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
+from bondic.rendering import STATE_WORDS
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
@@ -38,12 +39,16 @@ _LABELS = {
 }
 
 
+_STATES = {**STATE_WORDS, "stated": "stated by the certificate's maker"}
+
+
 def _print(checked: Verification) -> None:
     """What was found, what was checked and what was not, and under which assumptions it is to be read."""
     sides = "" if checked.side == "both" else f", {checked.side} bound"
+    chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
     click.echo(
         f"{_LABELS[checked.guarantee]}: [{checked.low:.6g}, {checked.high:.6g}] at alpha = {checked.alpha:g} "
-        f"({checked.status.lower()}{sides})"
+        f"({checked.status.lower()}{sides})" + (", valid if what bondic chose holds" if chosen else "")
     )
     for check in checked.checks:
         click.echo(f"  {check}")
@@ -51,7 +56,7 @@ def _print(checked: Verification) -> None:
         click.echo(f"  not checked: {gap}")
     click.echo("under these assumptions:")
     for item in checked.assumptions:
-        click.echo(f"  {item.name} ({item.state}): {item.text}")
+        click.echo(f"  {item.name} ({_STATES[item.state]}): {item.text}")
 
 
 def _read(log: str, options: dict[str, Any]) -> tuple[Transitions | LogStream, LoadedLog | None]:

@@ -16,6 +16,8 @@ from bondic.rendering import is_conditional, lies_outside
 from bondic.report.drawings import TERM_NAMES, sizes
 from bondic.result import Result
 
+CONDITIONAL = "conditional"
+"""A finite-sample guarantee that needs something which the library chose."""
 _AMBER = "#d9922b"
 _COLOURS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
 
@@ -62,7 +64,7 @@ def terms_figure(result: Result) -> Any:
 
 def held_word(result: Result) -> str:
     """The guarantee in a word; "conditional" where it needs something that the library chose."""
-    return "conditional" if result.guarantee == "finite-sample" and is_conditional(result) else result.guarantee
+    return CONDITIONAL if result.guarantee == "finite-sample" and is_conditional(result) else result.guarantee
 
 
 def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
@@ -72,7 +74,7 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     interval.
     """
     figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
-    colours = {"finite-sample": _COLOURS[0], "conditional": _AMBER, "asymptotic": _COLOURS[2], "none": _COLOURS[4]}
+    colours = {"finite-sample": _COLOURS[0], CONDITIONAL: _AMBER, "asymptotic": _COLOURS[2], "none": _COLOURS[4]}
     for height, (_, result) in enumerate(results):
         colour = colours[held_word(result)]
         if result.status is Status.REJECTED:  # no interval is given
