@@ -68,6 +68,11 @@ def number(value: float) -> str:
     return "0" if value == 0 else f"{value:.6g}"
 
 
+def three(value: float) -> str:
+    """Three significant digits, large numbers written out: 1260, not 1.26e+03."""
+    return f"{float(f'{value:.3g}'):g}"
+
+
 def interval_text(low: float, high: float) -> str:
     """[low, high] for a sentence, rounded outward: four digits, more where the interval is short."""
     return f"[{bound_text(low, -1, high - low)}, {bound_text(high, 1, high - low)}]"
@@ -115,6 +120,13 @@ def gap_text(gap: tuple[float, float]) -> str:
     return ", ".join(names)
 
 
+def search_text(gap: tuple[float, float]) -> str:
+    """What a better search could still change, where that is known."""
+    if not all(math.isfinite(value) for value in gap if value == value):
+        return "how much a better search could gain is not known"
+    return f"a better omega in the searched space could still gain {gap_text(gap)}"
+
+
 def guarantee_text(result: Renderable) -> str:
     """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
     if result.status.name == "REJECTED":
@@ -135,11 +147,11 @@ def condition_text(result: Renderable) -> str:
     if found.same_up_to == float("inf"):
         return f"{text}; the interval says the same however rough it is"
     more = (
-        f", and something up to {found.informative_up_to:.3g} times"
+        f", and something up to {three(found.informative_up_to)} times"
         if found.informative_up_to > found.same_up_to
         else ""
     )
-    return f"{text}; the interval says the same up to {found.same_up_to:.3g} times that roughness{more}"
+    return f"{text}; the interval says the same up to {three(found.same_up_to)} times that roughness{more}"
 
 
 def picture(result: Renderable) -> str:
@@ -171,7 +183,7 @@ def result_fragment(result: Renderable) -> str:
     """Interval, terms, assumptions and choices."""
     terms = result.terms()
     names = list(next(iter(terms.values()))) if terms else []
-    search = f" A better ω in the searched space could still gain {html.escape(gap_text(result.gap))}." if terms else ""
+    search = f" {html.escape(sentence(search_text(result.gap)))}." if terms else ""
     kept = result.hashes.get("certificate")
     sealed = f"<br>certificate {html.escape(kept)}" if kept else ""
     term_rows = [[name, *(number(end[name]) for end in terms.values())] for name in names]

@@ -33,12 +33,13 @@ def command(log: str, **options: Any) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = load_log(log, options)
+    states = _states(loaded, options)
     console = Console()
     transitions = loaded.transitions
     console.print(_headline(transitions), highlight=False, markup=False)
     for note in loaded.notes:
         console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
-    console.print(_states(loaded, options), soft_wrap=True)
+    console.print(states, soft_wrap=True)
     for warning in dict.fromkeys(str(item.message) for item in caught):
         console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
     console.print(_columns(loaded, pictures=console.width >= _ROOM))

@@ -186,10 +186,11 @@ def _settle_states(method: Options, problem: Question, pilot: Problem | None, no
         choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else next(problem.parts())
     kind = state_kind(pilot_points(seen), problem.layout, choice)
-    if method.ball is None and method.radius is None:
-        notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
-    elif kind.table and method.choices.categorical is None:
-        kind = StateKind(False, (), "")  # Q is a ball, as was asked: its kernel compares states by distance
+    given = method.ball is not None or method.radius is not None
+    if given and kind.table and method.choices.categorical is None:
+        # its kernel compares states by distance
+        kind = StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
+    notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
     return kind
 
 

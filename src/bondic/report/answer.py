@@ -10,12 +10,12 @@ from bondic.certificate.conclude import Status
 from bondic.rendering import (
     OUTSIDE,
     STATE_WORDS,
-    condition_text,
     is_assumption_free,
     is_conditional,
     lies_outside,
     number,
     sentence,
+    three,
 )
 from bondic.report.drawings import interval_picture
 from bondic.report.elements import badge, esc, facts
@@ -74,29 +74,29 @@ def _held(result: Result) -> list[str]:
 
 
 def _condition(result: Result) -> str:
-    """The sentence on a choice of bondic, and how far the answer carries beyond it, right under the interval."""
+    """What the interval is conditional on and how far it carries beyond that, right under it."""
     if not is_conditional(result):
         return ""
     found = result.robustness
     tiles = "" if found is None else facts(
         [
-            ("roughness that bondic assumes", f"radius {found.radius:.3g}"),
+            ("roughness that bondic assumes", f"radius {three(found.radius)}"),
             ("the interval says the same up to", _times(found.same_up_to)),
             ("it says something up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
         ]
     )  # fmt: skip
     return (
-        f'<p class="note" id="condition"><b>{esc(sentence(condition_text(result)))}.</b> Nobody has stated this, and no log can '
-        f"prove it. The sliders below show other radii.</p>{tiles}"
+        '<p class="note" id="condition"><b>Valid if the value function is no rougher than bondic assumes.</b> Nobody has '
+        f"stated this, and no log can prove it. The sliders below show other radii.</p>{tiles}"
     )
 
 
 def _limit(value: float) -> str:
-    return f"{value:.3g}" if math.isfinite(value) else "without limit"
+    return three(value) if math.isfinite(value) else "without limit"
 
 
 def _times(multiple: float) -> str:
-    return f"{multiple:.3g} × that" if math.isfinite(multiple) else "any roughness"
+    return f"{three(multiple)} × that" if math.isfinite(multiple) else "any roughness"
 
 
 def _pointer(doubts: Sequence[str]) -> str:

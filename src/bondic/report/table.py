@@ -11,10 +11,10 @@ from bondic.certificate.conclude import Status
 from bondic.rendering import (
     STATE_WORDS,
     estimate_text,
-    gap_text,
     is_assumption_free,
     is_conditional,
     number,
+    search_text,
 )
 from bondic.result import Result
 
@@ -43,7 +43,7 @@ def result_table(result: Result) -> RenderableType:
     panel = Panel(head, title="bondic", border_style=colour)
     if not result.terms():  # a method without a bound that splits into terms
         return Group(panel, _assumptions(result))
-    head.append(f"\na better omega in the searched space could still gain {gap_text(result.gap)}")
+    head.append(f"\n{search_text(result.gap)}")
     return Group(panel, _terms(result), _assumptions(result))
 
 
