@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -136,6 +137,7 @@ class Result:
         """Plain data for JSON: what the certificate's body holds, or the fields of a result without one.
 
         Added in both cases: `chosen`, the assumptions that the library made, and `robustness` (None: no radius to doubt).
+        Numbers that are not finite are None.
         """
         found = self.robustness
         views = {
@@ -143,7 +145,19 @@ class Result:
             "robustness": None if found is None else found.to_dict(),
         }
         if self.certificate is not None:
-            return dict(self.certificate.body) | views
-        skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
-        plain = {name: value for name, value in asdict(self).items() if name not in skipped}
-        return plain | {"status": self.status.name} | views
+            plain = dict(self.certificate.body)
+        else:
+            skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
+            plain = {name: value for name, value in asdict(self).items() if name not in skipped}
+            plain["status"] = self.status.name
+        finite: dict[str, Any] = strict_json(plain | views)
+        return finite
+
+
+def strict_json(value: Any) -> Any:
+    """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
+    if isinstance(value, dict):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -16,14 +16,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from bondic.errors import Doubt
 from bondic.rendering import STATE_WORDS, estimate_text, guarantee_text, lies_outside, number, sentence
-from bondic.result import Result
+from bondic.result import Result, strict_json
 
 FORMAT = "bondic result 1"
 
@@ -64,16 +63,8 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "doubts": doubts,
         "notes": others,
     }
-    finite: dict[str, Any] = _finite(plain)
+    finite: dict[str, Any] = strict_json(plain)
     return finite
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
