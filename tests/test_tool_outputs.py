@@ -157,7 +157,7 @@ def test_without_rows_no_list_of_categories_is_written(place, capsys):
         "def policy(observations):\n"
         f"    return np.full((len(observations), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
     )
-    asked = ["evaluate", "words.parquet", "--policy", "words.py:policy", *QUESTION, "--categorical", "codes"]
+    asked = ["evaluate", "words.parquet", "--policy", "words.py:policy", *QUESTION, "--text", "codes"]
     for extra, listed in ((["--out", "open"], True), (["--out", "closed", "--no-rows"], False)):
         code, _, err = run(capsys, *asked, "--quiet", "--markdown", *extra)
         assert code in (0, 4), err

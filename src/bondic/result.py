@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.problem import Question
-from bondic.rendering import condition_text, result_fragment
+from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
 from bondic.solvers.search import Search
 
 
@@ -108,7 +109,7 @@ class Result:
         return result_fragment(self)
 
     def summary(self) -> str:
-        """The answer in one sentence."""
+        """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
         if self.guarantee != "finite-sample":
             level += (
@@ -117,11 +118,11 @@ class Result:
         if self.status is Status.REJECTED:
             return f"{level} no interval is given ({self._verdict})."
         what = {
-            "both": f"lies in {self.interval}",
-            "lower": f"is at least {self.low:.6g}",
-            "upper": f"is at most {self.high:.6g}",
+            "both": f"lies in {interval_text(self.low, self.high)}",
+            "lower": f"is at least {bound_text(self.low, -1)}",
+            "upper": f"is at most {bound_text(self.high, 1)}",
         }
-        condition = f", {condition_text(self)}" if self.chosen and self.status is Status.INTERVAL else ""
+        condition = f", {condition_text(self)}" if is_conditional(self) else ""
         return f"{level} the value of the policy {what[self.side]} ({self._verdict}){condition}."
 
     @property
@@ -149,10 +150,30 @@ class Result:
         return replace(self, certificate=certificate, hashes=hashes, search=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""
-        if self.certificate is not None:
-            return dict(self.certificate.body)
-        skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
-        return {name: value for name, value in asdict(self).items() if name not in skipped} | {
-            "status": self.status.name
+        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one.
+
+        Added in both cases: `chosen`, the assumptions that the library made, and `robustness` (None: no radius to doubt).
+        Numbers that are not finite are None.
+        """
+        found = self.robustness
+        views = {
+            "chosen": [asdict(item) for item in self.chosen],
+            "robustness": None if found is None else found.to_dict(),
         }
+        if self.certificate is not None:
+            plain = dict(self.certificate.body)
+        else:
+            skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
+            plain = {name: value for name, value in asdict(self).items() if name not in skipped}
+            plain["status"] = self.status.name
+        finite: dict[str, Any] = strict_json(plain | views)
+        return finite
+
+
+def strict_json(value: Any) -> Any:
+    """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
+    if isinstance(value, dict):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

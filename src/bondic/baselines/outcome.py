@@ -92,7 +92,7 @@ def conclude_baseline(
 ) -> Result:
     """Intersect with [v_lo, v_hi]; ends that miss that range altogether contradict the assumptions.
 
-    The estimate is moved into what is left, and the result says so: a value outside is impossible.
+    The estimate is reported as it is. One outside the interval has no guarantee, and every view says so.
     """
     limits = problem_range(problem)
     if np.isnan([outcome.low, outcome.high, outcome.estimate]).any():
@@ -104,14 +104,10 @@ def conclude_baseline(
     status = Status.INTERVAL if moved else Status.TRIVIAL
     if low > high:
         low, high, status = limits.low, limits.high, Status.REJECTED
-    estimate = float(np.clip(outcome.estimate, low, high))
-    notes = dict(outcome.choices)
-    if abs(estimate - outcome.estimate) > slack:
-        notes["estimate"] = f"{outcome.estimate:.6g}, moved to the nearest point of the interval"
     return Result(
         low=float(low),
         high=float(high),
-        estimate=estimate,
+        estimate=float(outcome.estimate),
         alpha=alpha,
         side=side,
         method=name,
@@ -125,7 +121,7 @@ def conclude_baseline(
         rows=(problem.rows.start, problem.rows.stop),
         budget=outcome.budget,
         assumptions=(*outcome.assumptions, reward_assumption(problem), *range_assumption(problem.terms)),
-        choices=notes,
+        choices=dict(outcome.choices),
         seeds={"policy draws": problem.seed, **outcome.seeds},
         versions={"bondic": __version__, "numpy": np.__version__},
         hashes={"log": problem.log_hash},

@@ -12,10 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bondic.cli.categorical import stated_columns
 from bondic.cli.inputs import load_log
+from bondic.cli.options import parse_pilot
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import one_line, printable
+from bondic.errors import InvalidInput, one_line, printable
+from bondic.kernels.normal_form import Layout
+from bondic.methods.settle import LARGEST_PILOT, SMALLEST_PILOT
+from bondic.tuning.states import state_kind
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
@@ -28,11 +33,13 @@ def command(log: str, **options: Any) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = load_log(log, options)
+    states = _states(loaded, options)
     console = Console()
     transitions = loaded.transitions
     console.print(_headline(transitions), highlight=False, markup=False)
     for note in loaded.notes:
         console.print(f"  {printable(note)}", highlight=False, markup=False, soft_wrap=True)
+    console.print(states, soft_wrap=True)
     for warning in dict.fromkeys(str(item.message) for item in caught):
         console.print(Text(f"warning: {printable(warning)}", style="yellow"), soft_wrap=True)
     console.print(_columns(loaded, pictures=console.width >= _ROOM))
@@ -49,6 +56,24 @@ def _headline(log: Transitions) -> str:
         f"{len(log)} transitions, {episodes}, {ends} terminated, {cut} truncated; {log.observations.shape[1]}-dimensional "
         f"observations, {kind} actions; content hash {log.content_hash[:16]}"
     )
+
+
+def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
+    """Names or numbers: what `evaluate` would take the states for, from as many rows as it tunes on by default."""
+    log = loaded.transitions
+    stated = stated_columns(options, loaded, log.observations.shape[1])
+    tuned_on = min(int(parse_pilot(None) * len(log)), LARGEST_PILOT)
+    rows = slice(0, tuned_on if tuned_on >= SMALLEST_PILOT else len(log))
+    seen = np.concatenate([log.observations[rows], log.next_observations[rows][~log.terminations[rows]]])
+    if log.discrete_actions:
+        layout = Layout(seen.shape[1], False, 0, int(log.actions.max()) + 1)
+    else:
+        layout = Layout(seen.shape[1], False, log.actions.shape[1], 1)
+    try:
+        kind = state_kind(seen, layout, stated)
+    except InvalidInput as question:
+        return Text(f"  states: {question}", style="yellow")
+    return Text(f"  states: {kind.text}{f'; {kind.question}' if kind.question else ''}", style="bold")
 
 
 def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:

@@ -41,7 +41,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         opening = None if progress is None else lambda share: progress("reading", share)
         inputs = read_inputs(options["log"], options, opening)
         question = make_question(inputs, options["policy"], options)
-        method = make_method(options["method"], options)
+        method = make_method(options["method"], options, inputs)
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
         if progress is not None:
             progress("report", 0.0)

@@ -53,9 +53,7 @@ LOG: list[Any] = [
         help="What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
         "add a 0/1 column. Without it they are refused.",
     ),
-    click.option(
-        "--categorical", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."
-    ),
+    click.option("--text", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."),
     click.option(
         "--actions",
         type=click.UNPROCESSED,
@@ -64,6 +62,18 @@ LOG: list[Any] = [
         help="Names of actions that are text, in the order of the policy's probabilities.",
     ),
     click.option("--trust-pickle", is_flag=True, help="Allow files that run code when they are loaded (pickles)."),
+]
+STATES: list[Any] = [
+    click.option(
+        "--categorical",
+        multiple=True,
+        metavar="obs|COL",
+        help="Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
+        "columns. May be repeated. Default: taken from the log, and said.",
+    ),
+    click.option(
+        "--numeric", is_flag=True, help="All observation columns hold quantities: states are related by distance."
+    ),
 ]
 POLICY_OUTPUT: list[Any] = [
     click.option(
@@ -130,7 +140,7 @@ METHOD: list[Any] = [
         show_default=True,
         help="Noise bound of the dual method.",
     ),
-    click.option("--radius", type=float, help="Radius of Q, fixed beforehand. Default: tuned on the pilot rows."),
+    click.option("--radius", type=float, help="Radius of Q, fixed beforehand. Default: chosen by bondic."),
     click.option("--pilot", type=str, help="Rows set aside for tuning: a share such as 0.2, or a whole number."),
     click.option("--planned-rows", type=int, help="Planned length of the log, when it was stopped by looking at it."),
     click.option(

@@ -31,7 +31,7 @@ WRITTEN = (
 """Every name under which a command writes into its folder."""
 
 
-_READING = ("memory", "columns", "missing", "categorical", "actions", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "actions", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 

@@ -19,6 +19,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
+from bondic.rendering import STATE_WORDS
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
@@ -40,14 +41,19 @@ _LABELS = {
 }
 
 
+_STATES = {**STATE_WORDS, "stated": "stated by the certificate's maker"}
+
+
 def _print(checked: Verification) -> None:
     """What was found, what was checked and what was not, and under which assumptions it is to be read."""
     sides = "" if checked.side == "both" else f", {checked.side} bound"
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
+    chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
     click.echo(
         f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: [{checked.low:.6g}, {checked.high:.6g}] at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
+        + (", valid if what bondic chose holds" if chosen else "")
     )
     for check in checked.checks:
         click.echo(f"  {clean_text(check)}")
@@ -55,7 +61,7 @@ def _print(checked: Verification) -> None:
         click.echo(f"  not checked: {clean_text(gap)}")
     click.echo("under these assumptions:")
     for item in checked.assumptions:
-        click.echo(f"  {item.name} ({item.state}): {clean_text(item.text)}")
+        click.echo(f"  {item.name} ({_STATES[item.state]}): {clean_text(item.text)}")
 
 
 def _most_bytes(log: str) -> int:

@@ -187,10 +187,14 @@ def _settle_states(method: Options, problem: Question, pilot: Problem | None, no
         choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else next(problem.parts())
     kind = state_kind(pilot_points(seen), problem.layout, choice)
-    if method.ball is None and method.radius is None:
-        notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
-    elif kind.table and method.choices.categorical is None:
-        kind = StateKind(False, (), "")  # Q is a ball, as was asked: its kernel compares states by distance
+    asked = {
+        "Q is as you gave it": method.ball is not None or method.radius is not None,
+        "you gave a bandwidth": method.choices.weight_bandwidth is not None,
+    }
+    why = next((words for words, given in asked.items() if given), None)
+    if why is not None and kind.table and method.choices.categorical is None:
+        kind = StateKind(False, (), f"states are numbers, related by their distance: {why}")
+    notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
     return kind
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bondic.bounds.dual import BoundTerms
 from bondic.certificate.conclude import Status
-from bondic.rendering import escape, number
+from bondic.rendering import escape, is_conditional, lies_outside, number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health
 from bondic.report.support import Support
@@ -53,17 +53,28 @@ def interval_picture(result: Result) -> str:
         )
     given = result.status is not Status.REJECTED
     words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    bar = f'<rect class="bar" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+    css = "bar conditional" if is_conditional(result) else "bar"
+    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+    outside = lies_outside(result)
+    mark = "estimate outside" if outside else "estimate"
+    swatch = "conditional" if is_conditional(result) else "t0"
     return (
         f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}'
         f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
-        f'{bar if given else ""}<circle class="estimate" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
+        f'{bar if given else ""}<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
         + axis.text(limits.low, 74, number(limits.low))
         + axis.text(limits.high, 74, number(limits.high))
         + '</svg><div class="legend">'
-        + ('<span><i class="t0"></i>the interval</span>' if given else "")
-        + f"<span>● estimate</span><span>grey line: all that {ranges} {allow}</span></div>"
+        + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
+        + f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>"
+        + f"<span>grey line: all that {ranges} {allow}</span></div>"
     )
+
+
+def _estimate_legend(result: Result) -> str:
+    limits = result.value_range
+    beyond = "" if limits.low <= result.estimate <= limits.high else " and beyond the range"
+    return f"○ estimate, outside the interval{beyond}: no guarantee"
 
 
 def sizes(terms: BoundTerms) -> list[float]:

@@ -18,9 +18,11 @@ from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
 from bondic.rendering import escape
 from bondic.report import sections
+from bondic.report.answer import answer, assumptions
 from bondic.report.exports import split_notes
 from bondic.report.health import examine
 from bondic.report.support import Support, column_names, find_support
+from bondic.report.what_if import what_if
 from bondic.result import Result
 from bondic.spaces.functions import Function
 
@@ -57,14 +59,14 @@ def report_page(
     withheld = result.proof.body["problem"]["answers"]["next"] is None
     doubts, others = split_notes(notes)
     body = [
-        sections.answer(result, doubts),
+        answer(result, doubts),
         sections.contributions(result),
-        sections.what_if(
+        what_if(
             frontier,
             fixed_alpha=numbers["noise"]["kind"] == "fixed",
             rejected=result.status is Status.REJECTED,
         ),
-        sections.assumptions(result),
+        assumptions(result),
         sections.support(result, _support(result, certified, functions, columns, no_rows), no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
         sections.verification(result, withheld, command),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.concentration.value_range import ValueRange
+from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
@@ -43,6 +45,12 @@ class Choices:
     constant_share: float | None = None  # how much of k is the constant kernel
     value_bandwidth: float = 1.0  # of k~, in units of the median distance
     categorical: Categorical = None  # which observation columns hold names, not numbers; None: look at the states
+
+    def __post_init__(self) -> None:
+        for name in ("weight_bandwidth", "value_bandwidth"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidInput(f"{name}={value:g}: a bandwidth is a finite number > 0, in medians of distances.")
 
 
 def feature_pairs(layout: Layout, choices: Choices, most: int = _FEATURES) -> int:
