@@ -34,7 +34,9 @@ class Renderable(Protocol):
     @property
     def hashes(self) -> dict[str, str]: ...
     def terms(self) -> dict[str, dict[str, float]]: ...
-    def summary(self) -> str: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    def sentence(self) -> str: ...
 
 
 def _row(cells: list[str], tag: str = "td") -> str:
@@ -95,7 +97,7 @@ def result_fragment(result: Renderable) -> str:
     assumption_rows = [[item.name, item.state, item.text] for item in result.assumptions]
     choice_rows = [[name, text] for name, text in result.choices.items()]
     return (
-        f"<section><p><strong>{html.escape(result.summary())}</strong></p>{picture(result)}"
+        f"<section>{_warnings(result)}<p><strong>{html.escape(result.sentence())}</strong></p>{picture(result)}"
         f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). "
         f"{html.escape(guarantee_text(result))} Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
         f"{result.rows[1] - 1}. The reward range alone implies [{number(result.value_range.low)}, "
@@ -105,6 +107,10 @@ def result_fragment(result: Renderable) -> str:
         f"<h3>Choices</h3>{_table(['what', 'how'], choice_rows)}"
         f"<p><small>log {html.escape(result.hashes['log'])}{sealed}</small></p></section>"
     )
+
+
+def _warnings(result: Renderable) -> str:
+    return "".join(f"<p><strong>Warning:</strong> {html.escape(text)}</p>" for text in result.warnings)
 
 
 def _contributions(terms: dict[str, dict[str, float]], rows: list[list[str]]) -> str:

@@ -64,6 +64,7 @@ class Result:
     hashes: dict[str, str]
     effective_sample_size: float
     seconds: dict[str, float]
+    warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
     search: SearchModel | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
 
@@ -101,6 +102,15 @@ class Result:
         return result_fragment(self)
 
     def summary(self) -> str:
+        """The warnings, if there are any, a line each; then the answer in one sentence."""
+        return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
+
+    def with_doubts(self, question: Question) -> Result:
+        """The same result with the warnings of its question, and with what was stated by accepting findings."""
+        stated = tuple(Assumption("log", text, "stated") for text in question.stated)
+        return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
+
+    def sentence(self) -> str:
         """The answer in one sentence."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
         if self.guarantee != "finite-sample":
@@ -127,7 +137,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""
         if self.certificate is not None:
-            return dict(self.certificate.body)
+            return {**self.certificate.body, "warnings": list(self.warnings)}
         skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
         return {name: value for name, value in asdict(self).items() if name not in skipped} | {
             "status": self.status.name

@@ -51,6 +51,8 @@ class Problem(Question):
     log_hash: str
     seed: int
     source: Source | None = None  # None in a problem that was put together from a certificate
+    doubts: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])

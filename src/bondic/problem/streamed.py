@@ -50,6 +50,8 @@ class StreamedProblem(Question):
     draws: int
     count: int  # rows that count
     time_counts: dict[int, int] | None  # how many of them at each time before the horizon
+    doubts: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     @staticmethod
     def make(

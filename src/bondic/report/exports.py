@@ -5,7 +5,7 @@ TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lo
 then upper bounds of what is added or subtracted, and the end point; `gap` per end (null when not searched);
 `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first, one after the last]; `budget` event ->
 probability; `assumptions` [{name, state, text}]; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`;
-`seconds`; `doubts` [text] on the log that touch validity and `notes` [text] on how it was read, where the caller has
+`seconds`; `doubts` [text] on log and policy that touch validity and `notes` [text] on how it was read, where the caller has
 handed them over. Numbers that are not finite are null.
 """
 
@@ -40,6 +40,7 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Plain data with the fields listed above; `notes` are those of `read_log`."""
     doubts, others = split_notes(notes)
+    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
     gap = dict(zip(("lower", "upper"), result.gap, strict=True))
     plain = {
         "format": FORMAT,
@@ -102,8 +103,10 @@ def result_csv(result: Result, *, header: bool = True) -> str:
 def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
     """A summary for an issue, a merge request or a mail."""
     terms, (doubts, others) = result.terms(), split_notes(notes)
-    lines = [f"# {_cell(title)}", "", result.summary(), ""]
+    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
+    lines = [f"# {_cell(title)}", ""]
     lines += [line for doubt in doubts for line in (f"**Warning:** {_cell(doubt)}", "")]
+    lines += [result.sentence(), ""]
     lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). {guarantee_text(result)}")
     if terms:  # a method whose bound does not split into terms has none
         lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]

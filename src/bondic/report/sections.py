@@ -32,6 +32,7 @@ _PLAIN = {
     "policy": "What the new policy would do",
     "start": "Where it starts",
     "process": "What is added up",
+    "log": "What you accept about the log",
 }
 
 
@@ -67,12 +68,16 @@ def answer(result: Result, doubts: Sequence[str] = ()) -> str:
     else:
         badges.insert(1, badge(*_GUARANTEE.get(result.guarantee, ("warn", result.guarantee))))
     return (
-        f'<section id="answer"><h2>The answer</h2><p class="answer">{esc(result.summary())}</p>'
+        f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result)}"
         f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
         f"guess without a guarantee of its own{advice}. {_reading(result)}</p></section>"
     )
+
+
+def _loud(result: Result) -> str:
+    return "".join(f'<p class="note"><b>Warning.</b> {esc(text)}</p>' for text in result.warnings)
 
 
 def _pointer(doubts: Sequence[str]) -> str:

@@ -24,7 +24,8 @@ def result_table(result: Result) -> RenderableType:
         else (", guarantee of the interval: ", result.guarantee)
     )
     head = Text.assemble(
-        (result.summary(), "bold"),
+        *((f"Warning: {text}\n", "bold red") for text in result.warnings),
+        (result.sentence(), "bold"),
         f"\npoint estimate {number(result.estimate)} (no guarantee of its own){held[0]}",
         (held[1], colour),
         f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "

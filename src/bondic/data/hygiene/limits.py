@@ -1,0 +1,101 @@
+"""Ends: a time limit that was recorded as a termination, and episodes that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bondic.data.hygiene.findings import Finding
+from bondic.data.hygiene.walk import FloatArray, Part, Walk
+
+FEWEST = 5
+"""Episodes of one and the same length before that length is taken for a limit."""
+_LONG = 20
+_SHARE = 0.2
+"""Shorter episodes beside the limit: it must be at least so long, reached by so many, and hardly missed by any."""
+_FEWEST_IDS = 10
+
+
+class LimitCheck:
+    """Keeps the range of every observation column at rows that go on, and at the ends of the longest episodes."""
+
+    def __init__(self) -> None:
+        self._inside: tuple[FloatArray, FloatArray] | None = None
+        self._at_end: tuple[FloatArray, FloatArray] | None = None
+        self._longest = 0
+
+    def add(self, part: Part, walk: Walk) -> None:
+        rows = part.rows.take(part.fresh)
+        goes_on = rows.observations[~rows.terminated]
+        if goes_on.shape[0]:
+            self._inside = widened(self._inside, goes_on)
+        if not rows.terminated.any():
+            return
+        longest = int(walk.lengths[walk.ends == 1].max(initial=0))
+        if longest > self._longest:
+            self._longest, self._at_end = longest, None
+        ids = walk.ids[(walk.ends == 1) & (walk.lengths == longest)]
+        here = rows.terminated & np.isin(rows.ids, ids)
+        if here.any():
+            self._at_end = widened(self._at_end, rows.observations[here])
+
+    def findings(self, walk: Walk, *, gamma: float | None, horizon: int | None) -> Iterator[Finding]:
+        """`gamma` and `horizon` of the question: with gamma = 0, or a horizon that ends there, such a limit is natural."""
+        lengths = walk.lengths[walk.ends == 1]
+        if lengths.size < FEWEST or (walk.ends == 2).any() or gamma == 0:
+            return
+        limit = int(lengths.max())
+        at_limit = int((lengths == limit).sum())
+        if limit < 2 or int(walk.lengths.max()) > limit or (horizon is not None and horizon <= limit):
+            return
+        always = at_limit == lengths.size
+        if not (always or self._stands_out(lengths, limit, at_limit)) or self._shown_by_state():
+            return
+        row = int(walk.first_rows[(walk.ends == 1) & (walk.lengths == limit)][0])
+        which = f"All {at_limit}" if always else f"{at_limit} of {lengths.size}"
+        yield Finding(
+            "time-limit", "warn", at_limit, row,
+            f"{which} terminated episodes end after exactly {limit} steps, none later, and no row is truncated (first: the "
+            f"episode of row {row}). A time limit that is recorded as a termination says that nothing is earned after it, and "
+            "the interval is too low or too high by what would have been.",
+            f"Mark such rows as truncated, with the state that followed; pass horizon={limit} (--horizon {limit}) if only these "
+            "steps count.",
+        )  # fmt: skip
+
+    @staticmethod
+    def _stands_out(lengths: FloatArray, limit: int, at_limit: int) -> bool:
+        near = int(((lengths >= 0.8 * limit) & (lengths < limit)).sum())
+        return limit >= _LONG and at_limit >= max(2 * FEWEST, _SHARE * lengths.size) and 5 * near <= at_limit
+
+    def _shown_by_state(self) -> bool:
+        """Whether a column has one value at those ends that no other row reaches: the state knows that it is over."""
+        if self._inside is None or self._at_end is None:
+            return False
+        low, high = self._at_end
+        return bool(((low == high) & ((low > self._inside[1]) | (high < self._inside[0]))).any())
+
+
+def widened(known: tuple[FloatArray, FloatArray] | None, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The range of every column, these rows included."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    return (low, high) if known is None else (np.minimum(known[0], low), np.maximum(known[1], high))
+
+
+def missing_episodes(walk: Walk) -> Iterator[Finding]:
+    """Running numbers with holes; numbers of which more than half are not there are names, and are not judged."""
+    if not walk.has_ids or walk.ids.size < _FEWEST_IDS:
+        return
+    ids = np.sort(walk.ids)
+    span = int(ids[-1]) - int(ids[0]) + 1
+    missing = span - ids.size
+    if not 0 < missing < ids.size:
+        return
+    hole = int(ids[np.flatnonzero(np.diff(ids) > 1)[0]])
+    row = int(walk.first_rows[walk.ids == hole][0])
+    yield Finding(
+        "missing-episodes", "warn", missing, row,
+        f"Episode numbers run from {ids[0]} to {ids[-1]}, and {missing} of them are missing (first: {hole + 1}, after the episode "
+        f"of row {row}). If episodes were left out because of what happened in them, the interval is wrong.",
+        "Put the missing episodes back.",
+    )  # fmt: skip
