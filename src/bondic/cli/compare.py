@@ -20,7 +20,7 @@ from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.concentration.budget import ErrorBudget
-from bondic.errors import BondicError, InvalidInput
+from bondic.errors import BondicError, Doubt, InvalidInput
 from bondic.estimate import estimate_interval
 from bondic.report.exports import result_dict, split_notes
 from bondic.report.plots import comparison_figure, save_plot
@@ -53,16 +53,18 @@ def command(log: str, **options: Any) -> int:
     inputs = read_inputs(log, options)
     alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]
     lines: list[Line] = []
+    doubts: list[str] = []
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         for policy in policies:
             question = make_question(inputs, policy, options)
+            doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
             for name in methods:
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 0.0)
                 lines.append(_line(policy, name, question, alpha, options, strict=len(methods) == 1))
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 1.0)
-    say_doubts(inputs.notes)
+    say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line, inputs.notes) for line in lines], indent=1))
     else:

@@ -14,6 +14,7 @@ from bondic.data.hygiene.findings import Finding, settle
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import ValidityWarning, shown
+from bondic.problem.question import Terms
 from bondic.problem.rows import Problem
 from bondic.problem.streamed import StreamedProblem
 
@@ -26,7 +27,7 @@ _OUTSIDE = 0.25
 
 def inspected(question: Asked, log: Transitions | LogStream, accept: Iterable[str]) -> Asked:
     """The question with its warnings and with what the user states by accepting findings; faults are refused."""
-    terms = question.terms
+    terms: Terms = question.terms
     found = [
         *unseen_actions(question, log),
         *log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
+from bondic.data.spread import spread_rows
 from bondic.problem import Problem
 
 FloatArray = npt.NDArray[np.float64]
@@ -37,7 +38,7 @@ def measure_scales(pilot: Problem | None, dimension: int) -> Scales:
     center, deviation = points.mean(axis=0), points.std(axis=0)
     # a constant column gets a scale of its own size, so that it neither matters nor divides by zero
     spread = np.where(deviation > 1e-9 * np.abs(center), deviation, np.maximum(np.abs(center), 1.0))
-    some = pilot.logged[:: max(1, len(pilot) // _MOST)][:_MOST] / spread
+    some = pilot.logged[spread_rows(len(pilot), _MOST)] / spread
     distances = pdist(some) if some.shape[0] > 1 else np.zeros(0)
     positive = distances[distances > 0]
     return Scales(center, spread, float(np.median(positive)) if positive.size else default)

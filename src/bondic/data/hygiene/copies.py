@@ -43,7 +43,9 @@ class Block:
 def repeated_block(marks: Marks, weight: float = 1.0) -> Block | None:
     """The heaviest block that chance does not explain, if there is one."""
     count = marks.size
-    values, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
+    if count < 2:
+        return None
+    _, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
     repeats = counts[inverse]
     worth = np.where((repeats > 1) & (repeats <= _MOST_REPEATS), weight * np.log(count / repeats), 0.0)
     needed = 2.0 * float(np.log(count)) + RARE

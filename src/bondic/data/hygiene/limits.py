@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from bondic.data.hygiene.findings import Finding
-from bondic.data.hygiene.walk import FloatArray, Part, Walk
+from bondic.data.hygiene.walk import FloatArray, IntArray, Part, Walk
 
 FEWEST = 5
 """Episodes of one and the same length before that length is taken for a limit."""
-_LONG = 20
-_SHARE = 0.2
-"""Shorter episodes beside the limit: it must be at least so long, reached by so many, and hardly missed by any."""
+_LONG = 10
+_RARE = float(np.log(1e4))
+"""Beside shorter episodes a limit is at least so long, and reached more often than chance would in one of 10 000 logs."""
 _FEWEST_IDS = 10
 
 
@@ -64,9 +64,12 @@ class LimitCheck:
         )  # fmt: skip
 
     @staticmethod
-    def _stands_out(lengths: FloatArray, limit: int, at_limit: int) -> bool:
-        near = int(((lengths >= 0.8 * limit) & (lengths < limit)).sum())
-        return limit >= _LONG and at_limit >= max(2 * FEWEST, _SHARE * lengths.size) and 5 * near <= at_limit
+    def _stands_out(lengths: IntArray, limit: int, at_limit: int) -> bool:
+        """Against a Poisson number of ends with the mean of the lengths before: x log(x / mu) - x + mu (Chernoff)."""
+        near = int(((2 * lengths >= limit) & (lengths < limit)).sum())
+        mean = (near + 1) / (limit - limit // 2)
+        excess = at_limit * np.log(at_limit / mean) - at_limit + mean
+        return bool(limit >= _LONG and at_limit >= FEWEST and at_limit > mean and excess > _RARE)
 
     def _shown_by_state(self) -> bool:
         """Whether a column has one value at those ends that no other row reaches: the state knows that it is over."""
@@ -95,7 +98,7 @@ def missing_episodes(walk: Walk) -> Iterator[Finding]:
     row = int(walk.first_rows[walk.ids == hole][0])
     yield Finding(
         "missing-episodes", "warn", missing, row,
-        f"Episode numbers run from {ids[0]} to {ids[-1]}, and {missing} of them are missing (first: {hole + 1}, after the episode "
-        f"of row {row}). If episodes were left out because of what happened in them, the interval is wrong.",
+        f"Episode numbers run from {ids[0]} to {ids[-1]}, and {missing} of them are missing (first: {hole + 1}, after the "
+        f"episode of row {row}). If episodes were left out because of what happened in them, the interval is wrong.",
         "Put the missing episodes back.",
     )  # fmt: skip

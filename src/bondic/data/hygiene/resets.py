@@ -22,6 +22,8 @@ from bondic.data.hygiene.walk import FloatArray, Part, Rows
 
 RARE = float(np.log(1e6))
 """Chance alone gives what is reported here in fewer than one of a million logs."""
+_MOST_STATES = 100_000
+_HARDLY = 0.1
 _FAR = 3.0
 """A step this many times as long as the mean step inside episodes is no step of the process."""
 
@@ -36,6 +38,7 @@ class ResetCheck:
         self._inner = np.zeros(2)  # sum and number of step lengths inside episodes
         self._zero_rewards = np.zeros(2)
         self._discrete = True
+        self._inside: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)  # marks of states inside episodes
 
     def add(self, part: Part) -> None:
         rows = part.rows.take(part.fresh)
@@ -47,6 +50,10 @@ class ResetCheck:
         inner = ~ends
         inner[part.starts - part.fresh[0]] = False
         self._inner += self._lengths(rows.take(np.flatnonzero(inner))).sum(), inner.sum()
+        if self._discrete and self._inside.size < _MOST_STATES:
+            inside = np.ones(inner.size, dtype=bool)
+            inside[part.starts - part.fresh[0]] = False
+            self._inside = np.union1d(self._inside, state_marks(rows.observations[inside]))
         self._zero_rewards += (rows.rewards == 0).sum(), rows.rewards.size
         self._starts.append(self._facts(part.rows.take(self._begins(part)), of_next=False))
         self._ends.append(self._facts(rows.take(np.flatnonzero(ends)), of_next=True))
@@ -112,14 +119,18 @@ class ResetCheck:
         same: npt.NDArray[np.bool_],
         starts: npt.NDArray[np.void],
     ) -> npt.NDArray[np.void] | None:
-        """Starts at the state that ended the episode before: reward 0 where others are not, or a leap where none was."""
-        if not self._beyond_chance(ended, same, starts):
+        """Starts at the state that ended the episode before, with reward 0: where others are paid, where the step is a leap
+        and the one before was none, or at states that end episodes and never occur inside one."""
+        if not self._beyond_chance(ended, same, starts) or not begun["zero"][same].all():
             return None
         rows = begun[same]
+        final = rows["mark"][~ended["cut"][same]]
+        known = np.isin(final, self._inside) | (final == starts["mark"][0])
+        if self._discrete and final.size > 1 and known.mean() < _HARDLY:
+            return rows
         share = self._zero_rewards[0] / max(self._zero_rewards[1], 1.0)
-        unpaid = bool(rows["zero"].all()) and share < 1 and -rows.size * np.log(share) > RARE
-        leaps = self._far(rows["step"]) and not self._far(ended["step"][same])
-        return rows if (unpaid and not self._far(ended["step"][same])) or (leaps and rows["zero"].all()) else None
+        unpaid = 0 < share < 1 and -rows.size * np.log(share) > RARE
+        return rows if (unpaid or self._far(rows["step"])) and not self._far(ended["step"][same]) else None
 
 
 def _reset_rows(rows: npt.NDArray[np.void]) -> Finding:

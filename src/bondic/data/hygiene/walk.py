@@ -8,7 +8,7 @@ every episode of the log.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,19 +37,18 @@ class Rows:
     number: IntArray
 
     def take(self, index: IntArray) -> Rows:
-        times = None if self.times is None else self.times[index]
-        columns = (self.observations, self.following, self.rewards, self.terminated, self.truncated, self.ids)
-        return Rows(*(column[index] for column in columns), times, self.number[index])  # type: ignore[arg-type]
+        columns: dict[str, Any] = {name: None if mine is None else mine[index] for name, mine in vars(self).items()}
+        return Rows(**columns)
 
     def after(self, earlier: Rows | None) -> Rows:
         """The rows of `earlier`, then these."""
         if earlier is None:
             return self
-        joined = {
+        columns: dict[str, Any] = {
             name: None if mine is None else np.concatenate([getattr(earlier, name), mine])
             for name, mine in vars(self).items()
         }
-        return Rows(**joined)
+        return Rows(**columns)
 
 
 @dataclass(frozen=True, eq=False)
