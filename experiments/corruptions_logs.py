@@ -62,9 +62,7 @@ def _grid_step(
 
 def _grid(starts: npt.NDArray[np.float64], rng: np.random.Generator, length: int = 25) -> Columns:
     even = np.full(4, 0.25)
-    return _columns(
-        simulate_steps(starts, length, _grid_step, lambda states: np.tile(even, (len(states), 1)), rng=rng)
-    )
+    return _columns(simulate_steps(starts, length, _grid_step, lambda states: np.tile(even, (len(states), 1)), rng=rng))
 
 
 def grid(rng: np.random.Generator) -> Columns:
@@ -147,12 +145,12 @@ def shuffled_next(log: Columns, rng: np.random.Generator) -> Columns:
     return log
 
 
-def stale_next(log: Columns, rng: np.random.Generator) -> Columns:
+def stale_next(log: Columns, _: np.random.Generator) -> Columns:
     """next_observations is a second copy of observations."""
     return log | {"next_observations": log["observations"].copy()}
 
 
-def autoreset(log: Columns, rng: np.random.Generator) -> Columns | None:
+def autoreset(log: Columns, _: np.random.Generator) -> Columns | None:
     """Truncated rows carry the first observation of the next episode."""
     ends = np.flatnonzero(log["truncations"])
     ends = ends[ends + 1 < len(log["rewards"])]
@@ -162,7 +160,7 @@ def autoreset(log: Columns, rng: np.random.Generator) -> Columns | None:
     return log
 
 
-def reset_rows(log: Columns, rng: np.random.Generator) -> Columns:
+def reset_rows(log: Columns, _: np.random.Generator) -> Columns:
     """Every episode but the first begins with a row in which the environment resets: action ignored, reward 0."""
     starts = np.flatnonzero(np.diff(log["episode_ids"], prepend=-1) != 0)[1:]
     more = {name: column[starts].copy() for name, column in log.items()}
@@ -199,13 +197,13 @@ def lost_episodes(log: Columns, rng: np.random.Generator) -> Columns:
     return _kept(log, returns[ids] > np.quantile(returns, 0.2))
 
 
-def limit_as_end(log: Columns, rng: np.random.Generator) -> Columns:
+def limit_as_end(log: Columns, _: np.random.Generator) -> Columns:
     """Truncations are written as terminations."""
     cut = log["truncations"]
     return log | {"terminations": log["terminations"] | cut, "truncations": np.zeros_like(cut)}
 
 
-def pasted(log: Columns, rng: np.random.Generator) -> Columns:
+def pasted(log: Columns, _: np.random.Generator) -> Columns:
     """The whole log twice, with new episode numbers."""
     out = {name: np.concatenate([column, column]) for name, column in log.items()}
     out["episode_ids"][len(log["rewards"]) :] += int(log["episode_ids"].max()) + 1

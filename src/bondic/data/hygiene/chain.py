@@ -67,7 +67,7 @@ class ChainCheck:
         followed = steps.count + jumps.count + self._unjudged
         if not has_ids and not (has_times and 2 * steps.count >= followed > 0):
             return
-        yield from _differences(steps)
+        yield from _differences(steps, sure=has_ids)
         yield from self._gaps(jumps)
 
     def _gaps(self, jumps: _Pairs) -> Iterator[Finding]:
@@ -110,10 +110,10 @@ def _distance(one: FloatArray, other: FloatArray, scale: FloatArray) -> npt.NDAr
     return np.asarray((np.abs(one - other) / np.where(scale > 0, scale, 1.0)).max(axis=1))
 
 
-def _differences(steps: _Pairs) -> Iterator[Finding]:
+def _differences(steps: _Pairs, *, sure: bool) -> Iterator[Finding]:
     if steps.large:
         row, later = steps.first_large
-        severity: Severity = "refuse" if steps.large >= SYSTEMATIC * steps.count else "warn"
+        severity: Severity = "refuse" if sure and steps.large >= SYSTEMATIC * steps.count else "warn"
         yield Finding(
             "next-observations", severity, steps.large, row,
             f"In {steps.large} of {steps.count} rows `next_observations` is not the observation of the following row of the "

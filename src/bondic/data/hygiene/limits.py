@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bondic.data.hygiene.findings import Finding
+from bondic.data.hygiene.marks import Marks, state_marks
 from bondic.data.hygiene.walk import FloatArray, IntArray, Part, Walk
 
 FEWEST = 5
@@ -15,30 +16,39 @@ _LONG = 10
 _RARE = float(np.log(1e4))
 """Beside shorter episodes a limit is at least so long, and reached more often than chance would in one of 10 000 logs."""
 _FEWEST_IDS = 10
+_MOST_STATES = 100_000
 
 
 class LimitCheck:
-    """Keeps the range of every observation column at rows that go on, and at the ends of the longest episodes."""
+    """Keeps where rows that go on are, and where the longest episodes end: ranges of columns, and discrete states."""
 
     def __init__(self) -> None:
         self._inside: tuple[FloatArray, FloatArray] | None = None
         self._at_end: tuple[FloatArray, FloatArray] | None = None
         self._longest = 0
+        self._discrete = True
+        self._going_on: Marks = np.zeros(0, dtype=np.uint64)
+        self._final: Marks = np.zeros(0, dtype=np.uint64)
 
     def add(self, part: Part, walk: Walk) -> None:
         rows = part.rows.take(part.fresh)
+        self._discrete &= part.discrete and self._going_on.size < _MOST_STATES
         goes_on = rows.observations[~rows.terminated]
         if goes_on.shape[0]:
             self._inside = widened(self._inside, goes_on)
+            if self._discrete:
+                self._going_on = np.union1d(self._going_on, state_marks(goes_on))
         if not rows.terminated.any():
             return
         longest = int(walk.lengths[walk.ends == 1].max(initial=0))
         if longest > self._longest:
-            self._longest, self._at_end = longest, None
+            self._longest, self._at_end, self._final = longest, None, self._final[:0]
         ids = walk.ids[(walk.ends == 1) & (walk.lengths == longest)]
         here = rows.terminated & np.isin(rows.ids, ids)
         if here.any():
             self._at_end = widened(self._at_end, rows.observations[here])
+            if self._discrete:
+                self._final = np.union1d(self._final, state_marks(rows.observations[here]))
 
     def findings(self, walk: Walk, *, gamma: float | None, horizon: int | None) -> Iterator[Finding]:
         """`gamma` and `horizon` of the question: with gamma = 0, or a horizon that ends there, such a limit is natural."""
@@ -72,7 +82,9 @@ class LimitCheck:
         return bool(limit >= _LONG and at_limit >= FEWEST and at_limit > mean and excess > _RARE)
 
     def _shown_by_state(self) -> bool:
-        """Whether a column has one value at those ends that no other row reaches: the state knows that it is over."""
+        """Whether the state knows that it is over: discrete states that never go on, or a column at its very end."""
+        if self._discrete and self._final.size and not np.isin(self._final, self._going_on).any():
+            return True
         if self._inside is None or self._at_end is None:
             return False
         low, high = self._at_end
