@@ -707,7 +707,7 @@ def test_the_budget_counts_actions_and_draws():
         "terminations": np.zeros(rows, bool),
     }
     initial = bondic.InitialStates.exact(np.zeros((1, 2)))
-    terms = {"gamma": 0.5, "reward_range": (0.0, 1.0)}
+    terms = {"gamma": 0.5, "reward_range": (0.0, 1.0), "accept": ["unseen-actions"]}
 
     def held(source, policy, memory="0.8GB", **more):
         log = bondic.stream_log(source, memory=memory)

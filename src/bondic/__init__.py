@@ -15,6 +15,8 @@ _HOMES = {
     "InitialStates": "bondic.data.initial",
     "LogStream": "bondic.data.stream",
     "stream_log": "bondic.data.open",
+    "inspect_log": "bondic.data.inspect",
+    "Finding": "bondic.data.hygiene.findings",
     "read_log": "bondic.data.io.read",
     "LoadedLog": "bondic.data.io.loaded",
     "load_policy": "bondic.policies.adapters.load",

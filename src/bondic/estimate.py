@@ -32,7 +32,8 @@ def estimate_interval(
     `progress(stage, share)` is called now and then during long work.
     """
     check_alpha(alpha)
-    return (Dual() if method is None else method).run(problem, float(alpha), progress)
+    result = (Dual() if method is None else method).run(problem, float(alpha), progress)
+    return result.with_doubts(problem)
 
 
 def evaluate_policy(

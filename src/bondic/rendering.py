@@ -56,7 +56,9 @@ class Renderable(Protocol):
     @property
     def chosen(self) -> tuple[Any, ...]: ...
     def terms(self) -> dict[str, dict[str, float]]: ...
-    def summary(self) -> str: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    def sentence(self) -> str: ...
 
 
 def escape(text: object) -> str:
@@ -199,7 +201,7 @@ def result_fragment(result: Renderable) -> str:
     assumption_rows = [[item.name, STATE_WORDS[item.state], item.text] for item in result.assumptions]
     choice_rows = [[name, text] for name, text in result.choices.items()]
     return (
-        f"<section><p><strong>{escape(result.summary())}</strong></p>{picture(result)}"
+        f"<section>{_warnings(result)}<p><strong>{escape(result.sentence())}</strong></p>{picture(result)}"
         f"<p>{escape(sentence(estimate_text(result)))}. "
         f"{escape(guarantee_text(result))} Method: {escape(result.method)}. Certified rows: {result.rows[0]} to "
         f"{result.rows[1] - 1}. {ranges.capitalize()} alone {imply} [{number(result.value_range.low)}, "
@@ -213,6 +215,10 @@ def result_fragment(result: Renderable) -> str:
 
 def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _warnings(result: Renderable) -> str:
+    return "".join(f"<p><strong>Warning:</strong> {escape(text)}</p>" for text in result.warnings)
 
 
 def _contributions(terms: dict[str, dict[str, float]], rows: list[list[str]]) -> str:

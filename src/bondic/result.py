@@ -66,6 +66,7 @@ class Result:
     hashes: dict[str, str]
     effective_sample_size: float
     seconds: dict[str, float]
+    warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
@@ -109,6 +110,15 @@ class Result:
         return result_fragment(self)
 
     def summary(self) -> str:
+        """The warnings, if there are any, a line each; then the answer in one sentence."""
+        return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
+
+    def with_doubts(self, question: Question) -> Result:
+        """The same result with the warnings of its question, and with what was stated by accepting findings."""
+        stated = tuple(Assumption("log", text, "stated") for text in question.stated)
+        return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
+
+    def sentence(self) -> str:
         """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
         if self.guarantee != "finite-sample":
@@ -157,6 +167,7 @@ class Result:
         """
         found = self.robustness
         views = {
+            "warnings": list(self.warnings),
             "chosen": [asdict(item) for item in self.chosen],
             "robustness": None if found is None else found.to_dict(),
         }

@@ -183,7 +183,7 @@ def _ask_again(
         stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
         return StreamedProblem.make(stream, policy, initial, terms, **asking)
     held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
-    return make_problem(held, policy, initial, **asdict(terms), **asking)
+    return make_problem(held, policy, initial, **asdict(terms), **asking, accept=None)
 
 
 def _provenance(spec: Spec) -> Provenance:

@@ -317,6 +317,7 @@ def _check_policy(
         draws=1 if answers.discrete else int(answers.next.shape[1]),
         initial_draws=1 if answers.discrete else int(answers.initial.shape[1]),
         seed=problem.seed,
+        accept=None,
     ).answers
     _require(fresh.exact == answers.exact, "The certificate is wrong about whether the policy is deterministic.")
     for name in ("next", "initial"):

@@ -15,6 +15,7 @@ from rich.text import Text
 from bondic.cli.categorical import stated_columns
 from bondic.cli.inputs import load_log
 from bondic.cli.options import parse_pilot
+from bondic.data.inspect import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, one_line, printable
@@ -24,6 +25,8 @@ from bondic.tuning.states import state_kind
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
+_FOUND = {"refuse": ("refused", "bold red"), "warn": ("warning", "yellow"), "note": ("note", "")}
+_REFUSED = 2
 _ROOM = 72
 """Columns of a terminal that shows pictures beside the numbers."""
 
@@ -42,9 +45,13 @@ def command(log: str, **options: Any) -> int:
     console.print(states, soft_wrap=True)
     for warning in dict.fromkeys(str(item.message) for item in caught):
         console.print(Text(f"warning: {printable(warning)}", style="yellow"), soft_wrap=True)
+    found = inspect_log(transitions)
+    for item in found:
+        word, style = _FOUND[item.severity]
+        console.print(Text(f"{word}: {printable(item)}", style=style), soft_wrap=True)
     console.print(_columns(loaded, pictures=console.width >= _ROOM))
     console.print(_decisions(transitions, loaded.encodings.get("actions")))
-    return 0
+    return _REFUSED if any(item.severity == "refuse" for item in found) else 0
 
 
 def _headline(log: Transitions) -> str:

@@ -21,7 +21,7 @@ from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.concentration.budget import ErrorBudget
-from bondic.errors import BondicError, InvalidInput, printable
+from bondic.errors import BondicError, Doubt, InvalidInput, printable
 from bondic.estimate import Method, estimate_interval
 from bondic.rendering import lies_outside
 from bondic.report.exports import result_dict, split_notes
@@ -55,9 +55,11 @@ def command(log: str, **options: Any) -> int:
     inputs = read_inputs(log, options)
     alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]
     lines: list[Line] = []
+    doubts: list[str] = []
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         for policy in policies:
             question = make_question(inputs, policy, options)
+            doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
             for name in methods:
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 0.0)
@@ -65,7 +67,7 @@ def command(log: str, **options: Any) -> int:
                 lines.append(_line(policy, name, question, alpha, make, strict=len(methods) == 1))
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 1.0)
-    say_doubts(inputs.notes)
+    say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line, inputs.notes) for line in lines], indent=1))
     else:

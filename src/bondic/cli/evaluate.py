@@ -16,7 +16,7 @@ from bondic.certificate.io import save_certificate, write_atomically
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
-from bondic.errors import printable
+from bondic.errors import Doubt, printable
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
@@ -98,7 +98,7 @@ def _configuration(ctx: click.Context) -> dict[str, Any]:
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
-    say_doubts(inputs.notes)
+    say_doubts((*(Doubt(text) for text in result.warnings), *inputs.notes))
     if options["as_json"]:
         click.echo((options["out"] / "result.json").read_text(encoding="utf-8"))
         return

@@ -50,7 +50,8 @@ def read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], N
         warnings.simplefilter("always")
         inputs = _read_inputs(log, options, progress)
     said = dict.fromkeys(str(item.message) for item in caught)
-    return replace(inputs, notes=(*inputs.notes, *(text for text in said if text not in inputs.notes)))
+    tolerated = (f"{item.text} {item.cure}" for item in inputs.log.inspection.findings() if item.severity == "note")
+    return replace(inputs, notes=(*inputs.notes, *(text for text in said if text not in inputs.notes), *tolerated))
 
 
 def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None) -> Inputs:
@@ -115,18 +116,22 @@ def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Quest
     """The question for one policy."""
     _require_action_order(inputs.loaded, policy, options)
     low, high = options["reward_range"]
-    question: Question = make_problem(
-        inputs.log,
-        choose_policy(policy, inputs.loaded, len(inputs.initial), options),
-        inputs.initial,
-        gamma=options["gamma"],
-        reward_range=(low, high),
-        horizon=options["horizon"],
-        may_terminate=not options["never_terminates"],
-        value_range=options["value_range"],
-        draws=options["draws"],
-        seed=options["seed"],
-    )
+    chosen = choose_policy(policy, inputs.loaded, len(inputs.initial), options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
+        question: Question = make_problem(
+            inputs.log,
+            chosen,
+            inputs.initial,
+            gamma=options["gamma"],
+            reward_range=(low, high),
+            horizon=options["horizon"],
+            may_terminate=not options["never_terminates"],
+            value_range=options["value_range"],
+            draws=options["draws"],
+            seed=options["seed"],
+            accept=options["accept"],
+        )
     return question
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from bondic.cli.config import load_config
+from bondic.data.hygiene.findings import ACCEPTABLE
 from bondic.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -114,6 +115,13 @@ QUESTION: list[Any] = [
         help="Use the first N episode starts of the log; N was fixed beforehand. Default: all starts.",
     ),
     click.option("--horizon", type=int, help="Value of the first H steps only; needs timesteps in the log."),
+    click.option(
+        "--accept",
+        multiple=True,
+        type=click.Choice(list(ACCEPTABLE)),
+        help="A kind of finding about log or policy that is right as it is; it is then printed as an assumption that you "
+        "state. May be repeated.",
+    ),
     click.option("--never-terminates", is_flag=True, help="State that the process never ends."),
     click.option("--draws", type=int, default=5, show_default=True, help="Action draws of a continuous policy."),
     click.option(

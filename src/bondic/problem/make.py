@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, overload
 
@@ -12,6 +13,7 @@ from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.policies.answers import ask_policy
+from bondic.problem.doubts import inspected
 from bondic.problem.frame import make_frame, questions, refuse_nothing
 from bondic.problem.question import Question, make_terms
 from bondic.problem.returns import check_returns
@@ -34,6 +36,7 @@ def make_problem(
     draws: int = ...,
     initial_draws: int | None = ...,
     seed: int = ...,
+    accept: Iterable[str] | None = ...,
 ) -> Problem: ...
 @overload
 def make_problem(
@@ -50,6 +53,7 @@ def make_problem(
     draws: int = ...,
     initial_draws: int | None = ...,
     seed: int = ...,
+    accept: Iterable[str] | None = ...,
 ) -> StreamedProblem: ...
 def make_problem(
     log: Transitions | LogStream,
@@ -65,6 +69,7 @@ def make_problem(
     draws: int = 5,
     initial_draws: int | None = None,
     seed: int = 0,
+    accept: Iterable[str] | None = (),
 ) -> Question:
     """Build the question "what would `policy` have earned from `initial`?" on this log.
 
@@ -76,6 +81,10 @@ def make_problem(
     drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
     not depend on the log (use another one when W was tuned on a log whose draws came from the same seed). A log opened
     with `stream_log` gives a question whose rows are read in batches.
+
+    The log is inspected first: what is surely wrong is refused, what is doubtful is a warning that travels with the
+    result (see `inspect_log`). `accept` names kinds of findings that are right as they are; they are then printed as
+    assumptions that you state. `accept=None` skips the inspection (verification makes no new claim about the log).
     """
     if not isinstance(log, Transitions | LogStream) or not isinstance(initial, InitialStates):
         raise InvalidInput(
@@ -87,10 +96,12 @@ def make_problem(
     terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
     asking: dict[str, Any] = {"draws": draws, "initial_draws": initial_draws}
     if isinstance(log, LogStream):
-        return StreamedProblem.make(log, policy, initial, terms, seed=seed, **asking)
+        streamed = StreamedProblem.make(log, policy, initial, terms, seed=seed, **asking)
+        return streamed if accept is None else inspected(streamed, log, accept)
     frame = make_frame(log, initial, terms)
     refuse_nothing(int(frame.kept.sum()), terms)
     check_returns(log, frame, terms)
     rng = np.random.default_rng([SEED_SALT, seed])
     answers = ask_policy(policy, questions(log, initial, frame, 0, len(log)), rng=rng, **asking)
-    return replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))
+    problem = replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))
+    return problem if accept is None else inspected(problem, log, accept)

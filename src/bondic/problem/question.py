@@ -67,6 +67,8 @@ class Question(ABC):
     rows: RowRange  # the stretch of the log this question covers, rows beyond the horizon included
     log_hash: str
     seed: int
+    doubts: tuple[str, ...]  # warnings on log and policy, for the top of the answer
+    stated: tuple[str, ...]  # what the user states by accepting what would be refused or warned about
 
     @abstractmethod
     def __len__(self) -> int:

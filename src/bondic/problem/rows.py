@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
+from bondic.data.spread import spread_rows
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
@@ -52,6 +53,8 @@ class Problem(Question):
     log_hash: str
     seed: int
     source: Source | None = None  # None in a problem that was put together from a certificate
+    doubts: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
@@ -64,9 +67,9 @@ class Problem(Question):
         return self.select(start, stop) if usable[0] < usable[1] else None
 
     def some_points(self, most_rows: int) -> FloatArray:
-        step = max(1, -(-len(self) // most_rows))
-        following = self.next.points if step == 1 else self.next.points[self.next.rows % step == 0]
-        return np.concatenate([self.initial.points, self.logged[::step], following])
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[spread_rows(len(self), most_rows)] = True
+        return np.concatenate([self.initial.points, self.logged[chosen], self.next.points[chosen[self.next.rows]]])
 
     def select(self, start: int, stop: int | None = None) -> Problem:
         part = self.checked_range(start, stop)

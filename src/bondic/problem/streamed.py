@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
+from bondic.data.spread import offsets
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
@@ -53,6 +54,8 @@ class StreamedProblem(Question):
     draws: int
     count: int  # rows that count
     time_counts: dict[int, int] | None  # how many of them at each time before the horizon
+    doubts: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     @staticmethod
     def make(
@@ -150,11 +153,14 @@ class StreamedProblem(Question):
         return self._part(rows, self.log.read(rows)) if len(rows) else None
 
     def some_points(self, most_rows: int) -> FloatArray:
-        """Rows of up to 16 short stretches, evenly spread."""
+        """Rows of up to 16 short stretches, one at an uneven place of every sixteenth of the rows."""
         length = max(1, most_rows // _PROBE_BATCHES)
-        starts = np.unique(np.linspace(self.rows.start, max(self.rows.stop - length, self.rows.start), _PROBE_BATCHES))
+        width = max(len(self.rows) / _PROBE_BATCHES, 1.0)
+        places = width * np.arange(_PROBE_BATCHES) + max(width - length, 0.0) * offsets(_PROBE_BATCHES)
         found = [self.initial.points]
-        for start in starts.astype(np.int64):
+        for start in np.unique(self.rows.start + places.astype(np.int64)):
+            if start >= self.rows.stop:
+                break
             rows = RowRange(int(start), min(int(start) + length, self.rows.stop))
             problem = self._part(rows, self.log.read(rows))
             if problem is not None:

@@ -38,6 +38,7 @@ _PLAIN = {
     "policy": "What the new policy would do",
     "start": "Where it starts",
     "process": "What is added up",
+    "log": "What you accept about the log",
 }
 
 
@@ -51,7 +52,7 @@ def answer(result: Result, doubts: Sequence[str] = ()) -> str:
     outside = f" <strong>{esc(sentence(OUTSIDE))}.</strong>" if lies_outside(result) else ""
     states = result.choices.get("states")
     return (
-        f'<section id="answer"><h2>The answer</h2><p class="answer">{esc(result.summary())}</p>'
+        f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result)}{_condition(result)}"
         f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
@@ -97,6 +98,10 @@ def _limit(value: float) -> str:
 
 def _times(multiple: float) -> str:
     return f"{three(multiple)} × that" if math.isfinite(multiple) else "any roughness"
+
+
+def _loud(result: Result) -> str:
+    return "".join(f'<p class="note"><b>Warning.</b> {esc(text)}</p>' for text in result.warnings)
 
 
 def _pointer(doubts: Sequence[str]) -> str:

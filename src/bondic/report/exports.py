@@ -7,8 +7,8 @@ then upper bounds of what is added or subtracted, and the end point; `gap` per e
 probability; `assumptions` [{name, state, text}], state "stated" (by the user), "chosen" (by the library), "checked" or
 "rejected"; `chosen`: those that the library made, the interval is valid if they hold; `robustness` (radius, same_up_to,
 informative_up_to: multiples of the radius; breakdown_radius; null inside: without limit) or null; `estimate_in_interval`;
-`choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`; `doubts` [text] on the log that touch validity
-and `notes` [text] on how it was read, where the caller has handed them over. Numbers that are not finite are null.
+`choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`; `doubts` [text] on log and policy that touch
+validity and `notes` [text] on how it was read, where the caller has handed them over. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Plain data with the fields listed above; `notes` are those of `read_log`."""
     doubts, others = split_notes(notes)
+    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
     gap = dict(zip(("lower", "upper"), result.gap, strict=True))
     plain = {
         "format": FORMAT,
@@ -102,8 +103,10 @@ def result_csv(result: Result, *, header: bool = True) -> str:
 def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
     """A summary for an issue, a merge request or a mail."""
     terms, (doubts, others) = result.terms(), split_notes(notes)
-    lines = [f"# {_cell(title)}", "", result.summary(), ""]
+    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
+    lines = [f"# {_cell(title)}", ""]
     lines += [line for doubt in doubts for line in (f"**Warning:** {_cell(doubt)}", "")]
+    lines += [result.sentence(), ""]
     lines.append(f"{sentence(estimate_text(result))}. {guarantee_text(result)}")
     if "states" in result.choices:
         lines += ["", f"States: {_cell(result.choices['states'])}."]

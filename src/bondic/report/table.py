@@ -32,7 +32,8 @@ def result_table(result: Result) -> RenderableType:
         else (", guarantee of the interval: ", result.guarantee)
     )
     head = Text.assemble(
-        (result.summary(), "bold"),
+        *((f"Warning: {text}\n", "bold red") for text in result.warnings),
+        (result.sentence(), "bold"),
         f"\n{estimate_text(result)}{held[0]}",
         (held[1], colour),
         *_about_values(result),
