@@ -30,7 +30,7 @@ class Trial:
     error: float = 0.0
     initial: bondic.InitialStates | None = None
     statements: dict[str, Any] = field(default_factory=dict)  # further keywords of evaluate_policy
-    q_star: tuple[FloatArray, IntArray, FloatArray] | None = None  # states, actions, q*: where it can be listed
+    q_star: tuple[FloatArray, npt.NDArray[Any], FloatArray] | None = None  # states, actions, q*: where it can be listed
 
     @property
     def slack(self) -> float:

@@ -51,7 +51,11 @@ def outside(result: bondic.Result, trial: Trial) -> bool | None:
     if spec is None:
         return None
     states, actions, values = trial.q_star
-    layout = Layout(states.shape[1], has_time=False, action_dim=0, slots=int(actions.max()) + 1)
+    if actions.dtype.kind == "f":  # continuous actions are columns of the point
+        layout = Layout(states.shape[1], has_time=False, action_dim=1, slots=1)
+        states, actions = np.column_stack([states, actions]), np.zeros(len(actions), dtype=np.int64)
+    else:
+        layout = Layout(states.shape[1], has_time=False, action_dim=0, slots=int(actions.max()) + 1)
     reader = Reader(result.certificate.arrays, layout)
     center = reader.function(spec["center"])
     found = values if center is None else values - center.values(states)[0][np.arange(len(actions)), actions]

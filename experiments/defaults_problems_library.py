@@ -8,6 +8,7 @@ import numpy as np
 from experiments.defaults_cells import Cell, Recorder, Trial, draw_actions
 
 import bondic
+from bondic.environments.continuous import ContinuousMDP
 from bondic.environments.shipped import ENVIRONMENTS, ground_truth, shipped_policy
 from bondic.environments.synthetic import SyntheticMDP
 from bondic.environments.tabular import TabularMDP
@@ -78,6 +79,24 @@ def line_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial:
         world.value,
         initial=bondic.InitialStates.exact(world.initial_states, world.initial_probs),
         q_star=(places, actions, world.q_star(places, actions)),
+    )
+
+
+def plane_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial:
+    """q* is a sum of eight Gaussian bumps on the plane of states and continuous actions; nothing ever ends."""
+    world = ContinuousMDP.default(gamma, reward_noise=0.1)
+    recorder = Recorder(world.starts, 20)
+    places, actions = (axis.ravel() for axis in np.meshgrid(np.linspace(-1.5, 1.5, 15), np.linspace(-1.5, 1.5, 15)))
+    return Trial(
+        recorder.log(
+            lambda states, _, r: world.behaviour.sample_action(states, r), world.step, rows=rows, streams=2, rng=rng
+        ),
+        world.target,
+        gamma,
+        world.reward_range,
+        world.value,
+        initial=bondic.InitialStates.sample(world.starts(STARTS, rng)),
+        q_star=(places[:, None], actions, world.q_star(places[:, None], actions[:, None])),
     )
 
 
