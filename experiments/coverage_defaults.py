@@ -1,6 +1,6 @@
 """Coverage of default settings over γ and n on worlds whose q* is known in closed form.
 
-    python experiments/coverage_defaults.py [--cells TEXT] [--seeds 20] [--jobs 2] [--out FILE] [--page docs/defaults-coverage.md]
+    python experiments/coverage_defaults.py [--cells PATTERN] [--seeds 20] [--jobs 2] [--out FILE] [--page docs/defaults-coverage.md]
 
 Counted apart: runs in which q* provably lies outside the class that the tool chose. The guarantee is about the others, a user
 is about both. Exit status 1 when a cell misses too often by an exact binomial test (Holm's correction over all cells).
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -107,16 +108,16 @@ def _entry(line: Row | None, inside: int) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Coverage of default settings over γ and n.")
-    parser.add_argument("--cells", default="", metavar="TEXT", help="cells whose name contains this text")
+    parser.add_argument("--cells", default="", metavar="PATTERN", help="cells whose name has this regular expression")
     parser.add_argument("--seeds", type=int, default=20, help="logs per cell")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run is stopped")
     parser.add_argument("--out", type=Path, default=Path("out/defaults-coverage.json"))
     parser.add_argument("--page", type=Path)
     options = parser.parse_args(arguments)
-    names = [name for name in coverage_cells() if options.cells in name]
+    names = [name for name in coverage_cells() if re.search(options.cells, name)]
     if not names:
-        print(f"no cell contains {options.cells!r}; there are: {', '.join(coverage_cells())}", file=sys.stderr)
+        print(f"no cell has {options.cells!r}; there are: {', '.join(coverage_cells())}", file=sys.stderr)
         return 2
     rows = run(coverage_cells, names, seeds=options.seeds, jobs=options.jobs, limit=options.limit, out=options.out)
     data = record(rows, code_digest(), limit=options.limit)

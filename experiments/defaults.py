@@ -1,6 +1,6 @@
 """Default settings on data that nobody here wrote: misses, rejections, trivial answers, lengths and times per cell.
 
-    python experiments/defaults.py [--cells TEXT] [--seeds 20] [--jobs 2] [--out out/defaults.json] [--page docs/defaults.md]
+    python experiments/defaults.py [--cells PATTERN] [--seeds 20] [--jobs 2] [--out out/defaults.json] [--page docs/defaults.md]
 
 Every cell is a question with a known answer, asked as a user would ask it: log, policy, gamma, reward range. No method, no
 kernel, no radius. Exit status 1 when a cell misses too often by an exact binomial test (Holm's correction over all cells).
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def _real_line(row: Row) -> str:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Default settings on foreign data.")
-    parser.add_argument("--cells", default="", metavar="TEXT", help="cells whose name contains this text")
+    parser.add_argument("--cells", default="", metavar="PATTERN", help="cells whose name has this regular expression")
     parser.add_argument("--seeds", type=int, default=20, help="logs per cell")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run is stopped")
@@ -146,9 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
     if options.render:
         write_atomically(options.page or Path("docs/defaults.md"), page(json.loads(options.out.read_text())))
         return 0
-    cells = {name: cell for name, cell in all_cells().items() if options.cells in name}
+    cells = {name: cell for name, cell in all_cells().items() if re.search(options.cells, name)}
     if not cells:
-        print(f"no cell contains {options.cells!r}; there are: {', '.join(all_cells())}", file=sys.stderr)
+        print(f"no cell has {options.cells!r}; there are: {', '.join(all_cells())}", file=sys.stderr)
         return 2
     left_out = {name: why for name, cell in cells.items() if (why := not_run(cell))}
     for name, why in left_out.items():
