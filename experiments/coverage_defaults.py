@@ -1,6 +1,6 @@
 """Coverage of default settings over γ and n on worlds whose q* is known in closed form.
 
-    python experiments/coverage_defaults.py [--cells PATTERN] [--seeds 20] [--jobs 2] [--out FILE] [--page docs/defaults-coverage.md]
+    python experiments/coverage_defaults.py [--cells PATTERN] [--seeds 20] [--out FILE] [--page docs/defaults-coverage.md]
 
 Counted apart: runs in which q* provably lies outside the class that the tool chose. The guarantee is about the others, a user
 is about both. Exit status 1 when a cell misses too often by an exact binomial test (Holm's correction over all cells).

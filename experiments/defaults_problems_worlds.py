@@ -166,7 +166,6 @@ def drift_cell(share: float, rows: int, rng: np.random.Generator) -> Trial:
         (0.0, 1.0),
         _drift_value(share),
         initial=bondic.InitialStates.exact(np.zeros((1, 1))),
-        statements={"may_terminate": False},
     )
 
 

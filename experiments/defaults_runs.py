@@ -24,7 +24,7 @@ from experiments.defaults_judge import ALPHA, REFUSED, Row, ask
 import bondic
 
 SEED = 0
-TOO_SLOW = "too slow"
+TOO_SLOW, DIED = "too slow", "the process died, perhaps for lack of memory"
 Cells = Callable[[], dict[str, Cell]]
 Key = tuple[str, int]
 _ROOT = Path(__file__).resolve().parents[1]
@@ -60,25 +60,25 @@ def one(make_cells: Cells, name: str, seed: int) -> Row:
 def run(make_cells: Cells, names: list[str], *, seeds: int, jobs: int, limit: float, out: Path) -> list[Row]:
     """Every (cell, seed) that the file does not hold yet. A run over `limit` seconds is stopped and written down as such.
 
-    Once a log of a cell took too long, its other logs are not tried.
+    Once a log of a cell took too long or too much memory, its other logs are not tried.
     """
     code, cells = code_digest(), make_cells()
     rows = {(row["cell"], row["seed"]): row for row in read_rows(out, code)}
     wanted = [(name, seed) for seed in range(seeds) for name in names if seed == 0 or cells[name].judged]
     todo = [key for key in wanted if key not in rows]
     print(f"{len(wanted)} runs, {len(wanted) - len(todo)} of them in {out} already", file=sys.stderr)
-    slow = {row["cell"] for row in rows.values() if row.get("why") == TOO_SLOW}
+    slow = {row["cell"]: row["why"] for row in rows.values() if row.get("why") in (TOO_SLOW, DIED)}
     with Crew(make_cells, jobs, limit) as crew:
-        for count, (key, row) in enumerate(crew.answers(todo, slow), 1):
-            rows[key] = row or _no_answer(key, cells[key[0]], limit)
+        for count, (key, answer) in enumerate(crew.answers(todo, slow), 1):
+            rows[key] = _no_answer(key, cells[key[0]], answer, limit) if isinstance(answer, str) else answer
             if count % 10 == 0 or count == len(todo):
                 write_atomically(out, json.dumps(record(rows.values(), code), indent=1) + "\n")
                 print(f"{count} of {len(todo)}", file=sys.stderr)
     return [rows[key] for key in wanted]
 
 
-def _no_answer(key: Key, cell: Cell, limit: float) -> Row:
-    stopped: Row = {"status": REFUSED, "why": TOO_SLOW, "seconds": limit}
+def _no_answer(key: Key, cell: Cell, why: str, limit: float) -> Row:
+    stopped: Row = {"status": REFUSED, "why": why, "seconds": limit}
     return {"cell": key[0], "seed": key[1], "judged": cell.judged, **stopped}
 
 
@@ -100,35 +100,47 @@ class Crew:
         for process, _ in [*self.idle, *((entry[0], None) for entry in self.busy.values())]:
             process.terminate()
 
-    def answers(self, todo: list[Key], slow: set[str]) -> Iterator[tuple[Key, Row | None]]:
-        """Pairs in the order in which they are done; None for a run that was stopped, or not tried after one."""
+    def answers(self, todo: list[Key], slow: dict[str, str]) -> Iterator[tuple[Key, Row | str]]:
+        """In the order in which they are done; in place of a row, why there is none. `slow` are cells not to be tried."""
         waiting = deque(todo)
         while waiting or self.busy:
             while waiting and len(self.busy) < self.jobs:
                 key = waiting.popleft()
                 if key[0] in slow:
-                    yield key, None
+                    yield key, slow[key[0]]
                 else:
                     self._start(key)
-            for connection in wait(list(self.busy), timeout=0.5):
-                process, key, _ = self.busy.pop(connection)  # type: ignore[index, arg-type]
-                answer = connection.recv()  # type: ignore[union-attr]
-                if isinstance(answer, str):
-                    raise RuntimeError(f"{key[0]}, seed {key[1]}:\n{answer}")
-                self.idle.append((process, connection))  # type: ignore[arg-type]
-                yield key, answer
+            ready = wait(list(self.busy), timeout=0.5)
             for connection, (process, key, began) in list(self.busy.items()):
-                if time.monotonic() - began > self.limit:
+                if connection in ready:
+                    answer = self._receive(connection)
+                elif time.monotonic() - began > self.limit:
                     process.kill()
                     del self.busy[connection]
-                    slow.add(key[0])
-                    yield key, None
+                    answer = TOO_SLOW
+                else:
+                    continue
+                if isinstance(answer, str):
+                    slow[key[0]] = answer
+                yield key, answer
+
+    def _receive(self, connection: Connection) -> Row | str:
+        process, key, _ = self.busy.pop(connection)
+        try:
+            good, answer = connection.recv()
+        except EOFError:
+            return DIED
+        if not good:
+            raise RuntimeError(f"{key[0]}, seed {key[1]}:\n{answer}")
+        self.idle.append((process, connection))
+        return answer  # type: ignore[no-any-return]
 
     def _start(self, key: Key) -> None:
         if not self.idle:
             ours, theirs = self.context.Pipe()
             process = self.context.Process(target=_work, args=(self.make_cells, theirs), daemon=True)
             process.start()
+            theirs.close()  # or the end of the process would not be noticed
             self.idle.append((process, ours))
         process, connection = self.idle.pop()
         connection.send(key)
@@ -143,6 +155,6 @@ def _work(make_cells: Cells, connection: Connection) -> None:
         except EOFError:
             return
         try:
-            connection.send(one(make_cells, name, seed))
+            connection.send((True, one(make_cells, name, seed)))
         except Exception:
-            connection.send(traceback.format_exc())
+            connection.send((False, traceback.format_exc()))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -49,9 +51,9 @@ def mean_return(starts, act, step, gamma, length, rng):
     """E Σ_{t < length} γ^t r_t by simulation, with its standard error."""
     states = np.repeat(starts, EPISODES // len(starts), axis=0)
     total, alive = np.zeros(len(states)), np.ones(len(states), dtype=bool)
-    for time in range(length):
+    for turn in range(length):
         rewards, states, ends = step(states, act(states, rng), rng)
-        total += np.where(alive, gamma**time * rewards, 0.0)
+        total += np.where(alive, gamma**turn * rewards, 0.0)
         alive &= ~ends
     return total.mean(), total.std() / np.sqrt(len(total))
 
@@ -277,20 +279,27 @@ def test_what_cannot_be_run_says_so():
 
 
 def quick_cells() -> dict[str, Cell]:
-    return {"coin": Cell("a coin", lambda _: coin_trial()), "asleep": Cell("never answers", _sleep)}
+    return {
+        "coin": Cell("a coin", lambda _: coin_trial()),
+        "asleep": Cell("never answers", _sleep),
+        "dead": Cell("dies", _die),
+    }
+
+
+def _die(rng: np.random.Generator) -> Trial:
+    del rng
+    os._exit(9)
 
 
 def _sleep(rng: np.random.Generator) -> Trial:
     del rng
-    import time
-
     time.sleep(600)
     return coin_trial()
 
 
-def test_runs_are_kept_and_slow_ones_are_stopped(tmp_path):
+def test_runs_are_kept_and_those_that_are_slow_or_die_are_written_down(tmp_path):
     out = tmp_path / "runs.json"
-    rows = defaults_runs.run(quick_cells, ["coin"], seeds=2, jobs=1, limit=120.0, out=out)
+    rows = defaults_runs.run(quick_cells, ["coin"], seeds=2, jobs=1, limit=200.0, out=out)
     assert [row["seed"] for row in rows] == [0, 1]
     stored = defaults_runs.read_rows(out, defaults_runs.code_digest())
     assert [row["low"] for row in stored] == [row["low"] for row in rows]
@@ -298,6 +307,9 @@ def test_runs_are_kept_and_slow_ones_are_stopped(tmp_path):
     both = defaults_runs.run(quick_cells, ["coin", "asleep"], seeds=2, jobs=1, limit=5.0, out=out)
     assert [row.get("why", "") for row in both] == ["", "too slow", "", "too slow"]
     assert both[0] == rows[0]
+    dead = defaults_runs.run(quick_cells, ["dead", "coin"], seeds=1, jobs=1, limit=200.0, out=out)
+    assert dead[0]["why"] == defaults_runs.DIED
+    assert dead[1] == rows[0]
     assert "without answer" in defaults.page({"rows": both, "not_run": {}, "limit": 5.0, "words": {}})
 
 
