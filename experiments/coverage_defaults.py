@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cells", default="", metavar="PATTERN", help="cells whose name has this regular expression")
     parser.add_argument("--seeds", type=int, default=20, help="logs per cell")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run is stopped")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a run is stopped")
     parser.add_argument("--out", type=Path, default=Path("out/defaults-coverage.json"))
     parser.add_argument("--page", type=Path)
     options = parser.parse_args(arguments)

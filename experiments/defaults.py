@@ -135,7 +135,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--cells", default="", metavar="PATTERN", help="cells whose name has this regular expression")
     parser.add_argument("--seeds", type=int, default=20, help="logs per cell")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a run is stopped")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a run is stopped")
     parser.add_argument("--out", type=Path, default=Path("out/defaults.json"))
     parser.add_argument("--page", type=Path)
     parser.add_argument("--render", action="store_true", help="write the page of the file named by --out, run nothing")

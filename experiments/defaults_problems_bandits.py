@@ -21,7 +21,7 @@ import bondic
 SETS = ("digits", "breast_cancer", "wine")
 CAMPAIGNS = ("all", "men", "women")
 ROWS = 1000
-LOGGED = 2000
+LOGGED = 1000
 FEW = 8
 SKLEARN_ABSENT = "" if find_spec("sklearn") else "scikit-learn is not installed, cell not run"
 OBP_ABSENT = "" if find_spec("obp") and find_spec("pandas") else "obp not installed, cell not run"
