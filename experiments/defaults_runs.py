@@ -71,9 +71,8 @@ def run(make_cells: Cells, names: list[str], *, seeds: int, jobs: int, limit: fl
     with Crew(make_cells, jobs, limit) as crew:
         for count, (key, answer) in enumerate(crew.answers(todo, slow), 1):
             rows[key] = _no_answer(key, cells[key[0]], answer, limit) if isinstance(answer, str) else answer
-            if count % 10 == 0 or count == len(todo):
-                write_atomically(out, json.dumps(record(rows.values(), code), indent=1) + "\n")
-                print(f"{count} of {len(todo)}", file=sys.stderr)
+            write_atomically(out, json.dumps(record(rows.values(), code), indent=1) + "\n")
+            print(f"{count} of {len(todo)}: {key[0]}, {rows[key]['seconds']:.1f} s", file=sys.stderr)
     return [rows[key] for key in wanted]
 
 
