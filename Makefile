@@ -63,6 +63,8 @@ experiments: $(VENV)/.stamp-all ## the long statistical runs
 	$(BIN)/python experiments/coverage.py --out out/coverage.json
 	$(BIN)/python experiments/baselines.py --out out/baselines.json --page docs/baselines.md
 	$(BIN)/python experiments/corruptions.py --page docs/corruptions.md
+	$(BIN)/python experiments/defaults.py --out out/defaults.json --page docs/defaults.md
+	$(BIN)/python experiments/coverage_defaults.py --out out/defaults-coverage.json --page docs/defaults-coverage.md
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
