@@ -60,6 +60,10 @@ def _object(value: Any) -> bool:
     return type(value) is dict
 
 
+def _stored(value: Any) -> bool:
+    return type(value) is dict and set(value) == {"array"}
+
+
 FIELDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("alpha", _number),
     ("budget.*", _number),
@@ -73,10 +77,10 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("problem.terms.horizon", _or_none(_whole)),
     ("problem.terms.may_terminate", _flag),
     ("problem.terms.time_varying", _flag),
-    ("problem.answers.next", _or_none(_object)),
-    ("problem.answers.initial", _or_none(_object)),
-    ("problem.initial.observations", _or_none(_object)),
-    ("problem.initial.weights", _object),
+    ("problem.answers.next", _or_none(_stored)),
+    ("problem.answers.initial", _or_none(_stored)),
+    ("problem.initial.observations", _or_none(_stored)),
+    ("problem.initial.weights", _stored),
     ("problem.initial.kind", _text),
     ("problem.initial.from_log", _flag),
     ("problem.streamed", _or_none(_object)),
@@ -112,7 +116,12 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
 )
 """`*` stands for every key or entry, a name with `?` may be missing or null."""
 
-NEEDED = ("problem.log_hash", "problem.initial.weights", "problem.initial.observations")
+NEEDED = (
+    "problem.log_hash",
+    "problem.initial.weights",
+    "problem.initial.observations",
+    "problem.initial.kind",
+)
 """Looked at before a certificate is verified."""
 
 

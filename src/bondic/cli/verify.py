@@ -91,7 +91,7 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
 
 
 def _start_count(found: Certificate) -> int:
-    return int(found.arrays[found.body["problem"]["initial"]["weights"]["array"]].shape[0])
+    return int(found.arrays[found.body["problem"]["initial"]["weights"]["array"]].size)
 
 
 def _initial(
