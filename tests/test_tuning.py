@@ -1,4 +1,4 @@
-"""What is chosen from data is chosen on earlier rows, and the result says so."""
+"""W and the tests of Q are chosen on earlier rows, Q on any rows, and the result says so."""
 
 import math
 from dataclasses import replace
@@ -8,14 +8,16 @@ import pytest
 
 import bondic as b
 import worlds
+from bondic.concentration.value_range import value_range
 from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.solvers.basis import make_basis
 from bondic.solvers.model import build_model
+from bondic.spaces.box import constant_function
 from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.radius import held_out_radius
-from bondic.tuning.scales import measure_scales
+from bondic.tuning.scales import measure_scales, pilot_points
 from problems import tabular
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
@@ -50,7 +52,7 @@ def with_other_rows(columns, start, stop, seed=99):
 
 
 def chosen(result):
-    """W, its kernel's numbers, and Q, as the certificate has them."""
+    """W, Q and the instruments that test Q, with their kernels' numbers, as the certificate has them."""
     body, arrays = result.certificate.body, result.certificate.arrays
 
     def resolve(spec):
@@ -60,7 +62,11 @@ def chosen(result):
             return {key: resolve(value) for key, value in spec.items() if key != "log_hash"}
         return [resolve(item) for item in spec] if isinstance(spec, list) else spec
 
-    return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"])}
+    tests = [
+        {name: resolve(test[name]) for name in ("name", "kernel", "provenance", "probability")}
+        for test in body["rejection"]["tests"]
+    ]
+    return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"]), "tests": tests}
 
 
 # ------------------------------------------------------------------------------------------- only earlier rows
@@ -68,7 +74,7 @@ def chosen(result):
 
 @pytest.mark.parametrize("statements", [{}, {"horizon": 6, "gamma": 1.0}, {"starts_from_log": True}])
 def test_certified_rows_tune_nothing(statements):
-    """Any change of the certified rows leaves W, its scales, its features, k~ and the radius as they were."""
+    """Any change of the certified rows leaves W, its scales, its features and the tests of Q as they were."""
     columns = rollout(0)
     method = b.Dual(choices=QUICK, pilot=100)
     one = b.estimate_interval(problem_of(columns, **statements), method=method)
@@ -76,22 +82,25 @@ def test_certified_rows_tune_nothing(statements):
     assert one.hashes["log"] != other.hashes["log"]
     assert one.estimate != other.estimate
     assert one.rows == (100, 300)
-    assert chosen(one) == chosen(other)
-    assert one.choices["W"] == other.choices["W"]
-    assert one.choices["W picked"] == other.choices["W picked"]
-    # the comparison can fail: one pilot row does change W and Q
+    assert chosen(one)["W"] == chosen(other)["W"]
+    assert chosen(one)["tests"] == chosen(other)["tests"] != []
+    for note in ("W", "W picked", "tests of Q"):
+        assert one.choices[note] == other.choices[note]
+    # Q is an assumption and may look at every row
+    assert chosen(one)["Q"] != chosen(other)["Q"]
+    # the comparison can fail: one pilot row does change W, Q and the tests
     third = b.estimate_interval(problem_of(with_other_rows(columns, 99, 100), **statements), method=method)
-    assert chosen(one)["W"] != chosen(third)["W"]
-    assert chosen(one)["Q"] != chosen(third)["Q"]
+    for name in ("W", "Q", "tests"):
+        assert chosen(one)[name] != chosen(third)[name]
 
 
 def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
     seen = []
 
-    def spy(pilot, rows):
-        seen.append((len(pilot), rows))
-        return level(pilot, rows)
+    def spy(limits, rows):
+        seen.append((limits, rows))
+        return level(limits, rows)
 
     level = instruments._noise_level
     monkeypatch.setattr(instruments, "_noise_level", spy)
@@ -107,14 +116,33 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     assert set(seen) == {(seen[0][0], 200)}
 
 
-def test_radius_looks_at_the_pilot_alone():
+def test_a_fitted_radius_looks_at_the_rows_it_is_given():
     columns = rollout(1)
     kernels = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
     pilot = problem_of(columns).select(0, 100)
     same = problem_of(with_other_rows(columns, 100, 300)).select(0, 100)
-    assert held_out_radius(pilot, *kernels, factor=10) == held_out_radius(same, *kernels, factor=10)
     other = problem_of(with_other_rows(columns, 60, 70)).select(0, 100)  # in the half that judges
-    assert held_out_radius(pilot, *kernels, factor=10) != held_out_radius(other, *kernels, factor=10)
+    one, two, three = (held_out_radius(rows, *kernels, factor=10, half_range=1) for rows in (pilot, same, other))
+    assert one == two
+    assert one != three
+
+
+def test_the_last_rows_may_widen_the_default_ball():
+    """Rewards that get rougher later are seen, and the note names the rows that decided."""
+    columns = rollout(1)
+    problem = problem_of(columns)
+    pilot = problem.select(0, 100)
+    kernels = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Instruments(b.Gaussian(0.5) * b.Dirac())
+    limits = value_range(MDP.gamma, MDP.reward_range, may_terminate=True)
+    early, _ = default_ball(pilot, pilot, *kernels, Choices(), limits)
+    later = {**columns, "rewards": np.where(np.arange(300) < 100, 0.01 * columns["rewards"], columns["rewards"])}
+    quiet = problem_of(later)
+    before, _ = default_ball(quiet.select(0, 100), quiet.select(0, 100), *kernels, Choices(), limits)
+    found, note = default_ball(quiet.select(100), quiet.select(0, 100), *kernels, Choices(), limits)
+    assert before.radius < found.radius
+    assert "rows 100..299" in note
+    assert found.provenance.rows == (0, 300)
+    assert early.provenance.rows == (0, 100)
 
 
 def test_pilot_rows_are_not_certified():
@@ -185,7 +213,7 @@ def test_defaults_are_written_into_the_result():
     columns = rollout(5)
     result = b.estimate_interval(problem_of(columns))
     assert result.rows == (60, 300)
-    assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "noise", "search lower", "search upper"}
+    assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "tests of Q", "noise", "search lower"}
     assert "rows 60..299 are certified" in result.choices["pilot"]
     assert "kernel picked on rows 0..59" in result.choices["W"]
     assert "radius" in result.choices["Q"]
@@ -195,7 +223,11 @@ def test_defaults_are_written_into_the_result():
     assert body["information"]["choices"] == result.choices
     assert body["instruments"]["provenance"]["rows"] == [0, 60]
     assert body["instruments"]["provenance"]["log_hash"] == result.hashes["log"]
-    assert body["ball"]["provenance"]["rows"] == [0, 60]
+    assert body["ball"]["provenance"]["rows"] == [0, 300]
+    assert body["ball"]["origin"] == "chosen"
+    for test in body["rejection"]["tests"]:
+        assert test["provenance"]["rows"] == [0, 60]
+    assert "states are numbers" in result.choices["states"]
     assert f"radius {body['ball']['radius']:.6g}" in result.choices["Q"]
     assert result.seeds["features"] == 0
     b.verify(result.certificate, b.Transitions(**columns), b.CallablePolicy(MDP.target_probs))
@@ -244,16 +276,16 @@ def test_no_pilot_when_w_is_given():
 # ------------------------------------------------------------------------------------------- scales and bandwidth
 
 
-def test_scales_are_moments_of_the_pilot(rng):
+def test_scales_are_moments_of_the_points(rng):
     log = worlds.noise_log(rng, 50)
     log = replace(log, observations=log.observations * [3.0, 0.01] + [100.0, 0.0])
     initial = b.InitialStates.exact([[0.0, 0.0]])
     problem = b.make_problem(log, worlds.softmax_policy(), initial, gamma=0.9, reward_range=(-1, 1))
-    scales = measure_scales(problem, 2)
+    scales = measure_scales(pilot_points(problem), 2)
     points = np.concatenate([log.observations, log.next_observations[~log.terminations]])
     np.testing.assert_allclose(scales.center, points.mean(axis=0))
     np.testing.assert_allclose(scales.spread, points.std(axis=0))
-    scaled = log.observations / scales.spread
+    scaled = points / scales.spread
     distances = [np.linalg.norm(p - q) for i, p in enumerate(scaled) for q in scaled[:i]]
     assert scales.median == pytest.approx(np.median(distances))
     np.testing.assert_allclose(scales.bandwidth(2.0), 2.0 * scales.spread * scales.median)
@@ -273,7 +305,9 @@ def test_a_constant_column_is_harmless(level, rng):
     log = b.Transitions(states, rng.integers(2, size=40), rng.random(40), states[::-1].copy(), np.zeros(40, dtype=bool))
     initial = b.InitialStates.exact(states[:2])
     problem = b.make_problem(log, b.UniformPolicy(2), initial, gamma=0.5, reward_range=(0, 1))
-    bandwidth = measure_scales(problem, 2).bandwidth(1.0)
+    scales = measure_scales(pilot_points(problem), 2)
+    assert scales.constant == (1,)
+    bandwidth = scales.bandwidth(1.0)
     assert np.all(bandwidth > 0)
     assert np.all(np.isfinite(bandwidth))
     result = b.estimate_interval(problem, method=b.Dual(choices=QUICK))
@@ -293,10 +327,11 @@ def test_default_kernels():
     assert not np.allclose(blocks[0], blocks[2])
     assert one.provenance.rows == (0, 80)
     assert default_instruments(problem, None, Choices()).provenance.rows is None
-    kernel = default_value_kernel(problem, pilot, Choices(value_bandwidth=2.0))
-    scales = measure_scales(pilot, 1)
+    kernel = default_value_kernel(problem, Choices(value_bandwidth=2.0))
+    scales = measure_scales(problem.some_points(20_000), 1)
     assert f"Gaussian({2 * scales.spread[0] * scales.median:.4g}" in repr(kernel)
     assert kernel.sup_diag == pytest.approx(2.0)
+    assert repr(default_value_kernel(pilot, Choices(value_bandwidth=2.0))) != repr(kernel)
 
 
 # --------------------------------------------------------------------------------------------------------- radius
@@ -305,21 +340,42 @@ def test_default_kernels():
 KERNELS = b.Gaussian(0.8) * b.Dirac() + b.Constant(1.0), b.Gaussian(0.5) * b.Dirac()
 
 
-def test_radius_is_the_factor_times_the_fitted_norm():
+def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
     pilot = problem_of(rollout(8)).select(0, 100)
-    ten, three = (held_out_radius(pilot, *KERNELS, factor=factor) for factor in (10.0, 3.0))
-    assert ten.radius == pytest.approx(10 * ten.fitted_norm)
-    assert three.radius == pytest.approx(0.3 * ten.radius)
-    ball, note = default_ball(problem_of(rollout(8)), pilot, KERNELS[0], b.Instruments(KERNELS[1]), Choices())
-    assert ball.radius == ten.radius
-    assert "10 x norm" in note
+    limits = value_range(MDP.gamma, MDP.reward_range, may_terminate=True)
+    middle, half = (limits.low + limits.high) / 2, limits.width / 2
+    center = constant_function(middle, pilot.layout)
+    ten, three = (
+        held_out_radius(pilot, *KERNELS, factor=factor, half_range=half, center=center) for factor in (10.0, 3.0)
+    )
+    assert ten.fitted_norm == three.fitted_norm > 0
+    assert ten.radius == pytest.approx(math.hypot(half, 10 * ten.fitted_norm))
+    assert three.radius == pytest.approx(math.hypot(half, 3 * ten.fitted_norm))
+    ball, note = default_ball(pilot, pilot, KERNELS[0], b.Instruments(KERNELS[1]), Choices(), limits)
+    assert ball.radius == pytest.approx(ten.radius, rel=1e-12)
+    assert "10 times the norm" in note
     assert ball.provenance.rows == (0, 100)
+
+
+def test_the_norm_is_that_of_the_distance_to_the_center():
+    """Rewards 1 more everywhere, ranges 1 / (1 - gamma) higher: the center moves along and the radius stays."""
+    columns = rollout(8)
+    columns["terminations"][:] = False
+    raised = {**columns, "rewards": columns["rewards"] + 1.0}
+    low, high = MDP.reward_range
+    radii = []
+    for each, bounds in ((columns, (low, high)), (raised, (low + 1.0, high + 1.0))):
+        rows = problem_of(each, reward_range=bounds, may_terminate=False)
+        limits = value_range(MDP.gamma, bounds, may_terminate=False)
+        ball, _ = default_ball(rows, None, KERNELS[0], b.Instruments(KERNELS[1]), Choices(), limits)
+        radii.append(ball.radius)
+    assert radii[0] == pytest.approx(radii[1], rel=1e-6)
 
 
 def test_the_fit_minimises_the_later_loss():
     """No other ridge of the path scores better on the second half, and the fit is that of the first half."""
     pilot = problem_of(rollout(9)).select(0, 100)
-    fitted = held_out_radius(pilot, *KERNELS, factor=10.0)
+    fitted = held_out_radius(pilot, *KERNELS, factor=10.0, half_range=0.0)
     candidates = np.concatenate([pilot.logged, pilot.initial.points])
     values = make_basis(KERNELS[0], pilot.layout, candidates, rank=200, tolerance=1e-9)
     weights = make_basis(KERNELS[1], pilot.layout, pilot.logged, rank=200, tolerance=1e-9)
@@ -340,25 +396,29 @@ def test_the_fit_minimises_the_later_loss():
 
 def test_the_radius_of_a_long_log_holds_q_star():
     """On the synthetic problem, in the space of q*: ten times the fitted norm covers |q*| (5 of 5 logs of 400 rows)."""
+    kernels = worlds.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac()
     for seed in range(5):
         pilot = problem_of(rollout(20 + seed, 400))
-        fitted = held_out_radius(pilot, worlds.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac(), factor=10.0)
+        fitted = held_out_radius(pilot, *kernels, factor=10.0, half_range=0.0)
         assert fitted.radius >= MDP.q_norm
         assert fitted.held_out_loss > 0
 
 
 def test_silent_rewards_give_a_radius_of_the_value_range():
-    """All rewards 0: nothing to fit; the ball must not shrink to a point."""
+    """All rewards 0 and no end: nothing to fit; half the range stands in for the norm."""
     columns = rollout(10)
-    columns["rewards"][:] = 0.0
-    fitted = held_out_radius(problem_of(columns, reward_range=(-1, 2)), *KERNELS, factor=10.0)
-    assert fitted.radius == pytest.approx(10 * 2 / (1 - MDP.gamma))
+    columns["rewards"][:], columns["terminations"][:] = 0.0, False
+    fitted = held_out_radius(problem_of(columns, reward_range=(-1, 2)), *KERNELS, factor=10.0, half_range=3.75)
+    assert fitted.radius == pytest.approx(math.hypot(3.75, 37.5))
+    assert "every reward" in fitted.weak
+    assert math.isnan(fitted.held_out_loss)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("rows", [1, 2, 3, 19])
 def test_a_radius_from_hardly_any_rows(rows):
-    fitted = held_out_radius(problem_of(rollout(11)).select(40, 40 + rows), *KERNELS, factor=10.0)
-    assert 0 < fitted.radius < math.inf
+    fitted = held_out_radius(problem_of(rollout(11)).select(40, 40 + rows), *KERNELS, factor=10.0, half_range=0.5)
+    assert fitted.radius == pytest.approx(math.hypot(0.5, 5.0))
+    assert fitted.weak == f"only {rows} rows"
 
 
 def test_the_radius_splits_rows_within_the_horizon():
@@ -368,7 +428,7 @@ def test_the_radius_splits_rows_within_the_horizon():
     problem = problem_of(columns, horizon=3)
     assert problem.dropped == late.sum() > 50
     kernels = KERNELS[0] * b.TimeMask(3), KERNELS[1]
-    fitted = held_out_radius(problem, *kernels, factor=10.0)
+    fitted = held_out_radius(problem, *kernels, factor=10.0, half_range=1.0)
     kept = np.flatnonzero(~late)
     middle = int(kept[len(kept) // 2])
     other = with_other_rows(columns, middle, middle + 1)
@@ -376,7 +436,7 @@ def test_the_radius_splits_rows_within_the_horizon():
         columns["observations"][middle],
         columns["next_observations"][middle],
     )
-    moved = held_out_radius(problem_of(other, horizon=3), *kernels, factor=10.0)
+    moved = held_out_radius(problem_of(other, horizon=3), *kernels, factor=10.0, half_range=1.0)
     # a reward of the second half moves the score but not the fits: the norm stays on the same path
     assert moved.held_out_loss != fitted.held_out_loss
     assert (moved.ridge != fitted.ridge) or (moved.fitted_norm == pytest.approx(fitted.fitted_norm, rel=1e-9))
@@ -401,4 +461,5 @@ def test_a_given_radius_does_not_hide_where_the_bandwidth_comes_from():
     problem = b.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
     result = b.estimate_interval(problem, method=b.Dual(radius=5.0))
     (values,) = (item.text for item in result.assumptions if item.name == "values")
-    assert "radius as given, scales and bandwidth tuned on rows 0..119" in values
+    assert "radius as given, scales and bandwidth chosen by bondic" in values
+    assert result.certificate.body["ball"]["origin"] == "chosen"
