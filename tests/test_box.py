@@ -78,6 +78,7 @@ def setting_of(problem, share=0.5, alpha=0.1):
     return Setting(problem, box, Instruments(table_kernel(share)), Pinelis("half"), alpha, None, 2)
 
 
+@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # few rows: actions that the log never took
 @pytest.mark.parametrize("seed", range(6))
 def test_the_bias_is_the_worst_function_of_the_box(seed):
     """F+ minus value and noise is the largest <q - center, mu> over all corners of the box, up to rounding."""
