@@ -127,7 +127,7 @@ def default_ball(
     if last is not None and problem is not pilot and pilot is not None:
         sources.append(last)
     fits = [
-        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half, center=center)
+        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half)
         for rows in sources
     ]
     fitted = max(fits, key=lambda fit: fit.radius)
@@ -146,7 +146,7 @@ def _radius_note(fitted: FittedRadius, rows: Problem, half: float, factor: float
     if fitted.weak:
         why = f"{where} say too little about the value function ({fitted.weak}), so {factor:g} half-ranges stand in for a fit"
     else:
-        why = f"{factor:g} times the norm {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}"
+        why = f"{factor:g} times the norm {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}, less its level"
     return f"radius {fitted.radius:.6g}: every constant value (half-range {half:.6g}), and {why}"
 
 
