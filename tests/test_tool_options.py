@@ -12,6 +12,7 @@ import pytest
 
 import bondic
 import test_tool
+from bondic.rendering import sentence
 from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, run
 
 place = test_tool.place  # the fixture: a folder with a log, a policy and initial states
@@ -245,7 +246,9 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
         found[out] = json.loads((place / out / "result.json").read_text())
         said = " ".join(printed.replace("│", " ").split())
         assert f"states: {found[out]['choices']['states']}" in said
-        assert f"States: {found[out]['choices']['states']}." in html.unescape((place / out / "report.html").read_text())
+        assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
+            (place / out / "report.html").read_text()
+        )
         assert ("chosen by bondic" in said) == (out == "numbers")
     assert "taken for names" in found["table"]["choices"]["states"]
     assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
@@ -299,7 +302,8 @@ def test_check_says_what_states_would_be_taken_for(place, capsys):
     assert not (place / "x").exists()
 
 
-def test_text_kept_as_codes_is_names_without_being_asked(place, capsys):
+@pytest.mark.usefixtures("place")
+def test_text_kept_as_codes_is_names_without_being_asked(capsys):
     table = columns()
     table["ward"] = pa.array(["a" if k % 2 else "b" for k in range(len(LOG))])
     table["next_ward"] = table["ward"]
