@@ -13,7 +13,7 @@ at most B. It allows adaptive behaviour and any stopping time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -80,6 +80,10 @@ class LinearFittedQ:
         held = out.states(
             "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
         )
+        if self.radius is None:  # a table: it holds every function in the value range
+            held = replace(held, state="checked")
+        else:
+            held = out.stated_if(self.kernel is not None, held)
         result = out.Outcome(
             low=fit.value - half,
             high=fit.value + half,

@@ -70,6 +70,7 @@ class Lipschitz:
             "environment", "Reward and next state are functions of (s, a); no logged pair contradicts it."
         )
         smooth = out.states("slope", f"|q*(x) - q*(y)| <= {slope:.6g} |x - y| for points with the same action.")
+        smooth = out.stated_if(self.constant is not None, smooth)
         result = out.Outcome(
             low=low - extra,
             high=high + extra,

@@ -102,6 +102,7 @@ class NeuralFittedQ:
         closed = out.states(
             "values", "The networks were trained to convergence, and can be fitted to the values of the policy."
         )
+        closed = out.stated_if(False, closed)
         result = out.Outcome(
             low=low,
             high=high,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -151,6 +151,11 @@ def start_assumption(problem: Problem) -> Assumption:
 def states(name: str, text: str) -> Assumption:
     """An assumption that is the user's statement: nothing in the log can prove it."""
     return Assumption(name, text, "stated")
+
+
+def stated_if(given: bool, item: Assumption) -> Assumption:
+    """The assumption as the user's, if what it speaks of was given; else as a choice of the library."""
+    return item if given else replace(item, state="chosen")
 
 
 ASYMPTOTIC = states(

@@ -57,7 +57,7 @@ def answer(result: Result, doubts: Sequence[str] = ()) -> str:
         f"{interval_picture(result)}{_condition(result)}"
         f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
         f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
-        f"{f'<p class=soft id=states>States: {esc(states)}.</p>' if states else ''}</section>"
+        f"{f'<p class=soft id=states>{esc(sentence(states))}.</p>' if states else ''}</section>"
     )
 
 

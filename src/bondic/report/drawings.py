@@ -8,7 +8,7 @@ import numpy as np
 
 from bondic.bounds.dual import BoundTerms
 from bondic.certificate.conclude import Status
-from bondic.rendering import escape, is_conditional, lies_outside, number
+from bondic.rendering import bound_text, escape, is_conditional, lies_outside, number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health
 from bondic.report.support import Support
@@ -41,7 +41,7 @@ def interval_picture(result: Result) -> str:
     allow = "allows" if imply == "implies" else "allow"
     axis = Axis(limits.low, limits.high)
     low, high = axis.at(result.low), axis.at(result.high)
-    shown = number(result.low), number(result.high)
+    shown = bound_text(result.low, -1, result.length), bound_text(result.high, 1, result.length)
     narrow = high - low < 45  # percent: labels within both ends would meet
     anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
     if anchors[0] == anchors[1] and high - low < 20:  # one beside the other does not fit either

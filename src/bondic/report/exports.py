@@ -109,7 +109,7 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
     lines += [result.sentence(), ""]
     lines.append(f"{sentence(estimate_text(result))}. {guarantee_text(result)}")
     if "states" in result.choices:
-        lines += ["", f"States: {_cell(result.choices['states'])}."]
+        lines += ["", f"{_cell(sentence(result.choices['states']))}."]
     if terms:  # a method whose bound does not split into terms has none
         lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
         lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
