@@ -94,6 +94,24 @@ def test_certified_rows_tune_nothing(statements):
         assert chosen(one)[name] != chosen(third)[name]
 
 
+def test_without_a_pilot_w_does_not_know_whether_states_are_whole_numbers():
+    """One certified state more or less: names or numbers for Q, the same W, unless the user said which columns hold names."""
+    rng = np.random.default_rng(3)
+    states, actions, rewards = rng.integers(0, 9, (200, 1)).astype(float), rng.normal(size=(200, 1)), rng.random(200)
+    policy, initial = b.GaussianPolicy(lambda s: 0.0 * s, 0.2), b.InitialStates.exact([[0.0]])
+    found = {}
+    for first in (1.0, 0.5):
+        changed = np.vstack([[[first]], states[1:]])
+        log = b.Transitions(changed, actions, rewards, states, np.zeros(200, dtype=bool))
+        problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1))
+        for categorical in (None, (0,)):
+            method = b.Dual(pilot=0, choices=replace(QUICK, categorical=categorical))
+            found[first, categorical] = chosen(b.estimate_interval(problem, method=method))
+    assert found[1.0, None]["W"] == found[0.5, None]["W"]
+    assert found[1.0, None]["Q"]["kernel"] != found[0.5, None]["Q"]["kernel"]
+    assert found[1.0, (0,)]["W"] == found[0.5, (0,)]["W"] != found[1.0, None]["W"]
+
+
 def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
     seen = []

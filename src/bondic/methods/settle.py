@@ -179,7 +179,7 @@ def _shares(tested: bool, sampled: bool) -> dict[str, float]:
 
 
 def _settle_states(method: Options, problem: Question, pilot: Problem | None, notes: dict[str, str]) -> StateKind:
-    """Names or numbers, from the pilot alone; without a pilot from all rows, and then W is not chosen by it."""
+    """Names or numbers, from the pilot alone; without a pilot from all rows, and then only a statement reaches W."""
     if method.ball is not None and method.instruments is not None:
         return StateKind(False, (), "")
     choice = check_categorical(method.choices.categorical, problem.layout.observation_dim)
@@ -207,8 +207,8 @@ def _settle_instruments(
         instruments: Instruments = method.instruments
     elif kind.table and pilot is None and declared:
         instruments = Instruments(table_kernel(0.5))
-    elif pilot is None:
-        instruments = default_instruments(problem, None, method.choices, kind.columns)
+    elif pilot is None:  # columns of names that were looked up were looked up in certified rows
+        instruments = default_instruments(problem, None, method.choices, kind.columns if declared else ())
     else:
         instruments, notes["W picked"] = _pick(method, problem, pilot, wanted, kind)
     notes["W"] = f"{instruments.kernel!r} ({instruments.provenance})"
