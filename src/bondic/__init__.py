@@ -62,6 +62,7 @@ _HOMES = {
     "Frontier": "bondic.methods.frontier",
     "radius_sensitivity": "bondic.methods.sensitivity",
     "result_frontier": "bondic.methods.sensitivity",
+    "rich_test": "bondic.methods.retest",
     "make_baseline": "bondic.baselines.registry",
     "ConicSearch": "bondic.solvers.conic",
     "NeuralSearch": "bondic.solvers.neural",

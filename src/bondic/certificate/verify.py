@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,8 +38,8 @@ from bondic.errors import BondicError, VerificationError
 from bondic.problem import Question, make_problem
 from bondic.spaces.functions import Function
 
-Retest = Callable[[Setting], Sequence[Function | None]]
-"""Looks for witnesses against the assumptions of a setting, in the space of its W; `verify` evaluates them."""
+Retest = Callable[[Setting], Rejection]
+"""A test of Q by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
 
 _POLICY_TOLERANCE = 1e-9
 _ASKED_AGAIN = 1e-8
@@ -83,7 +83,8 @@ def verify(
     and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
     which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
-    compared with `initial`. `retest` looks for witnesses of its own: a certificate need not hold the best one.
+    compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
+    need not hold the best witness.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     try:
@@ -184,11 +185,14 @@ def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Ret
     if found.rejected:
         return Finding(("rejection test recomputed from its witnesses",))
     if retest is not None:
+        own = retest(setting)
         _require(
-            not combine_witnesses(setting, list(retest(setting))).rejected,
-            "The log contradicts the assumptions: a witness that the certificate does not hold rejects them.",
+            not own.rejected,
+            f"The log contradicts the assumptions: a test that the certificate does not hold rejects them (p = {own.p_value:.3g}).",
         )
-        return Finding(("rejection test recomputed: neither the given witnesses nor a search for others rejects",))
+        return Finding(
+            (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
+        )
     if given:
         text = "the given witnesses were recomputed and do not reject; whether another would is not known"
     else:

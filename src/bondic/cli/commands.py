@@ -135,6 +135,12 @@ _CHECKS: list[Any] = [
     ),
     *POLICY_OUTPUT,
     click.option("--initial", type=PATH, help="File with the initial states, where a sample of them was withheld."),
+    click.option(
+        "--retest/--no-retest",
+        default=True,
+        show_default=True,
+        help="Test the class of value functions with instruments that the certificate does not name.",
+    ),
     _MEMORY,
 ]
 

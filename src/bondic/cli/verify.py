@@ -19,6 +19,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
+from bondic.methods.retest import rich_test
 from bondic.rendering import STATE_WORDS
 
 
@@ -30,7 +31,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     initial = _initial(found, rows, loaded, options)
     spec = options["policy"]
     chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
-    checked = verify(found, rows, chosen, initial=initial)
+    checked = verify(found, rows, chosen, initial=initial, retest=rich_test if options["retest"] else None)
     _print(checked)
 
 
