@@ -188,7 +188,8 @@ def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Ret
         own = retest(setting)
         _require(
             not own.rejected,
-            f"The log contradicts the assumptions: a test that the certificate does not hold rejects them (p = {own.p_value:.3g}).",
+            "The log contradicts the assumptions: a test that the certificate does not hold rejects them "
+            f"(p = {own.p_value:.3g}).",
         )
         return Finding(
             (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
