@@ -166,6 +166,7 @@ def run_chunk(seed: int, first: int, last: int) -> Tally:
             except (MemoryError, RecursionError, OverflowError, ValueError, TypeError):
                 tally.counts["could not be written"] += 1  # our own writer gave up on what it was asked to write
                 continue
+            Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew: what writing took does not count
             begun = time.process_time()
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
             signal.alarm(WAIT)
@@ -177,11 +178,17 @@ def run_chunk(seed: int, first: int, last: int) -> Tally:
                 signal.alarm(0)
                 signal.setitimer(signal.ITIMER_PROF, 0)
             tally.slowest = max(tally.slowest, time.process_time() - begun)
+            tally.peak = max(tally.peak, _peak())
             tally.counts[word] += 1
             if word in BAD:
                 tally.bad.append(f"file {trial} ({damage.__name__}): {word}\n{details}")
-    tally.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return tally
+
+
+def _peak() -> int:
+    """Most bytes of memory held since the peak was reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
 _GOOD: list[Good] = []
@@ -208,7 +215,10 @@ def run(count: int, seed: int, jobs: int, seconds: float = float("inf")) -> Tall
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=start_process) as pool:
         waiting = [pool.submit(run_chunk, seed, *piece) for piece in pieces]
         for piece, future in zip(pieces, waiting, strict=True):
-            if time.monotonic() - begun > seconds and future.cancel():
+            if time.monotonic() - begun > seconds:
+                for later in waiting:
+                    later.cancel()
+            if future.cancelled():
                 continue
             try:
                 total.add(future.result())

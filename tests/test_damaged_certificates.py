@@ -183,6 +183,7 @@ DIRAC = {"leaf": "dirac", "parameters": {"on": "action"}}
         ("ball.radius", True, "ball.radius"),
         ("ball.radius", "9", "ball.radius"),
         ("claims.low", False, "claims.low"),
+        ("alpha", 0.5, "alpha is 0.5"),
         ("claims.high", float("inf"), "claims.high"),
         ("problem.terms.horizon", 10**30, "horizon"),
         ("problem.terms.may_terminate", 1, "may_terminate"),

@@ -121,6 +121,8 @@ def _verify(
     )
     checks.append("log is the certified one")
     setting, budget = rebuild(certificate, log, functions, policy=policy, initial=initial)
+    spent = math.fsum(budget.parts.values())
+    _require(spent >= budget.alpha * (1 - 1e-9), f"alpha is {budget.alpha}, and the events were given {spent} of it.")
     if policy is not None:
         checks.append(_check_policy(setting.problem, log, policy, body["problem"]["answers"], certificate.arrays))
     else:
