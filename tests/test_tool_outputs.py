@@ -185,8 +185,10 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
     assert ("--policy" in words) == (kind != "plain")
     code, checked, err = run(capsys, *words[1:])
     assert code == 0, err
-    interval = re.search(r"lies in (\[.*?\])", out)[1]
-    assert checked.startswith(f"verified: {interval} ")
+    low, high = (float(word) for word in re.search(r"lies in \[(.*?), (.*?)\]", out).groups())
+    found = json.loads((place / "some where" / "result.json").read_text())
+    assert low <= found["low"] <= found["high"] <= high
+    assert checked.startswith(f"verified: [{found['low']:.6g}, {found['high']:.6g}] ")
 
 
 @pytest.mark.parametrize("method", ["dm", "lstd"])
