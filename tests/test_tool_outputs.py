@@ -189,9 +189,11 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
     assert ("--policy" in words) == (kind != "plain")
     code, checked, err = run(capsys, *words[1:])
     assert code == 0, err
-    interval = re.search(r"lies in (\[.*?\])", out)[1]
+    low, high = (float(word) for word in re.search(r"lies in \[(.*?), (.*?)\]", out).groups())
+    found = json.loads((place / "some where" / "result.json").read_text())
+    assert low <= found["low"] <= found["high"] <= high
     compared = "verified, except the policy" if kind == "plain" else "verified"
-    assert checked.startswith(f"{compared}: {interval} ")
+    assert checked.startswith(f"{compared}: [{found['low']:.6g}, {found['high']:.6g}] ")
 
 
 @pytest.mark.parametrize("method", ["dm", "lstd"])

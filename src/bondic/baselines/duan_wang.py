@@ -80,9 +80,8 @@ class LinearFittedQ:
         held = out.states(
             "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
         )
-        # a table holds every function in the value range
-        table = self.radius is None
-        held = replace(held, state="checked") if table else out.stated_if(self.kernel is not None, held)
+        # without a radius it is a table, which holds every function in the value range
+        held = replace(held, state="checked") if self.radius is None else out.stated_if(self.kernel is not None, held)
         result = out.Outcome(
             low=fit.value - half,
             high=fit.value + half,

@@ -44,15 +44,21 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         ),
         *range_assumption(terms, joint),
         _values(setting, rejected),
-        Assumption(
-            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "stated"
-        ),
+        _instruments(setting),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
-        Assumption("policy", _policy_text(setting), "stated"),
+        Assumption("policy", _policy_text(setting), "checked" if problem.answers.exact else "stated"),
         Assumption("start", _start_text(setting), "stated"),
         Assumption("process", _process_text(setting), "stated"),
     ]
     return tuple(items)
+
+
+def _instruments(setting: Setting) -> Assumption:
+    """W without the certified rows: checked where it comes from rows of this very log that precede them, else stated."""
+    provenance, problem = setting.instruments.provenance, setting.problem
+    earlier = provenance.rows is not None and provenance.rows[1] <= problem.rows.start
+    state: State = "checked" if earlier and provenance.log_hash == problem.log_hash else "stated"
+    return Assumption("instruments", f"W was chosen without the certified rows: {provenance}.", state)
 
 
 def _values(setting: Setting, rejected: bool) -> Assumption:
