@@ -138,16 +138,21 @@ class StreamedProblem(Question):
         return self._part(rows, self.log.read(rows)) if len(rows) else None
 
     def some_points(self, most_rows: int) -> FloatArray:
-        """Rows of up to 16 short stretches, evenly spread."""
+        """Rows of up to 16 short stretches, evenly spread; every row once, in the order of memory, if there are so few."""
         length = max(1, most_rows // _PROBE_BATCHES)
-        starts = np.unique(np.linspace(self.rows.start, max(self.rows.stop - length, self.rows.start), _PROBE_BATCHES))
-        found = [self.initial.points]
-        for start in starts.astype(np.int64):
-            rows = RowRange(int(start), min(int(start) + length, self.rows.stop))
+        last = max(self.rows.stop - length, self.rows.start)
+        if len(self.rows) <= length * _PROBE_BATCHES:
+            starts = np.arange(self.rows.start, self.rows.stop, length)
+        else:
+            starts = np.unique(np.linspace(self.rows.start, last, _PROBE_BATCHES).astype(np.int64))
+        logged, following = [], []
+        for start in starts.tolist():
+            rows = RowRange(start, min(start + length, self.rows.stop))
             problem = self._part(rows, self.log.read(rows))
             if problem is not None:
-                found += [problem.logged, problem.next.points]
-        return np.concatenate(found)
+                logged.append(problem.logged)
+                following.append(problem.next.points)
+        return np.concatenate([self.initial.points, *logged, *following])
 
 
 def in_memory(question: Question) -> Problem:
