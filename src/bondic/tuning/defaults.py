@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.concentration.value_range import ValueRange
+from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
@@ -43,6 +45,15 @@ class Choices:
     constant_share: float | None = None  # how much of k is the constant kernel
     value_bandwidth: float = 1.0  # of k~, in units of the median distance
     categorical: Categorical = None  # which observation columns hold names, not numbers; None: look at the states
+
+    def __post_init__(self) -> None:
+        """Refused whatever the states turn out to be: a table has no bandwidth and no radius that would complain."""
+        for name in ("radius_factor", "weight_bandwidth", "value_bandwidth"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise InvalidInput(f"{name}={value}: a finite number > 0.")
+        if self.constant_share is not None and not 0 <= self.constant_share < 1:
+            raise InvalidInput(f"constant_share={self.constant_share}: a share in [0, 1).")
 
 
 def feature_pairs(layout: Layout, choices: Choices, most: int = _FEATURES) -> int:
