@@ -570,6 +570,16 @@ def test_a_streamed_log_gives_the_same_interval(results):
         assert mine.value.mid == pytest.approx(theirs.value.mid, rel=1e-6, abs=1e-9)
 
 
+def test_a_stream_shows_the_points_that_memory_shows(pair):
+    """Scales and landmarks come from them: every row once and in the same order, or rows spread over the log."""
+    held, read = (problem.select(600) for problem in pair)
+    np.testing.assert_array_equal(read.some_points(20_000), held.some_points(20_000))
+    some = read.some_points(320)[len(read.initial.points) :]
+    assert len(some) == 2 * 320
+    assert (some[0] == held.logged[0]).all()
+    assert (some[319] == held.logged[-1]).all()
+
+
 def test_weighing_by_parts_equals_weighing_at_once(pair, results):
     """The same omega: every sum agrees within the errors that both state."""
     held, read = (problem.select(600) for problem in pair)

@@ -352,6 +352,17 @@ def test_default_kernels():
     assert repr(default_value_kernel(pilot, Choices(value_bandwidth=2.0))) != repr(kernel)
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [{"weight_bandwidth": 0.0}, {"value_bandwidth": math.nan}, {"radius_factor": -1.0}, {"constant_share": 1.0}],
+)
+def test_impossible_choices_are_refused_for_tables_too(choice):
+    """A table uses neither bandwidth nor radius, and would never notice."""
+    (name,) = choice
+    with pytest.raises(InvalidInput, match=name):
+        Choices(**choice)
+
+
 # --------------------------------------------------------------------------------------------------------- radius
 
 

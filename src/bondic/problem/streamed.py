@@ -153,19 +153,25 @@ class StreamedProblem(Question):
         return self._part(rows, self.log.read(rows)) if len(rows) else None
 
     def some_points(self, most_rows: int) -> FloatArray:
-        """Rows of up to 16 short stretches, one at an uneven place of every sixteenth of the rows."""
+        """Rows of up to 16 short stretches, one at an uneven place of every sixteenth of the rows.
+
+        Every row once, in the order of memory, if there are so few: then the same points as from memory.
+        """
         length = max(1, most_rows // _PROBE_BATCHES)
-        width = max(len(self.rows) / _PROBE_BATCHES, 1.0)
-        places = width * np.arange(_PROBE_BATCHES) + max(width - length, 0.0) * offsets(_PROBE_BATCHES)
-        found = [self.initial.points]
-        for start in np.unique(self.rows.start + places.astype(np.int64)):
-            if start >= self.rows.stop:
-                break
-            rows = RowRange(int(start), min(int(start) + length, self.rows.stop))
+        if len(self.rows) <= length * _PROBE_BATCHES:
+            starts = np.arange(self.rows.start, self.rows.stop, length)
+        else:
+            width = len(self.rows) / _PROBE_BATCHES
+            places = width * np.arange(_PROBE_BATCHES) + max(width - length, 0.0) * offsets(_PROBE_BATCHES)
+            starts = np.unique(self.rows.start + places.astype(np.int64))
+        logged, following = [], []
+        for start in starts.tolist():
+            rows = RowRange(start, min(start + length, self.rows.stop))
             problem = self._part(rows, self.log.read(rows))
             if problem is not None:
-                found += [problem.logged, problem.next.points]
-        return np.concatenate(found)
+                logged.append(problem.logged)
+                following.append(problem.next.points)
+        return np.concatenate([self.initial.points, *logged, *following])
 
 
 def in_memory(question: Question) -> Problem:
