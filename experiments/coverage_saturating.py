@@ -229,6 +229,7 @@ def initial_draws_trial(rng: Generator) -> list[Check]:
         reward_range=(-1.0, 1.0),
         initial_draws=50,
         seed=int(rng.integers(2**31)),
+        accept=None,
     )
     values = problem.initial.per_row(problem.initial.points[:, 1:], 4)
     return start_checks(problem, values, 0.0, 200)
@@ -251,6 +252,7 @@ def next_draws_trial(rng: Generator) -> list[Check]:
             draws=1,
             initial_draws=1,
             seed=int(rng.integers(2**31)),
+            accept=None,
         )
         following = problem.next.per_row(problem.next.points[:, 1:], ROWS) / (1.0 - gamma)
         gauges = {"half": PINELIS["half"]} if label else PINELIS

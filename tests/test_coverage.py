@@ -13,6 +13,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,8 +111,8 @@ def test_a_constant_too_small_by_a_fifth_does_not_fit_its_rate(monkeypatch):
 
 def test_forgetting_the_certain_first_reward_is_caught(monkeypatch):
     """Without the hull in (6) constant rewards with a random end would seem to have no noise at all."""
-    original = noise_facts.value_range
-    monkeypatch.setattr(noise_facts, "value_range", lambda *a, **k: original(*a, **{**k, "may_terminate": False}))
+    original = noise_facts.largest_width
+    monkeypatch.setattr(noise_facts, "largest_width", lambda terms: original(replace(terms, may_terminate=False)))
     rows = observe(EVENTS["random end"], 60)
     assert rows["noise event, half"].violated
 

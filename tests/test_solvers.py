@@ -437,7 +437,9 @@ def problem_for(name, rng, n=25):
     ends = (np.arange(n) % 5 == 4) & log.terminations  # a termination ends its episode
     log = b.Transitions(log.observations, log.actions, log.rewards, log.next_observations, ends, **clocks)
     initial = b.InitialStates.exact(rng.standard_normal((3, 2)))
-    return b.make_problem(log, worlds.softmax_policy(), initial, gamma=1.0, reward_range=(-1, 1), horizon=4)
+    return b.make_problem(
+        log, worlds.softmax_policy(), initial, gamma=1.0, reward_range=(-1, 1), horizon=4, accept=None
+    )
 
 
 @pytest.mark.parametrize("rank", [8, 500])

@@ -16,7 +16,7 @@ from bondic.solvers.model import build_model
 from bondic.spaces.box import constant_function
 from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
-from bondic.tuning.radius import held_out_radius
+from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
 from problems import tabular
 
@@ -36,7 +36,7 @@ def problem_of(columns, *, starts_from_log=False, **statements):
     log = b.Transitions(**columns)
     initial = b.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
     initial = b.InitialStates.from_log(log) if starts_from_log else initial
-    return b.make_problem(log, b.CallablePolicy(MDP.target_probs), initial, **options)
+    return b.make_problem(log, b.CallablePolicy(MDP.target_probs), initial, accept=None, **options)
 
 
 def with_other_rows(columns, start, stop, seed=99):
@@ -116,9 +116,9 @@ def test_w_does_not_know_how_many_certified_rows_count(monkeypatch):
     """How many rows lie within the horizon is learned from the certified rows: W may depend on their fixed number only."""
     seen = []
 
-    def spy(limits, rows):
-        seen.append((limits, rows))
-        return level(limits, rows)
+    def spy(pilot, rows):
+        seen.append((len(pilot), rows))
+        return level(pilot, rows)
 
     level = instruments._noise_level
     monkeypatch.setattr(instruments, "_noise_level", spy)
@@ -404,7 +404,9 @@ def test_the_norm_is_that_of_the_distance_to_the_center():
 def test_the_fit_minimises_the_later_loss():
     """No other ridge of the path scores better on the second half, and the fit is that of the first half."""
     pilot = problem_of(rollout(9)).select(0, 100)
-    fitted = held_out_radius(pilot, *KERNELS, factor=10.0, half_range=0.0)
+    fits = _HeldOut.of(pilot, *KERNELS, 200)
+    fitted, _ = fits.best(None)
+    assert held_out_norm(pilot, *KERNELS) >= fitted.fitted_norm
     candidates = np.concatenate([pilot.logged, pilot.initial.points])
     values = make_basis(KERNELS[0], pilot.layout, candidates, rank=200, tolerance=1e-9)
     weights = make_basis(KERNELS[1], pilot.layout, pilot.logged, rank=200, tolerance=1e-9)
@@ -457,7 +459,7 @@ def test_the_radius_splits_rows_within_the_horizon():
     problem = problem_of(columns, horizon=3)
     assert problem.dropped == late.sum() > 50
     kernels = KERNELS[0] * b.TimeMask(3), KERNELS[1]
-    fitted = held_out_radius(problem, *kernels, factor=10.0, half_range=1.0)
+    fitted, _ = _HeldOut.of(problem, *kernels, 200).best(None)
     kept = np.flatnonzero(~late)
     middle = int(kept[len(kept) // 2])
     other = with_other_rows(columns, middle, middle + 1)
@@ -465,7 +467,7 @@ def test_the_radius_splits_rows_within_the_horizon():
         columns["observations"][middle],
         columns["next_observations"][middle],
     )
-    moved = held_out_radius(problem_of(other, horizon=3), *kernels, factor=10.0, half_range=1.0)
+    moved, _ = _HeldOut.of(problem_of(other, horizon=3), *kernels, 200).best(None)
     # a reward of the second half moves the score but not the fits: the norm stays on the same path
     assert moved.held_out_loss != fitted.held_out_loss
     assert (moved.ridge != fitted.ridge) or (moved.fitted_norm == pytest.approx(fitted.fitted_norm, rel=1e-9))

@@ -163,7 +163,7 @@ def chain(rewards, ends, **more):
 
 def ask(data, gamma, value_range, batch=None, **more):
     log = bondic.Transitions(**data) if batch is None else bondic.stream_log(data, batch_rows=batch)
-    statement = {"gamma": gamma, "reward_range": (-100.0, 100.0), "value_range": value_range, **more}
+    statement = {"gamma": gamma, "reward_range": (-100.0, 100.0), "value_range": value_range, "accept": None, **more}
     return bondic.make_problem(log, bondic.UniformPolicy(1), bondic.InitialStates.exact([[0.0]]), **statement)
 
 

@@ -27,10 +27,13 @@ class Provenance:
         object.__setattr__(self, "log_hash", one_line(self.log_hash, _LONGEST_NOTE))
 
     def saw(self, rows: tuple[int, int], log_hash: str) -> bool:
-        """Whether any of these rows was used for the choice (an unknown log counts as the same log)."""
+        """Whether any of these rows, or one after them, was used for the choice (an unknown log counts as the same log).
+
+        Rows after them count because what happened later depends on what happened in them.
+        """
         if self.rows is None or (self.log_hash and log_hash and self.log_hash != log_hash):
             return False
-        return max(self.rows[0], rows[0]) < min(self.rows[1], rows[1])
+        return self.rows[0] < self.rows[1] and self.rows[1] > rows[0]
 
     def __str__(self) -> str:
         return self.note if self.rows is None else f"{self.note} on rows {self.rows[0]}..{self.rows[1] - 1}"

@@ -130,7 +130,7 @@ def default_ball(
     if last is not None and problem is not pilot and pilot is not None:
         sources.append(last)
     fits = [
-        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half)
+        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half, center=center)
         for rows in sources
     ]
     fitted = max(fits, key=lambda fit: fit.radius)

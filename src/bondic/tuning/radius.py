@@ -20,7 +20,7 @@ from bondic.kernels.base import Kernel
 from bondic.problem import Cloud, Problem
 from bondic.solvers.basis import Basis, make_basis
 from bondic.solvers.model import build_model, cloud_coordinates
-from bondic.spaces.box import constant_function
+from bondic.spaces.box import constant_function, constant_value
 from bondic.spaces.functions import Function
 
 FloatArray = npt.NDArray[np.float64]
@@ -42,20 +42,27 @@ class FittedRadius:
 
 
 def held_out_radius(
-    pilot: Problem, values: Kernel, instruments: Kernel, *, factor: float, half_range: float, rank: int = 200
+    pilot: Problem,
+    values: Kernel,
+    instruments: Kernel,
+    *,
+    factor: float,
+    half_range: float,
+    center: Function | None = None,
+    rank: int = 200,
 ) -> FittedRadius:
     """Fit q^ on the first half of the rows for a path of ridges, score L_W on the second half, keep the best.
 
-    The order of rows is time: the later half judges. A first fit finds the level of q^, its mean over the rows; the norm
-    is that of a second fit around this level, since a level anywhere in the range is in Q already. A short log may prefer
-    q^ = level, so |q^ - level| is at least max |R^level_i| / ((1 + gamma) sqrt(K~_max)): a mean residual is
-    e(x) - gamma E e(x') and |e(x)| <= sqrt(K~_max) |e|.
+    The order of rows is time: the later half judges. A first fit, around the constant `center`, finds the level of q^, its
+    mean over the rows; the norm is that of a second fit around this level, since a level anywhere in the range is in Q
+    already. A short log may prefer q^ = level, so |q^ - level| is at least max |R^level_i| / ((1 + gamma) sqrt(K~_max)): a
+    mean residual is e(x) - gamma E e(x') and |e(x)| <= sqrt(K~_max) |e|.
     """
     weak = weakness(pilot)
     if weak:
         return _joined(FittedRadius(0.0, half_range, 0.0, float("nan"), weak), factor, half_range)
     fits = _HeldOut.of(pilot, values, instruments, rank)
-    level = fits.level(fits.best(None)[1])
+    level = fits.level(center, fits.best(center)[1])
     return _joined(fits.floored(level), factor, half_range)
 
 
@@ -110,13 +117,13 @@ class _HeldOut:
         floor = float(np.abs(residual).max()) / ((1 + self.pilot.gamma) * math.sqrt(top))  # 0 if unbounded
         return replace(best, fitted_norm=max(best.fitted_norm, floor))
 
-    def level(self, theta: FloatArray) -> Function | None:
-        """The mean of a fit over the rows, as a constant."""
+    def level(self, center: Function | None, theta: FloatArray) -> Function | None:
+        """The mean of a fit around a constant over the rows, as a constant."""
         rows = self.pilot
         one = np.eye(rows.layout.slots)[rows.slots]
         cloud = Cloud(rows.logged, one, np.zeros(len(rows), dtype=np.int64))
         mean = cloud_coordinates(self.values, cloud, np.array([1.0 / len(rows)]))
-        return constant_function(float(mean @ theta), rows.layout)
+        return constant_function((constant_value(center) or 0.0) + float(mean @ theta), rows.layout)
 
 
 def _joined(fitted: FittedRadius, factor: float, half_range: float) -> FittedRadius:
