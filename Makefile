@@ -61,7 +61,11 @@ bench: $(VENV)/.stamp-test ## run the benchmarks
 experiments: $(VENV)/.stamp-all ## the long statistical runs
 	$(BIN)/pytest -m slow --timeout 0
 	$(BIN)/python experiments/coverage.py --out out/coverage.json
+	$(BIN)/python experiments/damaged_certificates.py --count 20000
 	$(BIN)/python experiments/baselines.py --out out/baselines.json --page docs/baselines.md
+	$(BIN)/python experiments/corruptions.py --page docs/corruptions.md
+	$(BIN)/python experiments/defaults.py --out out/defaults.json --page docs/defaults.md
+	$(BIN)/python experiments/coverage_defaults.py --out out/defaults-coverage.json --page docs/defaults-coverage.md
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -81,7 +81,8 @@ def make_case(
         actions = rng.integers(0, slots, n)
         next_probs, initial_probs = rng.dirichlet(np.ones(slots), n), rng.dirichlet(np.ones(slots), starts)
         log = bondic.Transitions(states, actions, rewards, following, terminal, timesteps=times)
-        problem = bondic.make_problem(log, bondic.RowProbabilities(next_probs, initial_probs), begins, **terms)
+        policy = bondic.RowProbabilities(next_probs, initial_probs)
+        problem = bondic.make_problem(log, policy, begins, **terms, accept=None)  # rows of no world: not inspected
         nexts = naive.next_points_discrete(
             following[kept], [normalised(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
         )

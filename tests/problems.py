@@ -43,3 +43,45 @@ def continuous(rows: int = 200, seed: int = 0):
     log = bondic.Transitions(states, actions, rewards, following, rng.random(rows) < 0.05)
     policy = bondic.GaussianPolicy(lambda s: 0.4 * s[:, :1], 0.2)
     return log, policy, bondic.InitialStates.exact(rng.normal(size=(6, 2)))
+
+
+LAKE_TABLE = np.tile([0.2, 0.8], (6, 1))
+LAKE_POLICY = bondic.TablePolicy(LAKE_TABLE)
+LAKE_START = bondic.InitialStates.exact([[2.0]])
+LAKE_GAMMA = 0.95
+
+
+def lake(episodes: int = 150, seed: int = 0, limit: int = 40, slip: float = 0.2) -> dict[str, np.ndarray]:
+    """Columns of a frozen lake on a line: place 5 pays 1 and ends, place 0 ends, a step goes the other way with `slip`."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for episode in range(episodes):
+        place = 2
+        for time in range(limit):
+            action = int(rng.random() < 0.6)
+            following = place + (1 if action == (rng.random() >= slip) else -1)
+            over = following in (0, 5)
+            cut = time == limit - 1 and not over
+            rows.append((place, action, following == 5, following, over, cut, episode, time, (0.4, 0.6)[action]))
+            if over:
+                break
+            place = following
+    place, action, reward, following, over, cut, episode, time, prob = map(np.array, zip(*rows, strict=True))
+    return {
+        "observations": place[:, None].astype(float),
+        "actions": action,
+        "rewards": reward.astype(float),
+        "next_observations": following[:, None].astype(float),
+        "terminations": over,
+        "truncations": cut,
+        "episode_ids": episode,
+        "timesteps": time,
+        "behavior_action_probs": prob,
+    }
+
+
+def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> bondic.Problem:
+    """Walk to the right with probability 0.8; gamma = 0.95 and rewards in [0, 1] unless stated otherwise."""
+    log = bondic.Transitions(**(lake() if data is None else data))
+    terms = {"gamma": LAKE_GAMMA, "reward_range": (0, 1)} | statements
+    return bondic.make_problem(log, LAKE_POLICY, LAKE_START, **terms)

@@ -59,7 +59,8 @@ def evaluate(policy=POLICY, *, method=METHOD, alpha=0.1, **changes):
     """A log with these changes, from arrays to an interval; statements may be changed as well."""
     names = ("gamma", "reward_range", "horizon", "may_terminate", "time_varying", "initial", "seed", "draws")
     statements = {name: changes.pop(name) for name in names if name in changes}
-    statements = {"gamma": 0.9, "reward_range": (-1, 1), "initial": START} | statements
+    # rows are draws of no world: they are not inspected
+    statements = {"gamma": 0.9, "reward_range": (-1, 1), "initial": START, "accept": None} | statements
     return evaluate_policy(Transitions(**columns(**changes)), policy, alpha=alpha, method=method, **statements)
 
 
@@ -73,7 +74,7 @@ def expect_refused(*needles, kind=InvalidInput, **arguments):
 
 def check_certified(log, policy=POLICY, start=START, *, method=METHOD, **statements):
     """Estimate and verify: the interval is finite, inside the value range, and verification gives the same one."""
-    problem = make_problem(log, policy, start, **{"gamma": 0.9, "reward_range": (-1, 1)} | statements)
+    problem = make_problem(log, policy, start, **{"gamma": 0.9, "reward_range": (-1, 1), "accept": None} | statements)
     result = estimate_interval(problem, method=method)
     assert result.value_range.low <= result.low <= result.high <= result.value_range.high
     assert result.low <= result.estimate <= result.high

@@ -112,7 +112,7 @@ def two_ways(episodes=400, seed=0):
     )  # fmt: skip
     policy = bondic.TablePolicy(np.array([[0.5, 0.5]]))
     initial = bondic.InitialStates.exact([[0.0]])
-    return bondic.make_problem(log, policy, initial, gamma=0.9, reward_range=(0.0, 1.0))
+    return bondic.make_problem(log, policy, initial, gamma=0.9, reward_range=(0.0, 1.0), accept=["unseen-actions"])
 
 
 @pytest.mark.parametrize("method", [EmpiricalBernstein, ImportanceSampling])

@@ -75,10 +75,12 @@ def test_an_action_that_is_never_seen_leaves_the_value_range():
         s[:, None], np.zeros(n, dtype=int), s, step(s, np.zeros(n))[:, None], np.zeros(n, dtype=bool)
     )
     policy = bondic.CallablePolicy(lambda x: np.tile([0.0, 1.0], (len(x), 1)))
-    problem = bondic.make_problem(
-        log, policy, bondic.InitialStates.exact([[0.2]]), gamma=GAMMA, reward_range=(0.0, 1.0)
-    )
+    with pytest.warns(bondic.ValidityWarning, match="never took: action 1"):
+        problem = bondic.make_problem(
+            log, policy, bondic.InitialStates.exact([[0.2]]), gamma=GAMMA, reward_range=(0.0, 1.0)
+        )
     result = bondic.estimate_interval(problem, method=Lipschitz(SLOPE))
+    assert "never took: action 1" in result.warnings[0]
     assert (result.low, result.high) == pytest.approx((0.0, 1 / (1 - GAMMA)))
     assert result.status.name == "TRIVIAL"
 

@@ -343,7 +343,7 @@ def test_the_lower_end_needs_no_overlap():
     mdp = world(termination=0.5)
     blind = np.eye(2)[np.zeros(3, dtype=int)]
     log = as_log(mdp.rollout(400, 4, np.random.default_rng(0), behaviour=blind))
-    result = bondic.estimate_interval(question(mdp, log), method=EmpiricalBernstein("pdis"))
+    result = bondic.estimate_interval(question(mdp, log, accept=["unseen-actions"]), method=EmpiricalBernstein("pdis"))
     assert result.low <= mdp.value <= result.high
 
 
@@ -357,7 +357,7 @@ def test_logs_without_any_weight_say_nothing(weighting):
     )
     for interval in ("t", "percentile", "bca"):
         result = bondic.estimate_interval(
-            question(other, sample(other)), method=ImportanceSampling(weighting, interval)
+            question(other, sample(other), accept=["unseen-actions"]), method=ImportanceSampling(weighting, interval)
         )
         assert result.status.name == "TRIVIAL"
 
@@ -423,7 +423,7 @@ def test_a_gap_in_an_episode_is_refused():
     names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
              "timesteps", "behavior_action_probs")  # fmt: skip
     holed = bondic.Transitions(**{name: getattr(log, name)[keep] for name in names})
-    refused(question(mdp, holed), "rows are missing")
+    refused(question(mdp, holed, accept=["gaps"]), "rows are missing")
 
 
 def test_estimated_behaviour_is_labelled_and_close():

@@ -289,7 +289,7 @@ def test_a_noise_bound_without_guarantee_is_never_called_verified(certified, tmp
         main()
     printed = capsys.readouterr().out
     assert stopped.value.code in (0, None)
-    assert printed.startswith("recomputed, WITHOUT any guarantee: [")
+    assert printed.startswith("recomputed, WITHOUT any guarantee, not checked the policy: [")
     assert "gamma = 0.3" in printed
     assert "not checked" in printed
 

@@ -27,8 +27,11 @@ def result():
 def test_demo_prints_the_interval_and_writes_report_and_certificate(tmp_path):
     done = CliRunner().invoke(cli.group, ["demo", "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert done.exit_code == 0
-    assert "At 90% confidence the value of the policy lies in [3.82" in " ".join(done.output.replace("│", " ").split())
+    assert "At 90% confidence the value of the policy lies in [3.819, 5]" in " ".join(
+        done.output.replace("│", " ").split()
+    )
     assert "verified again" in done.output
+    assert "no assumption about the value function" in " ".join(done.output.replace("│", " ").split())
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"report.html", "result.json", "certificate.json", "certificate.npz"}
     demo = bondic.load_demo()
@@ -48,7 +51,7 @@ def test_verify_command_says_what_it_checked_and_fails_on_another_log(result, tm
     command = [sys.executable, "-m", "bondic", "verify", str(tmp_path / "c.json")]
     good = subprocess.run([*command, str(tmp_path / "log.npz")], capture_output=True, text=True, check=False)
     assert good.returncode == 0
-    assert good.stdout.startswith("verified: [")
+    assert good.stdout.startswith("verified, except the policy: [")
     bad = subprocess.run([*command, str(tmp_path / "other.npz")], capture_output=True, text=True, check=False)
     assert bad.returncode == cli.NOT_VERIFIED
     assert bad.stderr.startswith("not verified: The log is not the one")

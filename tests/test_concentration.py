@@ -60,7 +60,7 @@ def test_ranges_per_time(rewards, gamma, may_terminate):
         ours = value_range(gamma, rewards, may_terminate=may_terminate, horizon=horizon, time=time)
         check_outward(ours, exact)
     times = np.array([6, 0, 3, 3])
-    widths = row_widths(gamma, rewards, may_terminate=may_terminate, horizon=horizon, times=times, count=4)
+    widths = row_widths(Terms(gamma, rewards, may_terminate, horizon), times, 4)
     for width, time in zip(widths, times, strict=True):
         exact = naive.range_width(*rewards, gamma, may_terminate, horizon, int(time))
         assert exact <= mpf(float(width)) <= exact + mpf(10) ** -12 * max(map(abs, (*rewards, 1e-300))) * 8
@@ -73,7 +73,8 @@ def test_times_far_before_the_horizon_share_a_width_that_still_bounds_theirs(rew
     horizon = 1000
     times = np.random.default_rng(1).permutation(np.r_[0:40, 100, 300:320, 590:620, 930:1000, 930:1000, 1000, 1003])
     statements = {"may_terminate": may_terminate, "horizon": horizon}
-    widths = row_widths(gamma, rewards, times=times, count=times.size, **statements)
+    terms = Terms(gamma, rewards, may_terminate, horizon)
+    widths = row_widths(terms, times, times.size)
     slow = np.array([value_range(gamma, rewards, time=int(time), **statements).width for time in times])
     assert np.all(widths <= slow * (1 + 1e-15))
     largest = value_range(gamma, rewards, **statements).width
@@ -82,8 +83,8 @@ def test_times_far_before_the_horizon_share_a_width_that_still_bounds_theirs(rew
     for time, width in zip(times[::7], widths[::7], strict=True):
         exact = naive.range_width(*rewards, gamma, may_terminate, horizon, int(time))
         assert exact <= mpf(float(width)) <= exact + mpf(10) ** -13 * scale
-    (only,) = row_widths(gamma, rewards, times=np.array([5]), count=1, **statements)
-    assert only == value_range(gamma, rewards, time=5, **statements).width
+    # the width of a row depends on its own time alone, not on the times of other rows
+    assert [row_widths(terms, np.array([time]), 1)[0] for time in times] == widths.tolist()
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 0.99, 0.9999, 1.0])
@@ -106,9 +107,9 @@ def test_a_horizon_may_be_far_longer_than_any_log():
     terms = Terms(0.9, (0.0, 1.0), True, 10**15)
     assert _mean_square_width(terms) == pytest.approx(100.0, rel=1e-6)
     times = np.arange(3000)
-    widths = row_widths(0.9, (0.0, 1.0), may_terminate=True, horizon=10**15, times=times, count=times.size)
+    widths = row_widths(terms, times, times.size)
     assert np.unique(widths) == pytest.approx([10.0], rel=1e-12)
-    never = row_widths(1.0, (0.0, 1.0), may_terminate=False, horizon=10**15, times=times[:3], count=3)
+    never = row_widths(Terms(1.0, (0.0, 1.0), False, 10**15), times[:3], 3)
     assert never == pytest.approx(10**15 - times[:3], rel=1e-15)
 
 
@@ -133,9 +134,7 @@ def test_widths_bound_the_residuals_of_the_true_function():
     transitions, policy = rng.dirichlet(np.ones(3), (3, 2)), rng.dirichlet(np.ones(2), 3)
     rewards, horizon, gamma = rng.choice([-1.0, 2.0], (3, 2)), 5, 0.9
     table = naive.tabular_q_horizon(transitions, rewards, policy, gamma, horizon)
-    widths = row_widths(
-        gamma, (-1.0, 2.0), may_terminate=False, horizon=horizon, times=np.arange(horizon), count=horizon
-    )
+    widths = row_widths(Terms(gamma, (-1.0, 2.0), False, horizon), np.arange(horizon), horizon)
     for t in range(horizon):
         for s in range(3):
             for a in range(2):
@@ -149,11 +148,10 @@ def test_widths_bound_the_residuals_of_the_true_function():
 
 
 def facts_of(case, kernel):
-    terms = case.problem.terms
+    problem = case.problem
     return noise_facts(
-        kernel, case.problem.layout, case.problem.logged, case.problem.slots,
-        gamma=terms.gamma, reward_range=terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon,
-        times=case.problem.times, fixed_count=len(case.problem.rows),
+        kernel, problem.layout, problem.logged, problem.slots, problem.terms,
+        times=problem.times, fixed_count=len(problem.rows),
     )  # fmt: skip
 
 

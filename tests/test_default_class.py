@@ -146,16 +146,18 @@ def replace_starts(problem):
     return b.make_problem(log, problem.source.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
 
 
+@pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # actions that the log never took
 @pytest.mark.parametrize(
-    ("problem", "why"),
+    ("made", "why"),
     [
-        (one_step(reward=0.0), "every reward"),
-        (one_step(taken=1), "only the action 1"),
-        (one_step(rows=120, dimension=40), "fewer than the 40 columns"),
-        (one_step(rows=40), "only"),
+        ({"reward": 0.0}, "every reward"),
+        ({"taken": 1}, "only the action 1"),
+        ({"rows": 120, "dimension": 40}, "fewer than the 40 columns"),
+        ({"rows": 40}, "only"),
     ],
 )
-def test_rows_that_cannot_tell_get_a_wide_class(problem, why):
+def test_rows_that_cannot_tell_get_a_wide_class(made, why):
+    problem = one_step(**made)
     setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
     if "say too little" in notes["Q"]:
         assert why in notes["Q"]

@@ -319,7 +319,7 @@ def test_finite_horizon_without_discount():
         np.zeros(n, dtype=bool), times == 3, np.repeat(np.arange(n // 4), 4), times,
     )  # fmt: skip
     problem = b.make_problem(
-        log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=1.0, reward_range=(0, 1), horizon=4
+        log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=1.0, reward_range=(0, 1), horizon=4, accept=None
     )
     kernel = b.Gaussian(1.0, on="state") * b.Dirac() * b.TimeMask(4)
     setting = setting_of(problem, kernel, kernel, radius=6.0)

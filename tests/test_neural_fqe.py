@@ -267,7 +267,7 @@ def test_logs_it_cannot_use_and_training_that_blows_up_are_refused():
     with pytest.raises(InvalidInput, match="episode_ids"):
         interval(rows)
     with pytest.raises(InvalidInput, match="at least 2 episodes"):
-        interval(sampled(episodes=1))
+        interval(sampled(episodes=1, accept=["unseen-actions"]))
     with pytest.raises(NumericalError, match="learning_rate"):
         interval(sampled(), learning_rate=1e30)
 

@@ -178,9 +178,8 @@ def test_the_search_of_the_result_is_used_again_and_leaves_with_the_rows(world):
     again = bondic.result_frontier(replace(result, search=None), problem)
     assert frontier.points == again.points
     assert result.without_rows(problem).search is None
-    broken = replace(
-        result.search, balance=result.search.balance * 0.5
-    )  # proposals are certified whatever they come from
+    model = replace(result.search.model, balance=result.search.model.balance * 0.5)
+    broken = replace(result.search, model=model)  # proposals are certified whatever they come from
     weaker = bondic.result_frontier(replace(result, search=broken), problem)
     low, high = weaker.ends(frontier.radius * 3)
     best_low, best_high = frontier.ends(frontier.radius * 3)

@@ -9,7 +9,7 @@ import pytest
 import bondic
 from bondic.report.page import report_page
 from chromium import Chromium, find_chromium
-from problems import continuous, synthetic
+from problems import continuous, synthetic, tabular
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
@@ -34,6 +34,9 @@ def make(name):
         log, policy, initial = continuous(300)
         problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=(-1.0, 1.0))
         return problem, bondic.Dual(gauge=bondic.PlugIn(0.001), choices=choices)
+    if name == "table":
+        mdp, log, policy, initial = tabular(3000, gamma=0.2)
+        return bondic.make_problem(log, policy, initial, gamma=0.2, reward_range=mdp.reward_range), bondic.Dual()
     mdp, log, policy, initial = synthetic(600, gamma=0.5)
     terms = {"gamma": 0.5, "reward_range": mdp.reward_range}
     if name == "starts of the log":
@@ -169,6 +172,33 @@ def test_the_curve_is_drawn_and_follows_the_sliders(browser, pages):
     where = browser.run(marker)
     browser.type_into("radius-slider", 700)
     assert float(browser.run(marker)) > float(where)
+
+
+def test_where_nothing_is_assumed_only_alpha_moves(browser, pages):
+    result, frontier, file = pages("table")
+    assert result.chosen == ()
+    browser.window(1000, 800)
+    browser.open(file)
+    assert browser.run("document.getElementById('radius-slider') === null && document.getElementById('curve') === null")
+    agree(reading(browser), frontier, frontier.radius, result.alpha)
+    assert browser.run("document.getElementById('what-verdict').textContent") == "The reported choice."
+    browser.type_into("alpha-slider", 200)
+    page = reading(browser)
+    assert page["alpha"] != result.alpha
+    agree(page, frontier, frontier.radius, page["alpha"])
+    threshold = 0.5 * (result.value_range.low + result.low)
+    browser.type_into("break-threshold", threshold)
+    found = browser.run("Number(document.getElementById('break-alpha').dataset.value)")
+    assert found == pytest.approx(frontier.breakdown_alpha(above=threshold), rel=1e-6)
+    browser.run("document.getElementById('what-reset').click()")
+    assert reading(browser)["alpha"] == result.alpha
+    assert browser.errors == []
+
+
+def test_the_verdict_says_whose_radius_it_is(browser, pages):
+    for name, whose in (("plug-in", True), ("table", False)):
+        browser.open(pages(name)[2])
+        assert ("bondic's" in browser.run("document.getElementById('what-verdict').textContent")) == whose
 
 
 @pytest.mark.parametrize("width", [360, 390, 1280])

@@ -1,5 +1,6 @@
 """Options of the command line that few need, and the files they may live in."""
 
+import html
 import importlib
 import json
 import tomllib
@@ -11,6 +12,7 @@ import pytest
 
 import bondic
 import test_tool
+from bondic.rendering import sentence
 from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, run
 
 place = test_tool.place  # the fixture: a folder with a log, a policy and initial states
@@ -221,3 +223,117 @@ def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
     assert run(capsys, *arguments, "--value-bandwidth", "2", "--out", "c")[0] in (0, 4)
     wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "b"))
     assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
+
+
+# --- names or numbers --------------------------------------------------------------------------------------------------
+
+RULE = "import numpy as np\ndef policy(x):\n    return np.full((len(x), {0}), 1 / {0})\n".format(MDP.target.shape[1])
+
+
+def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
+    asked = ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    words = {
+        "table": [],
+        "named": ["--categorical", "obs_0"],
+        "numbered": ["--categorical", "0"],
+        "all": ["--categorical", "obs"],
+        "numbers": ["--numeric"],
+    }
+    found = {}
+    for out, option in words.items():
+        code, printed, err = run(capsys, *asked, *option, "--out", out)
+        assert code in (0, 4), err
+        found[out] = json.loads((place / out / "result.json").read_text())
+        said = " ".join(printed.replace("│", " ").split())
+        assert f"states: {found[out]['choices']['states']}" in said
+        assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
+            (place / out / "report.html").read_text()
+        )
+        assert ("chosen by bondic" in said) == (out == "numbers")
+    assert "taken for names" in found["table"]["choices"]["states"]
+    assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
+        "table"
+    }
+    assert {out for out, data in found.items() if data["chosen"]} == {"numbers"}
+    assert len({data["low"] for out, data in found.items() if out != "numbers"}) == 1
+    again = ["evaluate", "log.parquet", "--quiet", "--force"]
+    for out in ("named", "numbers"):
+        code, _, err = run(capsys, *again, "--config", f"{out}/configuration.toml", "--out", "again")
+        assert code in (0, 4), err
+        data = json.loads((place / "again" / "result.json").read_text())
+        assert (data["low"], data["choices"]["states"]) == (found[out]["low"], found[out]["choices"]["states"])
+    assert tomllib.loads((place / "named" / "configuration.toml").read_text())["categorical"] == ["obs_0"]
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--categorical", "ward"], "--categorical ward is no observation column"),
+        (["--categorical", "1"], "their numbers are 0 to 0"),
+        (["--categorical", "obs", "--numeric"], "Keep one of them"),
+    ],
+)
+def test_statements_that_cannot_be_meant_are_refused(words, message, capsys):
+    for command in (["check", "log.parquet"], ["evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION]):
+        code, out, err = run(capsys, *command, *words)
+        assert code == 2
+        assert message in " ".join(err.split())
+        assert "transitions" not in out
+
+
+def test_check_says_what_states_would_be_taken_for(place, capsys):
+    _, out, _ = run(capsys, "check", "log.parquet")
+    assert "states: states are whole numbers in one column" in out
+    _, out, _ = run(capsys, "check", "log.parquet", "--numeric")
+    assert "states: states are numbers, as you stated" in out
+    many = {name: np.concatenate([column] * 4) for name, column in columns().items()}
+    many["obs_0"] = np.arange(4 * len(LOG)) * 7
+    many["next_obs_0"] = many["obs_0"] + 7
+    many["episode_id"] = np.arange(4 * len(LOG)) // 20
+    pq.write_table(pa.table(many), "many.parquet")
+    code, out, _ = run(capsys, "check", "many.parquet")
+    assert code == 0  # the log is fine: only a statement is missing
+    assert "names of states, or a quantity?" in out
+    (place / "rule.py").write_text(RULE)
+    code, _, err = run(capsys, "evaluate", "many.parquet", "--policy", "rule.py:policy", *QUESTION, "--out", "x")
+    assert code == 2
+    assert "--categorical obs" in err
+    assert not (place / "x").exists()
+
+
+@pytest.mark.usefixtures("place")
+def test_text_kept_as_codes_is_names_without_being_asked(capsys):
+    table = columns()
+    table["ward"] = pa.array(["a" if k % 2 else "b" for k in range(len(LOG))])
+    table["next_ward"] = table["ward"]
+    table["obs_0"], table["next_obs_0"] = table["obs_0"] + 0.5, table["next_obs_0"] + 0.5
+    pq.write_table(pa.table(table), "words.parquet")
+    asked = [
+        "--columns",
+        "observations=obs_0,ward",
+        "--columns",
+        "next_observations=next_obs_0,next_ward",
+        "--text",
+        "codes",
+    ]
+    _, out, err = run(capsys, "check", "words.parquet", *asked)
+    assert "columns [1] hold names" in out, err
+
+
+@pytest.mark.usefixtures("place")
+def test_compare_and_verify_tell_a_choice_from_a_statement(capsys):
+    question = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    for option, word in ((["--numeric"], True), ([], False)):
+        code, out, _ = run(capsys, "compare", *question, *option)
+        assert code == 0
+        assert ("conditional" in out) == word
+        assert ("finite-sample" in out) == (not word)
+        assert "states: " in out
+        assert run(capsys, "evaluate", *question, *option, "--quiet", "--force", "--out", "res")[0] == 0
+        code, out, _ = run(capsys, "verify", "res/certificate.json", "log.parquet")
+        assert code == 0
+        assert "rewards (stated by the certificate's maker): " in out
+        assert ("values (chosen by bondic): " in out) == word
+        assert ("valid if what bondic chose holds" in out.splitlines()[0]) == word
+        assert ("values (checked): Nothing is assumed" in out) == (not word)

@@ -212,7 +212,7 @@ def test_instruments_tuned_elsewhere_are_welcome():
         assert str(provenance) in result.choices["W"]
         (item,) = (a for a in result.assumptions if a.name == "instruments")
         assert str(provenance) in item.text
-        assert item.state == "checked"
+        assert item.state == "stated"
         b.verify(result.certificate, b.Transitions(**rollout(4)))
 
 

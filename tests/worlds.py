@@ -51,7 +51,8 @@ def noise_problem(rng, n, *, continuous=False, starts=3, away=0.0, spread=0.5, g
     initial = b.InitialStates.exact(away + rng.standard_normal((starts, 2)), rng.dirichlet(np.ones(starts)))
     policy = wobbling_sampler(spread) if continuous else softmax_policy()
     draws = {"draws": 2, "initial_draws": 2} if continuous else {}
-    return b.make_problem(log, policy, initial, gamma=gamma, reward_range=(-1, 1), **draws, **statements)
+    more = {**draws, "accept": None, **statements}  # rows without a law are not inspected
+    return b.make_problem(log, policy, initial, gamma=gamma, reward_range=(-1, 1), **more)
 
 
 # ---------------------------------------------------------------------------------------------- known answers

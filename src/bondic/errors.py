@@ -63,8 +63,16 @@ def shown(names: Iterable[Any]) -> str:
     return words + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")
 
 
+def printable(text: Any, keep: str = "") -> str:
+    """The text with blanks for all that a terminal or a page would obey instead of showing it.
+
+    That is every character that Unicode does not call printable: control and escape codes, line breaks (unless kept),
+    zero-width characters, marks that turn the direction of writing, halves of surrogate pairs.
+    """
+    return "".join(c if c.isprintable() or c in keep else " " for c in str(text))
+
+
 def one_line(text: Any, longest: int = _LONGEST) -> str:
     """Foreign text inside a message: one line, printable, not too long."""
-    words = "".join(c if c.isprintable() else " " for c in str(text)[: 4 * longest])
-    words = " ".join(words.split())
+    words = " ".join(printable(str(text)[: 4 * longest]).split())
     return words if len(words) <= longest else f"{words[:longest]}..."

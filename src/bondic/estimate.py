@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from bondic.concentration.budget import check_alpha
 from bondic.data.initial import InitialStates
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.problem import Question, make_problem
 from bondic.result import Result
@@ -30,7 +32,8 @@ def estimate_interval(
     `progress(stage, share)` is called now and then during long work.
     """
     check_alpha(alpha)
-    return (Dual() if method is None else method).run(problem, float(alpha), progress)
+    result = (Dual() if method is None else method).run(problem, float(alpha), progress)
+    return result.with_doubts(problem)
 
 
 def evaluate_policy(
@@ -42,11 +45,33 @@ def evaluate_policy(
     alpha: float = 0.1,
     initial: InitialStates | None = None,
     method: Method | None = None,
+    categorical: bool | Sequence[int] | None = None,
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
-    """`make_problem` and `estimate_interval` in one call; initial states default to the log's episode starts."""
+    """`make_problem` and `estimate_interval` in one call; initial states default to the log's episode starts.
+
+    `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
+    dual method decides by looking at the log, and says so in `result.choices["states"]`.
+    """
     check_alpha(alpha)
+    method = method if categorical is None else _with_categorical(method, categorical)
     start = InitialStates.from_log(log) if initial is None else initial
     problem = make_problem(log, policy, start, gamma=gamma, reward_range=reward_range, **statements)
     return estimate_interval(problem, alpha=alpha, method=method, progress=progress)
+
+
+def _with_categorical(method: Method | None, categorical: bool | Sequence[int]) -> Dual:
+    """The dual method with this statement on the states; a statement that it has already is not overruled."""
+    dual = Dual() if method is None else method
+    if not isinstance(dual, Dual):
+        raise InvalidInput(
+            f"categorical= is for the dual method; {type(dual).__name__} takes states as they are. Leave it out."
+        )
+    stated = dual.choices.categorical
+    columns = categorical if isinstance(categorical, bool) else tuple(int(column) for column in categorical)
+    if stated is not None and stated != columns:
+        raise InvalidInput(
+            f"categorical={categorical!r} is passed, and the method's choices say categorical={stated!r}. Keep one of them."
+        )
+    return replace(dual, choices=replace(dual.choices, categorical=columns))

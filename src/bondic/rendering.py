@@ -3,7 +3,23 @@
 from __future__ import annotations
 
 import html
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any, Protocol
+
+from bondic.errors import printable
+
+STATE_WORDS = {
+    "stated": "stated by you",
+    "chosen": "chosen by bondic",
+    "checked": "checked",
+    "rejected": "rejected",
+}
+"""Who vouches for an assumption, in the words of every view."""
+OUTSIDE = "the point estimate lies outside the interval: it has no guarantee"
+_DIGITS, _MOST_DIGITS = 4, 15
+_HAIR = 1e-12
+"""Rounding that the arithmetic itself has added to an end: not worth a digit in a sentence."""
 
 
 class Renderable(Protocol):
@@ -24,6 +40,8 @@ class Renderable(Protocol):
     @property
     def value_range(self) -> Any: ...
     @property
+    def ranges(self) -> tuple[str, str]: ...
+    @property
     def assumptions(self) -> Any: ...
     @property
     def choices(self) -> dict[str, str]: ...
@@ -38,7 +56,14 @@ class Renderable(Protocol):
     @property
     def chosen(self) -> tuple[Any, ...]: ...
     def terms(self) -> dict[str, dict[str, float]]: ...
-    def summary(self) -> str: ...
+    @property
+    def warnings(self) -> tuple[str, ...]: ...
+    def sentence(self) -> str: ...
+
+
+def escape(text: object) -> str:
+    """Text of any origin inside a page: no markup, no control characters, nothing that turns the direction of writing."""
+    return html.escape(printable(text, keep="\n"))
 
 
 def _row(cells: list[str], tag: str = "td") -> str:
@@ -46,12 +71,58 @@ def _row(cells: list[str], tag: str = "td") -> str:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    body = "".join(_row([html.escape(cell) for cell in row]) for row in rows)
-    return f"<table>{_row([html.escape(cell) for cell in header], 'th')}{body}</table>"
+    body = "".join(_row([escape(cell) for cell in row]) for row in rows)
+    return f"<table>{_row([escape(cell) for cell in header], 'th')}{body}</table>"
 
 
 def number(value: float) -> str:
     return "0" if value == 0 else f"{value:.6g}"
+
+
+def three(value: float) -> str:
+    """Three significant digits, large numbers written out: 1260, not 1.26e+03."""
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def interval_text(low: float, high: float) -> str:
+    """[low, high] for a sentence, rounded outward: four digits, more where the interval is short."""
+    return f"[{bound_text(low, -1, high - low)}, {bound_text(high, 1, high - low)}]"
+
+
+def bound_text(value: float, direction: int, length: float = math.inf) -> str:
+    """An end with four significant digits, rounded down (-1) or up (1) by at most a hundredth of `length`."""
+    if value == 0 or not math.isfinite(value):
+        return number(value)
+    first = math.floor(math.log10(abs(value)))
+    place = first - _DIGITS + 1
+    if 0 < length < math.inf:
+        place = max(min(place, math.floor(math.log10(length)) - 2), first - _MOST_DIGITS + 1)
+    exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
+    rounded = exact.quantize(Decimal(1).scaleb(place), ROUND_FLOOR if direction < 0 else ROUND_CEILING)
+    return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
+
+
+def is_conditional(result: Renderable) -> bool:
+    """Whether the interval rests on something that the library chose; the value range alone does not."""
+    return bool(result.chosen) and result.status.name == "INTERVAL"
+
+
+def is_assumption_free(result: Renderable) -> bool:
+    """Whether Q is every function in the value range: nothing is assumed about the value function."""
+    return any(item.name == "values" and item.state == "checked" for item in result.assumptions)
+
+
+def lies_outside(result: Renderable) -> bool:
+    """Whether the point estimate is not in the interval; after a rejection there is no interval."""
+    return result.status.name != "REJECTED" and not result.low <= result.estimate <= result.high
+
+
+def estimate_text(result: Renderable) -> str:
+    """The point estimate with what it is worth."""
+    note = "no guarantee of its own"
+    if lies_outside(result):
+        note = "outside the interval: it has no guarantee"
+    return f"point estimate {number(result.estimate)} ({note})"
 
 
 def gap_text(gap: tuple[float, float]) -> str:
@@ -60,12 +131,21 @@ def gap_text(gap: tuple[float, float]) -> str:
     return ", ".join(names)
 
 
+def search_text(gap: tuple[float, float]) -> str:
+    """What a better search could still change, where that is known."""
+    if not all(math.isfinite(value) for value in gap if value == value):
+        return "how much a better search could gain is not known"
+    return f"a better omega in the searched space could still gain {gap_text(gap)}"
+
+
 def guarantee_text(result: Renderable) -> str:
     """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
     if result.status.name == "REJECTED":
         return "No interval is given, so nothing is guaranteed."
-    if result.chosen:
+    if is_conditional(result):
         return f"Guarantee of the interval: {result.guarantee}, {condition_text(result)}."
+    if is_assumption_free(result):
+        return f"Guarantee of the interval: {result.guarantee}; nothing is assumed about the value function."
     return f"Guarantee of the interval: {result.guarantee}."
 
 
@@ -78,11 +158,11 @@ def condition_text(result: Renderable) -> str:
     if found.same_up_to == float("inf"):
         return f"{text}; the interval says the same however rough it is"
     more = (
-        f", and something up to {found.informative_up_to:.3g} times"
+        f", and something up to {three(found.informative_up_to)} times"
         if found.informative_up_to > found.same_up_to
         else ""
     )
-    return f"{text}; the interval says the same up to {found.same_up_to:.3g} times that roughness{more}"
+    return f"{text}; the interval says the same up to {three(found.same_up_to)} times that roughness{more}"
 
 
 def picture(result: Renderable) -> str:
@@ -94,39 +174,51 @@ def picture(result: Renderable) -> str:
         return float(10.0 + 580.0 * (min(max(value, left), right) - left) / span)
 
     low, high, mark = at(result.low), at(result.high), at(result.estimate)
+    fill = "#c77d0a" if is_conditional(result) else "#2a78c8"
+    given = result.status.name != "REJECTED"
+    words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
+    bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
+    # a ring instead of a dot: the estimate is not part of what the interval says
+    dot = 'fill="none" stroke="currentColor" stroke-width="2"' if lies_outside(result) else 'fill="currentColor"'
     return (
-        '<svg viewBox="0 0 600 64" role="img" style="max-width:42rem;width:100%" '
-        f'aria-label="interval from {number(result.low)} to {number(result.high)}">'
+        f'<svg viewBox="0 0 600 64" role="img" style="max-width:42rem;width:100%" aria-label="{words}">'
         '<line x1="10" y1="26" x2="590" y2="26" stroke="currentColor" stroke-opacity=".3" stroke-width="2"/>'
-        f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="#2a78c8"/>'
-        f'<circle cx="{mark:.1f}" cy="26" r="4" fill="currentColor"/>'
-        f'<text x="10" y="56" font-size="13" fill="currentColor">{html.escape(number(left))}</text>'
-        f'<text x="590" y="56" font-size="13" fill="currentColor" text-anchor="end">{html.escape(number(right))}</text>'
+        f'{bar if given else ""}<circle cx="{mark:.1f}" cy="26" r="4" {dot}/>'
+        f'<text x="10" y="56" font-size="13" fill="currentColor">{escape(number(left))}</text>'
+        f'<text x="590" y="56" font-size="13" fill="currentColor" text-anchor="end">{escape(number(right))}</text>'
         "</svg>"
     )
 
 
 def result_fragment(result: Renderable) -> str:
     """Interval, terms, assumptions and choices."""
-    terms = result.terms()
+    terms, (ranges, imply) = result.terms(), result.ranges
     names = list(next(iter(terms.values()))) if terms else []
-    search = f" A better ω in the searched space could still gain {html.escape(gap_text(result.gap))}." if terms else ""
+    search = f" {escape(sentence(search_text(result.gap)))}." if terms else ""
     kept = result.hashes.get("certificate")
-    sealed = f"<br>certificate {html.escape(kept)}" if kept else ""
+    sealed = f"<br>certificate {escape(kept)}" if kept else ""
     term_rows = [[name, *(number(end[name]) for end in terms.values())] for name in names]
-    assumption_rows = [[item.name, item.state, item.text] for item in result.assumptions]
+    assumption_rows = [[item.name, STATE_WORDS[item.state], item.text] for item in result.assumptions]
     choice_rows = [[name, text] for name, text in result.choices.items()]
     return (
-        f"<section><p><strong>{html.escape(result.summary())}</strong></p>{picture(result)}"
-        f"<p>Point estimate {html.escape(number(result.estimate))} (no guarantee of its own). "
-        f"{html.escape(guarantee_text(result))} Method: {html.escape(result.method)}. Certified rows: {result.rows[0]} to "
-        f"{result.rows[1] - 1}. The reward range alone implies [{number(result.value_range.low)}, "
+        f"<section>{_warnings(result)}<p><strong>{escape(result.sentence())}</strong></p>{picture(result)}"
+        f"<p>{escape(sentence(estimate_text(result)))}. "
+        f"{escape(guarantee_text(result))} Method: {escape(result.method)}. Certified rows: {result.rows[0]} to "
+        f"{result.rows[1] - 1}. {ranges.capitalize()} alone {imply} [{number(result.value_range.low)}, "
         f"{number(result.value_range.high)}].{search}</p>"
         f"{_contributions(terms, term_rows)}"
         f"<h3>Assumptions</h3>{_table(['about', 'state', 'in words'], assumption_rows)}"
         f"<h3>Choices</h3>{_table(['what', 'how'], choice_rows)}"
-        f"<p><small>log {html.escape(result.hashes['log'])}{sealed}</small></p></section>"
+        f"<p><small>log {escape(result.hashes['log'])}{sealed}</small></p></section>"
     )
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _warnings(result: Renderable) -> str:
+    return "".join(f"<p><strong>Warning:</strong> {escape(text)}</p>" for text in result.warnings)
 
 
 def _contributions(terms: dict[str, dict[str, float]], rows: list[list[str]]) -> str:

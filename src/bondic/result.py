@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bondic.bounds.dual import BoundTerms
 from bondic.bounds.rejection import Rejection
 from bondic.bounds.robustness import Robustness
-from bondic.certificate.assumptions import Assumption
+from bondic.certificate.assumptions import VALUE_RANGE, Assumption
 from bondic.certificate.certificate import Certificate
 from bondic.certificate.conclude import Status
 from bondic.certificate.withhold import withhold_rows
@@ -17,7 +18,7 @@ from bondic.concentration.gauge import Guarantee
 from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
 from bondic.problem import Question
-from bondic.rendering import condition_text, result_fragment
+from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
 from bondic.solvers.search import Search
 
 
@@ -51,7 +52,7 @@ class Result:
     method: str
     guarantee: Guarantee
     status: Status
-    value_range: ValueRange  # what the reward range alone implies
+    value_range: ValueRange  # what the reward range and a stated value range imply without the log
     lower: BoundTerms | None
     upper: BoundTerms | None
     rejection: Rejection | None  # None where the method tests nothing
@@ -65,6 +66,7 @@ class Result:
     hashes: dict[str, str]
     effective_sample_size: float
     seconds: dict[str, float]
+    warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
@@ -108,21 +110,46 @@ class Result:
         return result_fragment(self)
 
     def summary(self) -> str:
-        """The answer in one sentence."""
+        """The warnings, if there are any, a line each; then the answer in one sentence."""
+        return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
+
+    def with_doubts(self, question: Question) -> Result:
+        """The same result with the warnings of its question, and with what was stated by accepting findings."""
+        stated = tuple(Assumption("log", text, "stated") for text in question.stated)
+        return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
+
+    def sentence(self) -> str:
+        """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
         if self.guarantee != "finite-sample":
             level += (
                 " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
             )
         if self.status is Status.REJECTED:
-            return f"{level} no interval is given ({self.status})."
+            return f"{level} no interval is given ({self._verdict})."
         what = {
-            "both": f"lies in {self.interval}",
-            "lower": f"is at least {self.low:.6g}",
-            "upper": f"is at most {self.high:.6g}",
+            "both": f"lies in {interval_text(self.low, self.high)}",
+            "lower": f"is at least {bound_text(self.low, -1)}",
+            "upper": f"is at most {bound_text(self.high, 1)}",
         }
-        condition = f", {condition_text(self)}" if self.chosen and self.status is Status.INTERVAL else ""
-        return f"{level} the value of the policy {what[self.side]} ({self.status}){condition}."
+        condition = f", {condition_text(self)}" if is_conditional(self) else ""
+        return f"{level} the value of the policy {what[self.side]} ({self._verdict}){condition}."
+
+    @property
+    def ranges(self) -> tuple[str, str]:
+        """What implies the value range, and the verb that goes with it."""
+        stated = any(item.name == VALUE_RANGE for item in self.assumptions)
+        return ("the stated ranges", "imply") if stated else ("the reward range", "implies")
+
+    @property
+    def _verdict(self) -> str:
+        """The message of the status; it speaks of both ranges where two were stated."""
+        ranges, verb = self.ranges
+        return (
+            str(self.status)
+            .replace("the reward range alone implies", f"{ranges} alone {verb}")
+            .replace("the reward range", ranges)
+        )
 
     def without_rows(self, problem: Question) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
@@ -133,10 +160,31 @@ class Result:
         return replace(self, certificate=certificate, hashes=hashes, search=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one."""
-        if self.certificate is not None:
-            return dict(self.certificate.body)
-        skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
-        return {name: value for name, value in asdict(self).items() if name not in skipped} | {
-            "status": self.status.name
+        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one.
+
+        Added in both cases: `chosen`, the assumptions that the library made, and `robustness` (None: no radius to doubt).
+        Numbers that are not finite are None.
+        """
+        found = self.robustness
+        views = {
+            "warnings": list(self.warnings),
+            "chosen": [asdict(item) for item in self.chosen],
+            "robustness": None if found is None else found.to_dict(),
         }
+        if self.certificate is not None:
+            plain = dict(self.certificate.body)
+        else:
+            skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
+            plain = {name: value for name, value in asdict(self).items() if name not in skipped}
+            plain["status"] = self.status.name
+        finite: dict[str, Any] = strict_json(plain | views)
+        return finite
+
+
+def strict_json(value: Any) -> Any:
+    """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
+    if isinstance(value, dict):
+        return {str(key): strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

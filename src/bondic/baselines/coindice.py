@@ -113,13 +113,14 @@ class CoinDice:
             reached = extreme_value(design, units, ridge=ridge, radius=z * z, sign=sign)
             ends[end] = fit.value + sign * math.hypot(reached - fit.value, z * extra)
             watch(0.5)
+        held = out.stated_if(self.kernel is not None, out.REALIZABLE)
         result = out.Outcome(
             low=ends["lower"],
             high=ends["upper"],
             estimate=fit.value,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), held, out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "divergence": "KL", "ridge": f"{ridge:g} rows"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -81,13 +81,14 @@ class DoubleRL:
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(estimate, error, budget)
         missing = {"unseen": f"{unseen} rows with pairs that their fold's fit never saw; no weight"} if unseen else {}
+        held = out.stated_if(self.kernel is not None, out.REALIZABLE)
         result = out.Outcome(
             low=low,
             high=high,
             estimate=estimate,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), held, out.COVERED, out.ASYMPTOTIC),
             choices={
                 "features": design.words,
                 "folds": str(self.folds),

@@ -13,7 +13,7 @@ at most B. It allows adaptive behaviour and any stopping time.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,13 +21,13 @@ import numpy as np
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, make_design
 from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.bounds.dual import problem_range
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.problem import Question, in_memory
 from bondic.result import Result
+from bondic.value_range import largest_width, range_at_all_times
 
 
 def half_width(
@@ -60,10 +60,9 @@ class LinearFittedQ:
         problem = in_memory(problem)
         watch = out.Stopwatch(self.name, progress)
         design = make_design(problem, self.kernel, rank=self.rank)
-        limits = problem_range(problem)
         radius = self.radius
         if radius is None and design.table:  # pairs that never occur in the log take no part in the identity
-            radius = math.sqrt(design.dimension) * max(abs(limits.low), abs(limits.high))
+            radius = math.sqrt(design.dimension) * range_at_all_times(problem.terms).largest
         if radius is None or radius < 0:
             raise InvalidInput(
                 "The linear fitted-Q interval needs radius=, a bound of |theta*| in its features (for few states it follows "
@@ -72,14 +71,18 @@ class LinearFittedQ:
         events = out.initial_events(problem)
         budget = ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
         fit = fit_lstd(design, ridge=self.ridge)
+        width = largest_width(problem.terms)
         half = half_width(
-            design, fit, ridge=self.ridge, radius=radius, width=limits.width, probability=budget["noise"]
+            design, fit, ridge=self.ridge, radius=radius, width=width, probability=budget["noise"]
         ) + out.initial_allowance(problem, budget, self.side)
         guarantee: Guarantee = "finite-sample" if design.fixed else "none"
         data = out.states("data", "Given the past and (s, a), reward and next state were drawn from the environment.")
         held = out.states(
             "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
         )
+        # a table holds every function in the value range
+        table = self.radius is None
+        held = replace(held, state="checked") if table else out.stated_if(self.kernel is not None, held)
         result = out.Outcome(
             low=fit.value - half,
             high=fit.value + half,

@@ -118,6 +118,7 @@ class FittedQ:
             watch((index + 1) / self.replicates)
         low, high = percentile_ends(again, budget)
         closed = out.states("values", "The span of the features is closed under the Bellman operator of the policy.")
+        closed = out.stated_if(self.kernel is not None, closed)
         result = out.Outcome(
             low=low,
             high=high,

@@ -19,10 +19,10 @@ from bondic.baselines.features import make_design
 from bondic.baselines.linear import fit_lstd
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
-from bondic.concentration.value_range import value_range
 from bondic.errors import InvalidInput
 from bondic.problem import Cloud, Problem, Question, in_memory
 from bondic.result import Result
+from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -70,6 +70,7 @@ class Lipschitz:
             "environment", "Reward and next state are functions of (s, a); no logged pair contradicts it."
         )
         smooth = out.states("slope", f"|q*(x) - q*(y)| <= {slope:.6g} |x - y| for points with the same action.")
+        smooth = out.stated_if(self.constant is not None, smooth)
         result = out.Outcome(
             low=low - extra,
             high=high + extra,
@@ -103,10 +104,8 @@ def refuse_randomness(problem: Problem) -> None:
 
 def upper_end(problem: Problem, slope: float, iterations: int, *, sign: float) -> float:
     """The upper end for sign 1; for sign -1 the lower end, as minus the upper end of the problem with rewards -r."""
-    # the hull over all times: with a finite horizon values of later steps lie outside those of the first one
-    terms = problem.terms
-    hull = terms.may_terminate or terms.horizon is not None
-    limits = value_range(terms.gamma, terms.reward_range, may_terminate=hull, horizon=terms.horizon)
+    # all times: with a finite horizon values of later steps lie outside those of the first one
+    limits = range_at_all_times(problem.terms)
     top = limits.high if sign > 0 else -limits.low
     slots = problem.layout.slots
     # equal pairs have equal outcomes: one row of each is enough

@@ -40,13 +40,14 @@ class Lstd:
         error = total_error(problem, design, fit.theta, fit.parts(design), units)
         budget = out.split_ends(alpha, self.side)
         low, high = normal_ends(fit.value, error, budget)
+        held = out.stated_if(self.kernel is not None, out.REALIZABLE)
         result = out.Outcome(
             low=low,
             high=high,
             estimate=fit.value,
             guarantee=self.guarantee,
             budget=budget,
-            assumptions=(independent, out.start_assumption(problem), out.REALIZABLE, out.COVERED, out.ASYMPTOTIC),
+            assumptions=(independent, out.start_assumption(problem), held, out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "ridge": f"{ridge:g} rows", "standard error": f"{error:.6g}"},
         )
         return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

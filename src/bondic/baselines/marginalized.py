@@ -73,6 +73,8 @@ class Marginalized:
         ratio = out.states(
             "weights", "The ratio of visitations of policy and log is a combination of the weight features."
         )
+        ratio = out.stated_if(self.kernel is not None, ratio)
+        held = out.stated_if(self.kernel is not None or not same, out.REALIZABLE)
         result = out.Outcome(
             low=low,
             high=high,
@@ -83,7 +85,7 @@ class Marginalized:
                 independent,
                 out.start_assumption(problem),
                 ratio,
-                out.REALIZABLE,
+                held,
                 out.COVERED,
                 out.ASYMPTOTIC,
             ),

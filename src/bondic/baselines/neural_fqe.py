@@ -22,11 +22,11 @@ from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Unit, is_table, units_of
 from bondic.baselines.intervals import need_units, resample_counts, student_around
-from bondic.bounds.dual import problem_range
 from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
 from bondic.problem import Problem, Question, in_memory
 from bondic.result import Result
+from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -102,6 +102,7 @@ class NeuralFittedQ:
         closed = out.states(
             "values", "The networks were trained to convergence, and can be fitted to the values of the policy."
         )
+        closed = out.stated_if(False, closed)
         result = out.Outcome(
             low=low,
             high=high,
@@ -176,7 +177,7 @@ class _Ensemble:
         # values lie between one reward and the sum of all; their middle (geometric) is the unit of the outputs
         reach = 1.0 / (1.0 - problem.gamma * float(problem.continues.mean()) + 1e-3)
         self.unit = float(np.sqrt(np.mean(rewards**2) * reach)) or 1.0
-        limits = problem_range(problem)  # hull with 0: late in a finite horizon values are small
+        limits = range_at_all_times(problem.terms)  # hull with 0: nothing is earned after the end
         self.limits = min(limits.low, 0.0) / self.unit, max(limits.high, 0.0) / self.unit
         self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (problem.logged, problem.next.points))
         self.first = torch.from_numpy(inputs(problem.initial.points))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from bondic._version import __version__
 from bondic.bounds.dual import problem_range
-from bondic.certificate.assumptions import Assumption
+from bondic.certificate.assumptions import Assumption, range_assumption
 from bondic.certificate.conclude import Status
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.gauge import Guarantee
@@ -92,7 +92,7 @@ def conclude_baseline(
 ) -> Result:
     """Intersect with [v_lo, v_hi]; ends that miss that range altogether contradict the assumptions.
 
-    The estimate is moved into what is left, and the result says so: a value outside is impossible.
+    The estimate is reported as it is. One outside the interval has no guarantee, and every view says so.
     """
     limits = problem_range(problem)
     if np.isnan([outcome.low, outcome.high, outcome.estimate]).any():
@@ -104,14 +104,10 @@ def conclude_baseline(
     status = Status.INTERVAL if moved else Status.TRIVIAL
     if low > high:
         low, high, status = limits.low, limits.high, Status.REJECTED
-    estimate = float(np.clip(outcome.estimate, low, high))
-    notes = dict(outcome.choices)
-    if abs(estimate - outcome.estimate) > slack:
-        notes["estimate"] = f"{outcome.estimate:.6g}, moved to the nearest point of the interval"
     return Result(
         low=float(low),
         high=float(high),
-        estimate=estimate,
+        estimate=float(outcome.estimate),
         alpha=alpha,
         side=side,
         method=name,
@@ -124,8 +120,8 @@ def conclude_baseline(
         gap=(float("nan"), float("nan")),
         rows=(problem.rows.start, problem.rows.stop),
         budget=outcome.budget,
-        assumptions=(*outcome.assumptions, reward_assumption(problem)),
-        choices=notes,
+        assumptions=(*outcome.assumptions, reward_assumption(problem), *range_assumption(problem.terms)),
+        choices=dict(outcome.choices),
         seeds={"policy draws": problem.seed, **outcome.seeds},
         versions={"bondic": __version__, "numpy": np.__version__},
         hashes={"log": problem.log_hash},
@@ -155,6 +151,11 @@ def start_assumption(problem: Problem) -> Assumption:
 def states(name: str, text: str) -> Assumption:
     """An assumption that is the user's statement: nothing in the log can prove it."""
     return Assumption(name, text, "stated")
+
+
+def stated_if(given: bool, item: Assumption) -> Assumption:
+    """The assumption as the user's, if what it speaks of was given; else as a choice of the library."""
+    return item if given else replace(item, state="chosen")
 
 
 ASYMPTOTIC = states(

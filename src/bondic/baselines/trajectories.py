@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from bondic.baselines.behavior import estimate_behavior
 from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
-from bondic.concentration.value_range import ValueRange, discounted_steps, value_range
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
 from bondic.problem import Problem
+from bondic.terms import Terms
+from bondic.value_range import ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,6 +32,7 @@ _FEW = 20
 class Trajectories:
     """E episodes of at most T steps; entries after an episode's end have row -1, reward 0 and ratio 1."""
 
+    terms: Terms
     rows: IntArray  # (E, T) position in the problem
     rewards: FloatArray  # (E, T)
     ratios: FloatArray  # (E, T) pi(a|s) / beta(a|s)
@@ -71,11 +73,19 @@ class Trajectories:
         return 0.5 * (self.tail.low + self.tail.high)
 
     def range_of(self, steps: BoolArray) -> ValueRange:
-        """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on."""
+        """What the steps marked in (T,) may be worth. When T is only the longest length seen, the last one goes on.
+
+        All steps from some time on are a return less its tail, which a stated value range bounds too.
+        """
         size = float(self.discounts[steps].sum())
         if not self.fixed and steps[-1]:
             size += self.reach - float(self.discounts.sum())
-        return ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
+        found = ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
+        first = int(np.argmax(steps))
+        if self.terms.value_range is None or not steps[first:].all():
+            return found
+        later = _tail(self.terms, first)
+        return found.within((later.low - self.tail.high, later.high - self.tail.low))
 
     def notes(self) -> dict[str, str]:
         """Entries of a result's choices."""
@@ -119,17 +129,17 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     low, high = terms.reward_range
     if terms.may_terminate:
         low, high = min(low, 0.0), max(high, 0.0)
+    tail = ValueRange(0.0, 0.0) if recorded_all else _tail(terms, limit)
     return Trajectories(
+        terms=terms,
         rows=table,
         rewards=np.where(inside, problem.rewards[table], 0.0),
         ratios=np.where(inside, ratios[table], 1.0),
         discounts=np.asarray(problem.gamma ** np.arange(limit), dtype=np.float64),
-        returns=value_range(
-            terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=limit if fixed else None
-        ),
+        returns=_returns(terms, limit if fixed else None, tail),
         step_rewards=(low, high),
         reach=discounted_steps(terms.gamma, limit if fixed else None).upper,
-        tail=ValueRange(0.0, 0.0) if recorded_all else _tail(problem, limit),
+        tail=tail,
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
@@ -171,12 +181,21 @@ def _few_cuts(lengths: IntArray, complete: BoolArray) -> str:
     return f"T is {int(cut[0])} because {which} cut early, out of {lengths.size}; without {them} T would be {longer}"
 
 
-def _tail(problem: Problem, steps: int) -> ValueRange:
+def _returns(terms: Terms, steps: int | None, tail: ValueRange) -> ValueRange:
+    """Where the T-step return lies: what T rewards can be worth, within what the stated value range leaves.
+
+    The whole return G lies in the range in force, and the T-step one is G less a tail, so in [v_lo - t_hi, v_hi - t_lo].
+    """
+    some = value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=steps)
+    if terms.value_range is None:
+        return some
+    whole = range_of(terms)
+    return some.within((_outward(whole.low - tail.high, -1.0), _outward(whole.high - tail.low, 1.0)))
+
+
+def _tail(terms: Terms, steps: int) -> ValueRange:
     """gamma^T times the values of a state reached after T steps; 0 too when the process may have ended."""
-    terms = problem.terms
-    later = value_range(
-        terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon, time=steps
-    )
+    later = range_of(terms, steps)
     low, high = (min(later.low, 0.0), max(later.high, 0.0)) if terms.may_terminate else (later.low, later.high)
     size = terms.gamma**steps
     return ValueRange(_outward(low * size, -1.0), _outward(high * size, 1.0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,10 @@ from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.concentration.gauge import Gauge, NoiseFacts
 from bondic.concentration.initial import initial_error
 from bondic.concentration.noise_facts import counted_facts, noise_facts
-from bondic.concentration.value_range import ValueRange, value_range
+from bondic.concentration.value_range import ValueRange, range_of
 from bondic.errors import InvalidInput
 from bondic.kernels.base import same_kernel
-from bondic.problem import Problem, Question, StreamedProblem, Terms
+from bondic.problem import Problem, Question, StreamedProblem
 from bondic.rounding import Enclosure, U, inflate
 from bondic.spaces.functions import Function
 from bondic.spaces.instruments import Instruments
@@ -93,20 +93,12 @@ class Setting:
 
     @cached_property
     def _facts(self) -> NoiseFacts:
-        p, t = self.problem, self.problem.terms
-        statements: dict[str, Any] = {
-            "gamma": t.gamma,
-            "reward_range": t.reward_range,
-            "may_terminate": t.may_terminate,
-            "horizon": t.horizon,
-        }
-        kernel = self.instruments.kernel
+        p = self.problem
+        kernel, fixed_count = self.instruments.kernel, len(p.rows)
         if isinstance(p, Problem):
-            return noise_facts(
-                kernel, p.layout, p.logged, p.slots, times=p.times, fixed_count=len(p.rows), **statements
-            )
+            return noise_facts(kernel, p.layout, p.logged, p.slots, p.terms, times=p.times, fixed_count=fixed_count)
         assert isinstance(p, StreamedProblem)
-        return counted_facts(kernel, p.time_counts, count=len(p), fixed_count=len(p.rows), **statements)
+        return counted_facts(kernel, p.layout, p.logged_rows, p.terms, p.time_counts, len(p), fixed_count=fixed_count)
 
     @cached_property
     def center_at_starts(self) -> tuple[FloatArray, float]:
@@ -138,19 +130,7 @@ class Setting:
 
 
 def problem_range(problem: Question) -> ValueRange:
-    terms = problem.terms
-    return value_range(terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon)
-
-
-def class_range(terms: Terms) -> ValueRange:
-    """Values of q* at any time: the hull of the first and the last time, between which (6) is monotone."""
-    ranges = [
-        value_range(
-            terms.gamma, terms.reward_range, may_terminate=terms.may_terminate, horizon=terms.horizon, time=time
-        )
-        for time in ((0,) if terms.horizon is None else (0, terms.horizon - 1))
-    ]
-    return ValueRange(min(r.low for r in ranges), max(r.high for r in ranges))
+    return range_of(problem.terms)
 
 
 def check_weight_space(setting: Setting, omega: Function | None) -> None:

@@ -43,15 +43,7 @@ def finite_class_bound(
         )
     pairs = [weights_at_rows(problem, member) for member in members]
     values = np.array([row for row, _ in pairs])  # (p, n)
-    terms = problem.terms
-    widths = row_widths(
-        terms.gamma,
-        terms.reward_range,
-        may_terminate=terms.may_terminate,
-        horizon=terms.horizon,
-        times=problem.times,
-        count=len(problem),
-    )
+    widths = row_widths(problem.terms, problem.times, len(problem))
     bounds = gauge.bounds(values, widths, probability)
     noise = gauge.noise(weights, bounds)
     rows = np.asarray(weights @ values)

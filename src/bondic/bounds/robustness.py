@@ -29,6 +29,16 @@ class Robustness:
         """The largest radius at which the interval still says more than the value range."""
         return self.radius * self.informative_up_to
 
+    def to_dict(self) -> dict[str, float | None]:
+        """Plain numbers for JSON, which has no infinity: None means without limit."""
+        numbers = {
+            "radius": self.radius,
+            "same_up_to": self.same_up_to,
+            "informative_up_to": self.informative_up_to,
+            "breakdown_radius": self.breakdown_radius,
+        }
+        return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+
 
 def robustness(setting: Setting, low: float, high: float, ends: tuple[BoundTerms, ...]) -> Robustness | None:
     """From the ends that rest on the log; None for a Q without a radius to doubt (a box), or if no end rests on it."""

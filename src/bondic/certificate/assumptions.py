@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.bounds.dual import Setting, class_range
+from bondic.bounds.dual import Setting
 from bondic.spaces.ball import Ball
 from bondic.spaces.box import Box, constant_value
 from bondic.spaces.value_class import ValueClass
+from bondic.terms import Terms
+from bondic.value_range import range_at_all_times
 
 State = Literal["stated", "chosen", "checked", "rejected"]
+VALUE_RANGE = "value range"
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,10 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
             f"Every possible reward lies in [{low:g}, {high:g}] (the {len(problem)} certified rewards do).",
             joint,
         ),
+        *range_assumption(terms, joint),
         _values(setting, rejected),
         Assumption(
-            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "checked"
+            "instruments", f"W was chosen without the certified rows: {setting.instruments.provenance}.", "stated"
         ),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
         Assumption("policy", _policy_text(setting), "stated"),
@@ -73,13 +77,25 @@ def _values(setting: Setting, rejected: bool) -> Assumption:
 
 
 def _holds_range(setting: Setting, box: Box) -> bool:
-    limits = class_range(setting.problem.terms)
+    limits = range_at_all_times(setting.problem.terms)
     return box.holds(limits.low, limits.high)
 
 
 def _center_text(ball: ValueClass) -> str:
     value = constant_value(ball.center)
-    return "the given center" if value is None else f"{value:.6g}"
+    return f"the given center {ball.center!r}" if value is None else f"{value:.6g}"
+
+
+def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption, ...]:
+    """The value range, where one was stated."""
+    if terms.value_range is None:
+        return ()
+    low, high = terms.value_range
+    text = (
+        f"Every discounted return from any state-action pair lies in [{low:g}, {high:g}], at any time and whichever policy "
+        "follows, as you stated (no return in the log contradicts it)."
+    )
+    return (Assumption(VALUE_RANGE, text, state),)
 
 
 def _policy_text(setting: Setting) -> str:

@@ -56,7 +56,7 @@ def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         array = np.ascontiguousarray(arrays[name])
         portable = array.astype(array.dtype.newbyteorder("<"), copy=False)
         digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
-        digest.update(portable.tobytes())
+        digest.update(portable.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -31,7 +31,7 @@ def conclude(
     """Intersect with the value range; an empty intersection rejects, and is never repaired.
 
     A missing end (one-sided bounds) is the end of the value range, and so is an end with omega = 0: that one uses no row
-    of the log and only repeats Q. After a rejection the value range is reported: it needs the reward range alone.
+    of the log and only repeats Q. After a rejection the value range is reported: it needs the stated ranges alone.
     """
     limits = setting.range()
     low = max(limits.low, -math.inf if lower is None else lower.bound)

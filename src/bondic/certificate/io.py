@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bondic.certificate.archive import read_arrays
 from bondic.certificate.certificate import Certificate
-from bondic.errors import InvalidInput, VerificationError
+from bondic.certificate.foreign_text import clean_text
+from bondic.certificate.limits import DAMAGED, MOST_ARRAY_BYTES, MOST_DIGITS, MOST_TEXT_BYTES, refuse
+from bondic.certificate.shape import check_certificate
+from bondic.errors import BondicError, InvalidInput, VerificationError
 
 
 def save_certificate(
@@ -36,25 +40,60 @@ def save_certificate(
     return text, numbers
 
 
-def load_certificate(path: str | os.PathLike[str]) -> Certificate:
-    """Read a certificate; damaged files are refused with the reason."""
+def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
+    """Read a certificate; damaged files, and files that would take more memory than is good, are refused with the reason.
+
+    `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
+    number of actions. The file may come from anybody: nothing in it is run.
+    """
     base = Path(path)
     text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
     try:
-        document: dict[str, Any] = json.loads(text.read_text())
+        document = _read_document(text)
         digest, arrays_name = document.pop("digest"), document.pop("arrays")
-        stream = io.BytesIO(text.with_name(Path(arrays_name).name).read_bytes())
-        with np.load(stream, allow_pickle=False) as data:
-            arrays = {name: data[name] for name in data.files}
+        known = isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)
+        refuse(not known, "The certificate has no digest.")
+        numbers = text.with_name(Path(arrays_name).name)
+        _refuse_devices(numbers)
+        certificate = Certificate(document, read_arrays(numbers, most_bytes), digest)
+        check_certificate(certificate)
     except FileNotFoundError as problem:
         raise InvalidInput(
-            f"There is no file {problem.filename}. A certificate is NAME.json with NAME.npz beside it."
+            f"There is no file {clean_text(problem.filename, 200)}. A certificate is NAME.json with NAME.npz beside it."
         ) from problem
-    except (ValueError, KeyError, AttributeError, zipfile.BadZipFile, EOFError, OSError) as problem:
+    except BondicError as problem:
+        raise VerificationError(clean_text(f"{text} is not a readable certificate. {problem}")) from problem
+    except DAMAGED as problem:
         raise VerificationError(
-            f"{text} is not a readable certificate ({type(problem).__name__}: {problem})."
+            clean_text(f"{text} is not a readable certificate ({type(problem).__name__}: {problem}).")
         ) from problem
-    return Certificate(document, arrays, digest)
+    return certificate
+
+
+def _read_document(text: Path) -> dict[str, Any]:
+    _refuse_devices(text)
+    size = text.stat().st_size
+    refuse(size > MOST_TEXT_BYTES, f"{text.name} is too large for the text of a certificate ({size} bytes).")
+    document = json.loads(text.read_bytes().decode(), object_pairs_hook=_once, parse_int=_whole_number)
+    refuse(type(document) is not dict, "The certificate is damaged: it is not a list of named values.")
+    return dict(document)
+
+
+def _refuse_devices(path: Path) -> None:
+    """Reading a pipe or a device may never end."""
+    refuse(path.exists() and not path.is_file(), f"{path.name} is not a plain file.")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two values of one name, different readers would take different ones."""
+    found = dict(pairs)
+    refuse(len(found) < len(pairs), "The certificate holds two values of the same name.")
+    return found
+
+
+def _whole_number(digits: str) -> int:
+    refuse(len(digits) > MOST_DIGITS + 1, f"The certificate holds a whole number of {len(digits)} digits.")
+    return int(digits)
 
 
 def write_atomically(target: Path, content: bytes) -> None:

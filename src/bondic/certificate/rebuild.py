@@ -22,7 +22,9 @@ from bondic.errors import VerificationError
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.problem import Question, StreamedProblem, Terms, assemble, make_problem
+from bondic.problem.frame import make_frame
 from bondic.problem.question import make_terms
+from bondic.problem.returns import check_returns
 from bondic.rounding import U
 from bondic.spaces.ball import Ball
 from bondic.spaces.box import Box
@@ -49,18 +51,21 @@ def rebuild(
     if start["observations"] is not None:
         observations = arrays[start["observations"]["array"]]
         if initial is not None and not (
-            np.array_equal(initial.observations, observations)
+            initial.kind == start["kind"]
+            and initial.count_fixed >= start["count_fixed"]
+            and np.array_equal(initial.observations, observations)
             and np.allclose(initial.weights, arrays[start["weights"]["array"]], rtol=1e-12, atol=0.0)
         ):
             raise VerificationError(
-                "The certificate was made for other initial states than those given (it holds its own: `initial` is not "
-                "needed)."
+                "The certificate was made for other initial states than those given, or for another kind of them (it holds its "
+                "own: `initial` is not needed)."
             )
     else:
         observations = _withheld_states(start, arrays, log, initial)
     states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
     terms = spec["terms"]
-    statement = Terms(**{**terms, "reward_range": tuple(terms["reward_range"])})
+    pairs = {name: tuple(pair) for name, pair in terms.items() if isinstance(pair, list)}
+    statement = Terms(**{**terms, **pairs})
     if make_terms(**terms) != statement:
         raise VerificationError(f"No problem can be asked with the statements {terms}.")
     return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
@@ -154,6 +159,7 @@ def _rebuild_question(
                 raise VerificationError(f"The stored probabilities at the {name} states do not sum to 1.")
     elif answers.exact and not answers.next.shape[1] == answers.initial.shape[1] == 1:
         raise VerificationError("Means over several drawn actions are not exact, whatever the certificate says.")
+    check_returns(held, make_frame(held, initial, terms), terms)
     return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
 
 
@@ -177,7 +183,7 @@ def _ask_again(
         stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
         return StreamedProblem.make(stream, policy, initial, terms, **asking)
     held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
-    return make_problem(held, policy, initial, **asdict(terms), **asking)
+    return make_problem(held, policy, initial, **asdict(terms), **asking, accept=None)
 
 
 def _provenance(spec: Spec) -> Provenance:

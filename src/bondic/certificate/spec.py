@@ -120,6 +120,8 @@ class Reader:
         parameters = {
             key: self.array(value) if isinstance(value, dict) else value for key, value in spec["parameters"].items()
         }
+        if any(isinstance(value, bool) for value in parameters.values()):
+            raise VerificationError("The certificate is damaged: true or false stands where a kernel has a number.")
         label = parameters.get("label")
         if spec["leaf"] == ExplicitFeatures.name and isinstance(label, str) and label in self.functions:
             parameters["function"] = self.functions[label]

@@ -64,6 +64,7 @@ def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Questi
         body["ball"]["center"],
         *(end["omega"] for end in body["ends"].values()),
         *body["rejection"]["witnesses"],
+        *(test["witness"] for test in body["rejection"]["tests"]),
     ]
     names = sorted({name for function in functions for name in _center_names(function)})
     if not names:

@@ -12,13 +12,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bondic.cli.categorical import stated_columns
 from bondic.cli.inputs import load_log
+from bondic.cli.options import parse_pilot
+from bondic.data.inspect import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import one_line
+from bondic.errors import InvalidInput, one_line, printable
+from bondic.kernels.normal_form import Layout
+from bondic.methods.settle import LARGEST_PILOT, SMALLEST_PILOT
+from bondic.tuning.states import state_kind
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
+_FOUND = {"refuse": ("refused", "bold red"), "warn": ("warning", "yellow"), "note": ("note", "")}
+_REFUSED = 2
 _ROOM = 72
 """Columns of a terminal that shows pictures beside the numbers."""
 
@@ -28,16 +36,22 @@ def command(log: str, **options: Any) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loaded = load_log(log, options)
+    states = _states(loaded, options)
     console = Console()
     transitions = loaded.transitions
     console.print(_headline(transitions), highlight=False, markup=False)
     for note in loaded.notes:
-        console.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"  {printable(note)}", highlight=False, markup=False, soft_wrap=True)
+    console.print(states, soft_wrap=True)
     for warning in dict.fromkeys(str(item.message) for item in caught):
-        console.print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+        console.print(Text(f"warning: {printable(warning)}", style="yellow"), soft_wrap=True)
+    found = inspect_log(transitions)
+    for item in found:
+        word, style = _FOUND[item.severity]
+        console.print(Text(f"{word}: {printable(item)}", style=style), soft_wrap=True)
     console.print(_columns(loaded, pictures=console.width >= _ROOM))
     console.print(_decisions(transitions, loaded.encodings.get("actions")))
-    return 0
+    return _REFUSED if any(item.severity == "refuse" for item in found) else 0
 
 
 def _headline(log: Transitions) -> str:
@@ -51,6 +65,24 @@ def _headline(log: Transitions) -> str:
     )
 
 
+def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
+    """Names or numbers: what `evaluate` would take the states for, from as many rows as it tunes on by default."""
+    log = loaded.transitions
+    stated = stated_columns(options, loaded, log.observations.shape[1])
+    tuned_on = min(int(parse_pilot(None) * len(log)), LARGEST_PILOT)
+    rows = slice(0, tuned_on if tuned_on >= SMALLEST_PILOT else len(log))
+    seen = np.concatenate([log.observations[rows], log.next_observations[rows][~log.terminations[rows]]])
+    if log.discrete_actions:
+        layout = Layout(seen.shape[1], False, 0, int(log.actions.max()) + 1)
+    else:
+        layout = Layout(seen.shape[1], False, log.actions.shape[1], 1)
+    try:
+        kind = state_kind(seen, layout, stated)
+    except InvalidInput as question:
+        return Text(f"  states: {question}", style="yellow")
+    return Text(f"  states: {kind.text}{f'; {kind.question}' if kind.question else ''}", style="bold")
+
+
 def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:
     table = Table(title="Columns", title_justify="left", show_edge=False)
     table.add_column("column", overflow="fold")  # on a narrow terminal names give way, numbers and pictures do not
@@ -60,7 +92,7 @@ def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:
         table.add_column("spread", no_wrap=True)
     for name, values in _numbers(loaded):
         numbers = (f"{number:.4g}" for number in (values.min(), values.mean(), values.max()))
-        table.add_row(Text(name), *numbers, *([histogram(values)] if pictures else []))
+        table.add_row(Text(one_line(name)), *numbers, *([histogram(values)] if pictures else []))
     return table
 
 

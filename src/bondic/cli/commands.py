@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, PATH, POLICY_OUTPUT, QUESTION, add_options
+from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, PATH, POLICY_OUTPUT, QUESTION, STATES, add_options
 
 FIGURES = (
     "fig1", "fig2", "ablation-radius", "ablation-temperature", "ablation-bandwidth", "ablation-behaviour",
@@ -57,7 +57,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @click.command("check", short_help="Say what is in a log and whether it can be used.")
 @click.argument("log", shell_complete=_files)
-@add_options(CONFIG, LOG)
+@add_options(CONFIG, LOG, STATES)
 def check(log: str, **options: Any) -> int:
     """Read LOG, say how it was understood, and draw its columns; exit code 2 with the row when something is wrong."""
     return int(_later("check")(log, **options))
@@ -85,7 +85,7 @@ _FILES: list[Any] = [
     shell_complete=_methods,
     help="dual, or the short name of a baseline.",
 )
-@add_options(CONFIG, QUESTION, METHOD, LOG, _FILES, OUTPUT)
+@add_options(CONFIG, QUESTION, METHOD, LOG, STATES, _FILES, OUTPUT)
 @click.pass_context
 def evaluate(ctx: click.Context, /, **options: Any) -> int:
     """Evaluate a policy on LOG: Parquet (file or folder), CSV, NPZ, HDF5 or minari:NAME.
@@ -119,7 +119,7 @@ _LINES: list[Any] = [
 
 @click.command("compare", short_help="Several policies or methods side by side.")
 @click.argument("log", shell_complete=_files)
-@add_options(CONFIG, _LINES, QUESTION, METHOD, LOG, OUTPUT)
+@add_options(CONFIG, _LINES, QUESTION, METHOD, LOG, STATES, OUTPUT)
 def compare(log: str, **options: Any) -> int:
     """Evaluate every policy with every method on LOG. Each interval carries its guarantee.
 
@@ -135,6 +135,12 @@ _CHECKS: list[Any] = [
     ),
     *POLICY_OUTPUT,
     click.option("--initial", type=PATH, help="File with the initial states, where a sample of them was withheld."),
+    click.option(
+        "--retest/--no-retest",
+        default=True,
+        show_default=True,
+        help="Test the class of value functions with instruments that the certificate does not name.",
+    ),
     _MEMORY,
 ]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,18 @@ from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.concentration.budget import ErrorBudget
-from bondic.errors import BondicError, InvalidInput
-from bondic.estimate import estimate_interval
+from bondic.errors import BondicError, Doubt, InvalidInput, printable
+from bondic.estimate import Method, estimate_interval
+from bondic.rendering import lies_outside
 from bondic.report.exports import result_dict, split_notes
-from bondic.report.plots import comparison_figure, save_plot
+from bondic.report.plots import CONDITIONAL, comparison_figure, held_word, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
 
 _WIDEST, _NARROWEST = 40, 12
 _LONGEST_NAME, _SHORTEST_NAME = 24, 8
 _STATUS_COLOURS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
-_COLOURS = {"finite-sample": "green", "asymptotic": "yellow", "none": "red"}
+_COLOURS = {"finite-sample": "green", CONDITIONAL: "yellow", "asymptotic": "yellow", "none": "red"}
 
 
 @dataclass(frozen=True)
@@ -53,25 +55,30 @@ def command(log: str, **options: Any) -> int:
     inputs = read_inputs(log, options)
     alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]
     lines: list[Line] = []
+    doubts: list[str] = []
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         for policy in policies:
             question = make_question(inputs, policy, options)
+            doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
             for name in methods:
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 0.0)
-                lines.append(_line(policy, name, question, alpha, options, strict=len(methods) == 1))
+                make = partial(make_method, name, options, inputs)
+                lines.append(_line(policy, name, question, alpha, make, strict=len(methods) == 1))
                 if progress is not None:
                     progress(f"{policy} {name}"[:40], 1.0)
-    say_doubts(inputs.notes)
+    say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line, inputs.notes) for line in lines], indent=1))
     else:
         console = Console()
         for note in split_notes(inputs.notes)[1] if options["verbose"] else ():
-            console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
         _show(console, lines, _title(alpha, joint=options["joint"]))
+        for words in _notes([line.result for line in lines if line.result is not None]):
+            console.print(words, soft_wrap=True)
         for reason in dict.fromkeys(f"{line.method}: {line.reason}" for line in lines if line.result is None):
-            console.print(Text(reason, style="dim"), soft_wrap=True)
+            console.print(Text(printable(reason), style="dim"), soft_wrap=True)
     if plot is not None:
         _save(lines, plot)
     return 0
@@ -105,10 +112,10 @@ def _title(alpha: float, *, joint: bool) -> str:
     return f"Each interval on its own (alpha = {alpha:.3g})"
 
 
-def _line(policy: str, name: str, question: Any, alpha: float, options: dict[str, Any], *, strict: bool) -> Line:
+def _line(policy: str, name: str, question: Any, alpha: float, make: Callable[[], Method], *, strict: bool) -> Line:
     """A method that cannot be used on this log, or lacks its library, says why; alone it is an error."""
     try:
-        return Line(policy, name, estimate_interval(question, alpha=alpha, method=make_method(name, options)))
+        return Line(policy, name, estimate_interval(question, alpha=alpha, method=make()))
     except BondicError as problem:
         if strict:
             raise
@@ -146,6 +153,16 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
     return table
 
 
+def _notes(results: list[Result]) -> Iterator[Text]:
+    """What a word or a mark of the table means, once, and what states were taken for."""
+    if any(held_word(result) == CONDITIONAL for result in results):
+        yield Text("conditional: valid if the value function is no rougher than bondic assumes", style="yellow")
+    if any(lies_outside(result) for result in results):
+        yield Text("○ an estimate outside its interval: it has no guarantee")
+    for states in dict.fromkeys(result.choices["states"] for result in results if "states" in result.choices):
+        yield Text(f"states: {states}", style="dim")
+
+
 def _ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
     low, estimate, high = (f"{value:.4g}" for value in (result.low, result.estimate, result.high))
@@ -154,7 +171,7 @@ def _ends(result: Result) -> tuple[str, str, str]:
 
 def _labels(result: Result) -> tuple[Text, Text]:
     """Status and guarantee in a word each."""
-    held = "-" if result.status is Status.REJECTED else result.guarantee
+    held = "-" if result.status is Status.REJECTED else held_word(result)
     return (
         Text(result.status.name.lower(), style=_STATUS_COLOURS[result.status]),
         Text(held, style=_COLOURS.get(held, "")),
@@ -176,7 +193,7 @@ def _blocks(lines: list[Line], title: str) -> Iterator[Text]:
 
 
 def bar(result: Result, low: float, high: float, width: int) -> str:
-    """The interval on a line of characters, the estimate as a dot."""
+    """The interval on a line of characters, the estimate as a dot; hollow where it lies outside the interval."""
     span = (high - low) or 1.0
 
     def at(value: float) -> int:
@@ -185,7 +202,7 @@ def bar(result: Result, low: float, high: float, width: int) -> str:
     cells = ["·"] * width
     if result.status is not Status.REJECTED:
         cells[at(result.low) : at(result.high) + 1] = "━" * (at(result.high) + 1 - at(result.low))
-    cells[at(result.estimate)] = "●"
+    cells[at(result.estimate)] = "○" if lies_outside(result) else "●"
     return "".join(cells)
 
 

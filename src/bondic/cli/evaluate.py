@@ -16,6 +16,7 @@ from bondic.certificate.io import save_certificate, write_atomically
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
+from bondic.errors import Doubt, printable
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
@@ -40,7 +41,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         opening = None if progress is None else lambda share: progress("reading", share)
         inputs = read_inputs(options["log"], options, opening)
         question = make_question(inputs, options["policy"], options)
-        method = make_method(options["method"], options)
+        method = make_method(options["method"], options, inputs)
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
         if progress is not None:
             progress("report", 0.0)
@@ -97,7 +98,7 @@ def _configuration(ctx: click.Context) -> dict[str, Any]:
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
-    say_doubts(inputs.notes)
+    say_doubts((*(Doubt(text) for text in result.warnings), *inputs.notes))
     if options["as_json"]:
         click.echo((options["out"] / "result.json").read_text(encoding="utf-8"))
         return
@@ -106,7 +107,7 @@ def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
         return
     console = Console()
     for note in split_notes(inputs.notes)[1]:
-        console.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
     console.print(result_table(result))
     if options["verbose"]:
         for name, text in {**result.choices, **result.versions}.items():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bondic.baselines.registry import make_baseline
+from bondic.cli.categorical import stated_columns
 from bondic.cli.options import parse_columns, parse_missing, parse_pilot
 from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.data.initial import InitialStates
@@ -49,7 +50,8 @@ def read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], N
         warnings.simplefilter("always")
         inputs = _read_inputs(log, options, progress)
     said = dict.fromkeys(str(item.message) for item in caught)
-    return replace(inputs, notes=(*inputs.notes, *(text for text in said if text not in inputs.notes)))
+    tolerated = (f"{item.text} {item.cure}" for item in inputs.log.inspection.findings() if item.severity == "note")
+    return replace(inputs, notes=(*inputs.notes, *(text for text in said if text not in inputs.notes), *tolerated))
 
 
 def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], None] | None) -> Inputs:
@@ -64,8 +66,8 @@ def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], 
 
 def open_stream(log: str, options: dict[str, Any], progress: Callable[[float], None] | None = None) -> LogStream:
     """The log in batches, within the memory of the options."""
-    if options["missing"] or options["categorical"] or options["actions"]:
-        raise InvalidInput("--missing, --categorical and --actions need the log in memory: leave out --memory.")
+    if options["missing"] or options["text"] or options["actions"]:
+        raise InvalidInput("--missing, --text and --actions need the log in memory: leave out --memory.")
     columns = parse_columns(options["columns"]) or {}
     if absent := [part for part, names in columns.items() if names is None]:
         raise InvalidInput(
@@ -81,7 +83,7 @@ def load_log(log: str, options: dict[str, Any]) -> LoadedLog:
         log,
         columns=parse_columns(options["columns"]),
         missing=parse_missing(options["missing"]),
-        categorical=options["categorical"],
+        categorical=options["text"],
         actions=options["actions"],
         trust_pickle=options["trust_pickle"],
     )
@@ -103,25 +105,33 @@ def _initial(log: Transitions | LogStream, loaded: LoadedLog | None, options: di
 
 def read_initial(path: Path, log: Transitions | LogStream, loaded: LoadedLog | None) -> tuple[Any, Any]:
     """(states, weights or None) of a file, with the dimensions of the log."""
-    dimension = log.observation_dim if isinstance(log, LogStream) else int(log.observations.shape[1])
-    return read_states(path, () if loaded is None else loaded.names, dimension)
+    return read_states(path, () if loaded is None else loaded.names, observation_dim(log))
+
+
+def observation_dim(log: Transitions | LogStream) -> int:
+    return log.observation_dim if isinstance(log, LogStream) else int(log.observations.shape[1])
 
 
 def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Question:
     """The question for one policy."""
     _require_action_order(inputs.loaded, policy, options)
     low, high = options["reward_range"]
-    question: Question = make_problem(
-        inputs.log,
-        choose_policy(policy, inputs.loaded, len(inputs.initial), options),
-        inputs.initial,
-        gamma=options["gamma"],
-        reward_range=(low, high),
-        horizon=options["horizon"],
-        may_terminate=not options["never_terminates"],
-        draws=options["draws"],
-        seed=options["seed"],
-    )
+    chosen = choose_policy(policy, inputs.loaded, len(inputs.initial), options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
+        question: Question = make_problem(
+            inputs.log,
+            chosen,
+            inputs.initial,
+            gamma=options["gamma"],
+            reward_range=(low, high),
+            horizon=options["horizon"],
+            may_terminate=not options["never_terminates"],
+            value_range=options["value_range"],
+            draws=options["draws"],
+            seed=options["seed"],
+            accept=options["accept"],
+        )
     return question
 
 
@@ -197,7 +207,7 @@ def _baseline(name: str, side: str, own: dict[str, Any]) -> Method:
     return replace(method, side=side)  # type: ignore[no-any-return]
 
 
-def make_method(name: str, options: dict[str, Any]) -> Method:
+def make_method(name: str, options: dict[str, Any], inputs: Inputs) -> Method:
     """`dual` with the options given, or a baseline by its short name."""
     if name != "dual":
         return _baseline(name, options["side"], own_options(name, options["with"]))
@@ -212,5 +222,6 @@ def make_method(name: str, options: dict[str, Any]) -> Method:
             seed=options["seed"],
             weight_bandwidth=options["weight_bandwidth"],
             value_bandwidth=options["value_bandwidth"],
+            categorical=stated_columns(options, inputs.loaded, observation_dim(inputs.log)),
         ),
     )

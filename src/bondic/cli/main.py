@@ -9,10 +9,12 @@ import click
 
 from bondic._version import __version__
 from bondic.cli.commands import COMMANDS
-from bondic.errors import BondicError, VerificationError
+from bondic.errors import BondicError, VerificationError, one_line
 
 BAD_INPUT = 2
 NOT_VERIFIED = 1
+_LONGEST = 4000
+"""Characters of a message; it may quote files of other people, and is printed as one line without anything to obey."""
 READER_LEFT = 141
 """128 + SIGPIPE, what a shell shows for programs whose output is cut short, as in `bondic check LOG | head -1`."""
 
@@ -52,16 +54,17 @@ def main() -> None:
         problem.show()
         sys.exit(BAD_INPUT)
     except VerificationError as problem:
-        click.echo(f"not verified: {problem}", err=True)
+        click.echo(f"not verified: {one_line(problem, _LONGEST)}", err=True)
         sys.exit(NOT_VERIFIED)
     except BondicError as problem:
-        click.echo(f"error: {problem}", err=True)
+        click.echo(f"error: {one_line(problem, _LONGEST)}", err=True)
         sys.exit(BAD_INPUT)
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         sys.exit(READER_LEFT)
     except OSError as problem:
-        click.echo(f"error: {problem.strerror or problem}: {problem.filename or 'a file'}", err=True)
+        words = f"{problem.strerror or problem}: {problem.filename or 'a file'}"
+        click.echo(f"error: {one_line(words, _LONGEST)}", err=True)
         sys.exit(BAD_INPUT)
     except MemoryError:
         click.echo("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", err=True)

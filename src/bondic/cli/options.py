@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from bondic.cli.config import load_config
+from bondic.data.hygiene.findings import ACCEPTABLE
 from bondic.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -53,9 +54,7 @@ LOG: list[Any] = [
         help="What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
         "add a 0/1 column. Without it they are refused.",
     ),
-    click.option(
-        "--categorical", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."
-    ),
+    click.option("--text", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."),
     click.option(
         "--actions",
         type=click.UNPROCESSED,
@@ -64,6 +63,18 @@ LOG: list[Any] = [
         help="Names of actions that are text, in the order of the policy's probabilities.",
     ),
     click.option("--trust-pickle", is_flag=True, help="Allow files that run code when they are loaded (pickles)."),
+]
+STATES: list[Any] = [
+    click.option(
+        "--categorical",
+        multiple=True,
+        metavar="obs|COL",
+        help="Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
+        "columns. May be repeated. Default: taken from the log, and said.",
+    ),
+    click.option(
+        "--numeric", is_flag=True, help="All observation columns hold quantities: states are related by distance."
+    ),
 ]
 POLICY_OUTPUT: list[Any] = [
     click.option(
@@ -83,6 +94,13 @@ QUESTION: list[Any] = [
         metavar="LOW HIGH",
         help="Range of every possible reward: your knowledge, not the log's extremes.",
     ),
+    click.option(
+        "--value-range",
+        type=float,
+        nargs=2,
+        metavar="LOW HIGH",
+        help="State that every discounted return, from any state-action pair and whichever policy follows, lies in it.",
+    ),
     click.option("--initial", type=PATH, help="File with initial states, and weights in a column `weight`."),
     click.option(
         "--initial-kind",
@@ -97,6 +115,13 @@ QUESTION: list[Any] = [
         help="Use the first N episode starts of the log; N was fixed beforehand. Default: all starts.",
     ),
     click.option("--horizon", type=int, help="Value of the first H steps only; needs timesteps in the log."),
+    click.option(
+        "--accept",
+        multiple=True,
+        type=click.Choice(list(ACCEPTABLE)),
+        help="A kind of finding about log or policy that is right as it is; it is then printed as an assumption that you "
+        "state. May be repeated.",
+    ),
     click.option("--never-terminates", is_flag=True, help="State that the process never ends."),
     click.option("--draws", type=int, default=5, show_default=True, help="Action draws of a continuous policy."),
     click.option(
@@ -123,7 +148,7 @@ METHOD: list[Any] = [
         show_default=True,
         help="Noise bound of the dual method.",
     ),
-    click.option("--radius", type=float, help="Radius of Q, fixed beforehand. Default: tuned on the pilot rows."),
+    click.option("--radius", type=float, help="Radius of Q, fixed beforehand. Default: chosen by bondic."),
     click.option("--pilot", type=str, help="Rows set aside for tuning: a share such as 0.2, or a whole number."),
     click.option("--planned-rows", type=int, help="Planned length of the log, when it was stopped by looking at it."),
     click.option(

@@ -21,7 +21,7 @@ import click
 from bondic.certificate.certificate import Certificate
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
-from bondic.errors import Doubt, InvalidInput
+from bondic.errors import Doubt, InvalidInput, printable
 from bondic.report.exports import FORMAT as RESULT_FORMAT
 
 WRITTEN = (
@@ -31,7 +31,7 @@ WRITTEN = (
 """Every name under which a command writes into its folder."""
 
 
-_READING = ("memory", "columns", "missing", "categorical", "actions", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "actions", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 
@@ -39,7 +39,7 @@ def say_doubts(notes: Sequence[str]) -> None:
     """What touches validity is said on standard error, whatever else is asked for: --quiet and --json as well."""
     for note in notes:
         if isinstance(note, Doubt):
-            click.echo(f"warning: {note}", err=True)
+            click.echo(f"warning: {printable(note)}", err=True)
 
 
 def shareable_notes(notes: Sequence[str], loaded: LoadedLog | None) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ import click
 import numpy as np
 
 from bondic.certificate.certificate import Certificate
+from bondic.certificate.foreign_text import clean_text
 from bondic.certificate.io import load_certificate
+from bondic.certificate.limits import MOST_ARRAY_BYTES
 from bondic.certificate.verify import Verification, verify
 from bondic.cli.inputs import choose_policy, load_log, open_stream, read_initial
 from bondic.data.initial import InitialStates
@@ -17,17 +19,19 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
+from bondic.methods.retest import rich_test
+from bondic.rendering import STATE_WORDS
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
     """Read, verify, print."""
-    found = load_certificate(certificate)
+    found = load_certificate(certificate, most_bytes=_most_bytes(log))
     rows, loaded = _read(log, options)
     _refuse_unstated_order(found, loaded, options)
     initial = _initial(found, rows, loaded, options)
     spec = options["policy"]
     chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
-    checked = verify(found, rows, chosen, initial=initial)
+    checked = verify(found, rows, chosen, initial=initial, retest=rich_test if options["retest"] else None)
     _print(checked)
 
 
@@ -38,20 +42,34 @@ _LABELS = {
 }
 
 
+_STATES = {**STATE_WORDS, "stated": "stated by the certificate's maker"}
+
+
 def _print(checked: Verification) -> None:
     """What was found, what was checked and what was not, and under which assumptions it is to be read."""
     sides = "" if checked.side == "both" else f", {checked.side} bound"
+    word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
+    lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
+    chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
     click.echo(
-        f"{_LABELS[checked.guarantee]}: [{checked.low:.6g}, {checked.high:.6g}] at alpha = {checked.alpha:g} "
-        f"({checked.status.lower()}{sides})"
+        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: [{checked.low:.6g}, {checked.high:.6g}] at alpha = "
+        f"{checked.alpha:g} ({checked.status.lower()}{sides})"
+        + (", valid if what bondic chose holds" if chosen else "")
     )
     for check in checked.checks:
-        click.echo(f"  {check}")
+        click.echo(f"  {clean_text(check)}")
     for gap in checked.unchecked:
-        click.echo(f"  not checked: {gap}")
+        click.echo(f"  not checked: {clean_text(gap)}")
     click.echo("under these assumptions:")
     for item in checked.assumptions:
-        click.echo(f"  {item.name} ({item.state}): {item.text}")
+        click.echo(f"  {item.name} ({_STATES[item.state]}): {clean_text(item.text)}")
+
+
+def _most_bytes(log: str) -> int:
+    """Answers at every next state may take several times the room of a log; that much is granted to its certificate."""
+    path = Path(log)
+    files = path.rglob("*") if path.is_dir() else [path]
+    return max(MOST_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
 
 
 def _read(log: str, options: dict[str, Any]) -> tuple[Transitions | LogStream, LoadedLog | None]:
@@ -74,7 +92,7 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
 
 
 def _start_count(found: Certificate) -> int:
-    return int(found.arrays[found.body["problem"]["initial"]["weights"]["array"]].shape[0])
+    return int(found.arrays[found.body["problem"]["initial"]["weights"]["array"]].size)
 
 
 def _initial(
@@ -84,8 +102,11 @@ def _initial(
     if options["initial"] is None:
         return None
     states, weights = read_initial(options["initial"], rows, loaded)
-    initial = InitialStates.exact(states, weights)
-    stored = found.body["problem"]["initial"]["observations"]
+    start = found.body["problem"]["initial"]
+    # the kind is a statement of the certificate; what a file can be compared with are states and weights
+    sample = start["kind"] == "sample" and weights is None
+    initial = InitialStates.sample(states) if sample else InitialStates.exact(states, weights)
+    stored = start["observations"]
     if stored is not None and not np.array_equal(found.arrays[stored["array"]], initial.observations):
         raise VerificationError(f"The initial states in {options['initial']} are not those of the certificate.")
     return initial

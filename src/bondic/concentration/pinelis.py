@@ -22,7 +22,8 @@ class Pinelis(Gauge):
 
     constant="half":  c = K_max B^2 / 4        (the noise is a scalar times a known vector; theory, noise page)
     constant="range": c = K_max B^2            (Pinelis' inequality for increments bounded by B)
-    constant="paper": c = 4 K_max r_max^2 / (1 - gamma)^2
+    constant="paper": c = 4 K_max r_max^2 / (1 - gamma)^2, with max |v| of a stated value range in place of
+                      r_max / (1 - gamma) where that is smaller
     """
 
     constant: Constant = "half"
@@ -40,7 +41,7 @@ class Pinelis(Gauge):
         """The constant c."""
         sup = Enclosure(facts.sup_diag, 64 * U * facts.sup_diag)
         if self.constant == "paper":
-            size = Enclosure(facts.largest_reward) * facts.reach
+            size = facts.largest_value
             return 4.0 * sup * size * size
         width = Enclosure(facts.largest_width)
         factor = 0.25 if self.constant == "half" else 1.0

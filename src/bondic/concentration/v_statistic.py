@@ -20,7 +20,8 @@ class VStatistic(Gauge):
     of range 2 l, so n under the root is really 2 floor(n/2). The upper side alone is needed: c = 1. Dropped rows count
     as rows of residual 0, as in the other gauges.
 
-    constant="range": l = K_max B^2, c = 1;  constant="paper": l = 4 K_max r_max^2 / (1 - gamma)^2, c = 2.
+    constant="range": l = K_max B^2, c = 1;  constant="paper": l = 4 K_max r_max^2 / (1 - gamma)^2, c = 2 (with
+    max |v| of a stated value range in place of r_max / (1 - gamma) where that is smaller).
     """
 
     constant: Literal["range", "paper"] = "paper"
@@ -42,7 +43,7 @@ class VStatistic(Gauge):
         """The constant l, a bound of |k(x, y) R R'|."""
         sup = Enclosure(facts.sup_diag, 64 * U * facts.sup_diag)
         if self.constant == "paper":
-            size = Enclosure(facts.largest_reward) * facts.reach
+            size = facts.largest_value
             return 4.0 * sup * size * size
         return sup * facts.largest_width * facts.largest_width
 

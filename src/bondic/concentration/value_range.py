@@ -1,80 +1,46 @@
-"""Value range (6): where q* and J* must lie, from the stated reward range alone."""
+"""B_i: widths of the value range (6) per row, the size of the noise of a row."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.rounding import Enclosure, power_enclosure
+from bondic.terms import Terms
+from bondic.value_range import ValueRange, discounted_steps, implied_range, largest_width, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
+_MOST_WIDTHS = 65536
 
 
-def discounted_steps(gamma: float, steps: int | None) -> Enclosure:
-    """s_k = 1 + gamma + ... + gamma^(k-1); 1 / (1 - gamma) for an infinite horizon."""
-    if steps is None:
-        return Enclosure(1.0) / (1.0 - Enclosure(gamma))
-    if gamma == 1.0:
-        return Enclosure(float(steps))
-    return (1.0 - power_enclosure(gamma, steps)) / (1.0 - Enclosure(gamma))
-
-
-@dataclass(frozen=True, slots=True)
-class ValueRange:
-    """[low, high] contains every value; both ends are rounded outward."""
-
-    low: float
-    high: float
-
-    @property
-    def width(self) -> float:
-        """B = v_hi - v_lo, rounded up."""
-        return (Enclosure(self.high) - Enclosure(self.low)).upper if self.high > self.low else 0.0
-
-
-def value_range(
-    gamma: float, reward_range: tuple[float, float], *, may_terminate: bool, horizon: int | None = None, time: int = 0
-) -> ValueRange:
-    """Values of q* at time `time`: [r_lo, r_hi] s_{H - t}, hull with one reward when the process may terminate."""
-    steps = None if horizon is None else max(horizon - time, 0)
-    if steps == 0:
-        return ValueRange(0.0, 0.0)
-    weight = discounted_steps(gamma, steps)
-    low, high = reward_range
-    low_end, high_end = (low * weight).lower if low else 0.0, (high * weight).upper if high else 0.0
-    if may_terminate:
-        low_end, high_end = min(low, low_end), max(high, high_end)
-    return ValueRange(low_end, high_end)
-
-
-def row_widths(
-    gamma: float,
-    reward_range: tuple[float, float],
-    *,
-    may_terminate: bool,
-    horizon: int | None,
-    times: npt.NDArray[np.int64] | None,
-    count: int,
-) -> FloatArray:
-    """B_i: a bound of |R^q*_i| and of its conditional range, per row (per time when the horizon is finite).
-
-    B_t grows with the number of steps left, so the earliest of several times bounds them all: times so far before the
-    horizon that gamma^(H - t) no longer shows share the width of the earliest of them.
-    """
-    if horizon is None or times is None:
-        width = value_range(gamma, reward_range, may_terminate=may_terminate).width
-        return np.full(count, width)
+def row_widths(terms: Terms, times: npt.NDArray[np.int64] | None, count: int) -> FloatArray:
+    """B_i: a bound of |R^q*_i| and of its conditional range, per row (per time when the horizon is finite)."""
+    if terms.horizon is None or times is None:
+        return np.full(count, range_of(terms).width)
     distinct, position = np.unique(times, return_inverse=True)
-    far = int(np.searchsorted(distinct, horizon - _steps_that_show(gamma, horizon), side="right"))
-    asked = distinct if far < 2 else distinct[[0, *range(far, distinct.size)]]
-    table = [
-        value_range(gamma, reward_range, may_terminate=may_terminate, horizon=horizon, time=int(time)).width
-        for time in asked
-    ]
-    return np.asarray(np.array([*[table[0]] * max(far - 1, 0), *table])[position])
+    table = [_width(terms, int(time)) for time in distinct]
+    return np.asarray(np.array(table)[position])
+
+
+@lru_cache(maxsize=_MOST_WIDTHS)
+def _width(terms: Terms, time: int) -> float:
+    """B_t; times so far before the horizon H that gamma^(H - t) no longer shows share one.
+
+    Both ends of the range are monotone in t, so the hull of the first and the last of these times contains the ranges
+    of all; and no range is wider than the one that the reward range implies at time 0.
+    """
+    assert terms.horizon is not None
+    last = terms.horizon - _steps_that_show(terms.gamma, terms.horizon)
+    if time > last:
+        return range_of(terms, time).width
+    return _far_width(terms, last)
+
+
+@lru_cache(maxsize=64)
+def _far_width(terms: Terms, last: int) -> float:
+    return min(implied_range(terms).width, range_of(terms).hull(range_of(terms, last)).width)
 
 
 def _steps_that_show(gamma: float, horizon: int) -> int:
@@ -82,3 +48,6 @@ def _steps_that_show(gamma: float, horizon: int) -> int:
     if gamma >= 1.0:
         return horizon + 1
     return 1 if gamma <= 2.0**-60 else math.ceil(60 * math.log(2.0) / -math.log(gamma))
+
+
+__all__ = ["ValueRange", "discounted_steps", "largest_width", "range_of", "row_widths", "value_range"]

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
+from bondic.data.hygiene.marks import fingerprints
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, ValidityWarning
 
@@ -79,7 +80,7 @@ class _Copies:
     def add(self, part: Transitions, first_row: int) -> None:
         if self._warned or part.discrete_observations or self._seen.size > _MOST_FINGERPRINTS:
             return
-        marks = _fingerprints(part.row_matrix())
+        marks = fingerprints(part.row_matrix())
         copied = np.isin(marks, self._seen)
         if copied.any():
             self._warned = True
@@ -91,13 +92,3 @@ class _Copies:
                 stacklevel=4,
             )
         self._seen = np.union1d(self._seen, marks)
-
-
-def _fingerprints(rows: npt.NDArray[np.float64]) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of every row: multiply and fold, column by column."""
-    out = np.full(rows.shape[0], 0x9E3779B97F4A7C15, dtype=np.uint64)
-    for column in np.ascontiguousarray(rows.T).view(np.uint64):
-        out ^= column
-        out *= np.uint64(0xBF58476D1CE4E5B9)
-        out ^= out >> np.uint64(29)
-    return out

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
+from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
@@ -86,6 +87,7 @@ class LogStream(ABC):
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
         self.batch_rows = _checked_rows(batch_rows)
         self.content_hash = ""
+        self.inspection = Inspection()
         self._check_everything(progress)
 
     @abstractmethod
@@ -110,6 +112,7 @@ class LogStream(ABC):
                 first = part
             self._same_form(first, part, done)
             keys.add(part, done)
+            self.inspection.add(part, done)
             digest.add(part.columns())
             done += len(part)
             if progress is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.content_hash import COLUMNS, ContentHash
+from bondic.data.hygiene.inspection import Inspection
 from bondic.errors import InvalidInput, ValidityWarning
 
 FloatArray = npt.NDArray[np.float64]
@@ -174,6 +176,11 @@ class Transitions:
 
     def _action_matrix(self) -> FloatArray:
         return np.asarray(self.actions, dtype=np.float64).reshape(len(self), -1)
+
+    @cached_property
+    def inspection(self) -> Inspection:
+        """What looks wrong in this log: see `inspect_log`."""
+        return Inspection.of(self)
 
     @property
     def discrete_actions(self) -> bool:

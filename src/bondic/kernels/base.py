@@ -7,6 +7,7 @@ kernels. Only `normal_form` looks inside an expression.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -189,6 +190,46 @@ def scale_vector(values: Any, what: str) -> FloatArray:
         )
     array.flags.writeable = False
     return array
+
+
+def center_vector(values: Any, what: str) -> FloatArray:
+    """A finite center: one number for all dimensions, or one per dimension."""
+    array = np.atleast_1d(np.array(values, dtype=np.float64))
+    if array.ndim != 1 or not np.all(np.isfinite(array)):
+        raise InvalidInput(f"The center of {what} is finite: one number, or one per dimension.")
+    array.flags.writeable = False
+    return array
+
+
+def check_supremum(supremum: float, what: str) -> None:
+    """Infinite is allowed: W is then refused by `Instruments`, and Q does not need it."""
+    if isinstance(supremum, bool) or not supremum > 0:
+        raise InvalidInput(f"The supremum of {what} is positive, not {supremum}.")
+
+
+def fingerprint(*arrays: npt.NDArray[Any]) -> str:
+    """A short sha256 of numbers and shapes: names arrays that are too long to print."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"|{array.shape}|".encode())
+        digest.update(np.ascontiguousarray(array, dtype="<f8").tobytes())
+    return digest.hexdigest()[:12]
+
+
+_PRINTED = 6
+
+
+def listed(values: FloatArray) -> str:
+    """All numbers of a short array; the first ones and a fingerprint of all for a long one."""
+    text = ", ".join(f"{value:.4g}" for value in values.ravel()[:_PRINTED])
+    if values.size == 1:
+        return text
+    return f"[{text}]" if values.size <= _PRINTED else f"[{text}, …; sha256 {fingerprint(values)}]"
+
+
+def centered(center: FloatArray) -> str:
+    """The center in words for `repr`; nothing when it is 0."""
+    return f", center={listed(center)}" if np.any(center) else ""
 
 
 def per_dimension(scales: FloatArray, dimension: int, what: str) -> FloatArray:

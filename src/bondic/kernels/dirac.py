@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part, check_part
+from bondic.kernels.base import FloatArray, Leaf, Part, check_part, listed
 from bondic.rounding import U
 
 
@@ -57,7 +57,7 @@ class ActionEmbedding(Leaf):
 
     def __post_init__(self) -> None:
         matrix = np.array(self.embedding, dtype=np.float64, ndmin=2)
-        if matrix.ndim != 2 or not np.all(np.isfinite(matrix)) or self.on != "action":
+        if matrix.ndim != 2 or matrix.size == 0 or not np.all(np.isfinite(matrix)) or self.on != "action":
             raise InvalidInput("An action embedding is a finite matrix with one row per action, on='action'.")
         matrix.flags.writeable = False
         object.__setattr__(self, "embedding", matrix)
@@ -98,4 +98,6 @@ class ActionEmbedding(Leaf):
         return {"embedding": self.embedding}
 
     def __repr__(self) -> str:
-        return f"ActionEmbedding({self.embedding.shape[0]} actions, rank {self.embedding.shape[1]})"
+        return (
+            f"ActionEmbedding({self.embedding.shape[0]} actions x {self.embedding.shape[1]}: {listed(self.embedding)})"
+        )

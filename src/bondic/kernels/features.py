@@ -8,7 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import NUMPY_ULP, FeatureLeaf, FloatArray, Part, check_part, scale_vector
+from bondic.kernels.base import (
+    NUMPY_ULP,
+    FeatureLeaf,
+    FloatArray,
+    Part,
+    centered,
+    check_part,
+    fingerprint,
+    scale_vector,
+)
 from bondic.rounding import U
 
 
@@ -31,6 +40,8 @@ class RandomFeatures(FeatureLeaf):
         if frequencies.ndim != 2 or frequencies.size == 0 or not np.all(np.isfinite(frequencies)):
             raise InvalidInput("Frequencies form a finite matrix: one row per cos/sin pair, one column per dimension.")
         center = np.broadcast_to(np.array(self.center, dtype=np.float64), frequencies.shape[1:]).copy()
+        if not np.all(np.isfinite(center)):
+            raise InvalidInput("The center of random features is finite: one number, or one per dimension.")
         for field, array in (("frequencies", frequencies), ("center", center)):
             array.flags.writeable = False
             object.__setattr__(self, field, array)
@@ -81,4 +92,7 @@ class RandomFeatures(FeatureLeaf):
         return {"frequencies": self.frequencies, "center": self.center, "on": self.on}
 
     def __repr__(self) -> str:
-        return f"RandomFeatures({self.frequencies.shape[0]} pairs, on={self.on!r})"
+        return (
+            f"RandomFeatures({self.frequencies.shape[0]} pairs, frequencies sha256 {fingerprint(self.frequencies)}"
+            f"{centered(self.center)}, on={self.on!r})"
+        )

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, scale_vector, scaled_squares
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
 from bondic.rounding import U
 
 
@@ -44,9 +44,4 @@ class Gaussian(Leaf):
         return {"bandwidth": self.bandwidth, "on": self.on}
 
     def __repr__(self) -> str:
-        return f"Gaussian({_short(self.bandwidth)}, on={self.on!r})"
-
-
-def _short(values: FloatArray) -> str:
-    text = ", ".join(f"{value:.4g}" for value in values[:6])
-    return text if values.size == 1 else f"[{text}{', …' if values.size > 6 else ''}]"
+        return f"Gaussian({listed(self.bandwidth)}, on={self.on!r})"

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, per_dimension, scale_vector
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, per_dimension, scale_vector
 from bondic.rounding import U
 
 
@@ -45,4 +45,4 @@ class Laplace(Leaf):
         return {"bandwidth": self.bandwidth, "on": self.on}
 
     def __repr__(self) -> str:
-        return f"Laplace({', '.join(f'{value:.4g}' for value in self.bandwidth)}, on={self.on!r})"
+        return f"Laplace({listed(self.bandwidth)}, on={self.on!r})"

@@ -9,8 +9,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bondic.errors import InvalidInput
-from bondic.kernels.base import FeatureLeaf, FloatArray, Leaf, Part, check_part
+from bondic.errors import InvalidInput, one_line
+from bondic.kernels.base import (
+    FeatureLeaf,
+    FloatArray,
+    Leaf,
+    Part,
+    center_vector,
+    centered,
+    check_part,
+    check_supremum,
+    listed,
+    per_dimension,
+    scale_vector,
+)
 from bondic.rounding import U
 
 
@@ -35,19 +47,17 @@ class Linear(FeatureLeaf):
 
     def __post_init__(self) -> None:
         check_part(self.on)
-        if not self.supremum > 0:
-            raise InvalidInput(f"The supremum of a linear kernel is positive, not {self.supremum}.")
-        for field in ("bandwidth", "center"):
-            array = np.atleast_1d(np.array(getattr(self, field), dtype=np.float64))
-            array.flags.writeable = False
-            object.__setattr__(self, field, array)
+        check_supremum(self.supremum, "a linear kernel")
+        object.__setattr__(self, "bandwidth", scale_vector(self.bandwidth, "bandwidth"))
+        object.__setattr__(self, "center", center_vector(self.center, "a linear kernel"))
 
     @property
     def sup_diag(self) -> float:
         return float(self.supremum)
 
     def features(self, x: FloatArray) -> FloatArray:
-        return np.asarray((x - self.center) / self.bandwidth)
+        per_dimension(self.center, x.shape[1], "The center of the linear kernel")
+        return np.asarray((x - self.center) / per_dimension(self.bandwidth, x.shape[1], "The linear kernel"))
 
     def feature_error(self, x: FloatArray) -> float:
         return float(3 * U * np.abs(self.features(x)).max(initial=0.0))
@@ -61,7 +71,8 @@ class Linear(FeatureLeaf):
         return {"supremum": self.supremum, "bandwidth": self.bandwidth, "center": self.center, "on": self.on}
 
     def __repr__(self) -> str:
-        return f"Linear(supremum={self.supremum:g}, on={self.on!r})"
+        scales = "" if np.all(self.bandwidth == 1.0) else f", bandwidth={listed(self.bandwidth)}"
+        return f"Linear(supremum={self.supremum:g}{scales}{centered(self.center)}, on={self.on!r})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +91,11 @@ class ExplicitFeatures(FeatureLeaf):
 
     def __post_init__(self) -> None:
         check_part(self.on)
-        if not self.supremum > 0:
-            raise InvalidInput(f"The supremum of |features|^2 is positive, not {self.supremum}.")
+        check_supremum(self.supremum, "|features|^2")
+        if not isinstance(self.label, str) or self.label != one_line(self.label):
+            raise InvalidInput(
+                f"The label of a feature function is one short line of printable text, not {one_line(repr(self.label))}."
+            )
 
     @property
     def sup_diag(self) -> float:

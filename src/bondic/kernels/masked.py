@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,8 +24,10 @@ class TimeMask(Leaf):
     def __post_init__(self) -> None:
         if self.on != "time":
             raise InvalidInput(f"A time mask acts on time, not on {self.on!r}.")
-        if self.horizon < 1:
-            raise InvalidInput(f"The horizon is a number of steps >= 1, not {self.horizon}.")
+        whole = isinstance(self.horizon, Real) and not isinstance(self.horizon, bool) and math.isfinite(self.horizon)
+        if not (whole and self.horizon >= 1 and self.horizon == int(self.horizon)):
+            raise InvalidInput(f"The horizon is a whole number of steps >= 1, not {self.horizon!r}.")
+        object.__setattr__(self, "horizon", int(self.horizon))
 
     @property
     def sup_diag(self) -> float:

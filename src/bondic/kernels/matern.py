@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, scale_vector, scaled_squares
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
 from bondic.rounding import U
 
 # max over rho of |rho f'(rho)|, rounded up: how a relative error of rho moves the kernel value.
@@ -59,4 +59,4 @@ class Matern(Leaf):
         return {"bandwidth": self.bandwidth, "nu": self.nu, "on": self.on}
 
     def __repr__(self) -> str:
-        return f"Matern({', '.join(f'{value:.4g}' for value in self.bandwidth)}, nu={self.nu}, on={self.on!r})"
+        return f"Matern({listed(self.bandwidth)}, nu={self.nu}, on={self.on!r})"

@@ -113,17 +113,40 @@ def _identity(size: int) -> FloatArray:
     return _IDENTITIES[size]
 
 
+MOST_TERMS = 256
+MOST_COLUMNS = 4096
+"""A product of sums, and of embeddings, grows like a power: refused before it is written out."""
+
+
+def term_count(kernel: Kernel) -> int:
+    """Number of terms of the normal form, without making them."""
+    if isinstance(kernel, Sum):
+        return sum(map(term_count, kernel.parts))
+    if isinstance(kernel, Product):
+        return math.prod(map(term_count, kernel.parts))
+    return term_count(kernel.part) if isinstance(kernel, Scaled) else 1
+
+
 def normal_form(kernel: Kernel, layout: Layout) -> tuple[Term, ...]:
     """Expand a kernel expression on this layout."""
+    if (count := term_count(kernel)) > MOST_TERMS:
+        raise InvalidInput(
+            f"The kernel has {count} terms when its products are written out, and at most {MOST_TERMS} are evaluated. Use "
+            "fewer sums inside of products."
+        )
+    return _expand(kernel, layout)
+
+
+def _expand(kernel: Kernel, layout: Layout) -> tuple[Term, ...]:
     if isinstance(kernel, Sum):
-        return tuple(itertools.chain.from_iterable(normal_form(part, layout) for part in kernel.parts))
+        return tuple(itertools.chain.from_iterable(_expand(part, layout) for part in kernel.parts))
     if isinstance(kernel, Scaled):
         return tuple(
             Term(kernel.factor * term.coefficient, term.factors, term.embedding)
-            for term in normal_form(kernel.part, layout)
+            for term in _expand(kernel.part, layout)
         )
     if isinstance(kernel, Product):
-        expanded = [normal_form(part, layout) for part in kernel.parts]
+        expanded = [_expand(part, layout) for part in kernel.parts]
         return tuple(_multiply(combination) for combination in itertools.product(*expanded))
     if isinstance(kernel, Leaf):
         return (_leaf_term(kernel, layout),)
@@ -160,6 +183,11 @@ def _multiply(terms: tuple[Term, ...]) -> Term:
         elif term.embedding.shape[1] == 1 and np.all(term.embedding == 1.0):
             continue
         else:
+            if (width := embedding.shape[1] * term.embedding.shape[1]) > MOST_COLUMNS:
+                raise InvalidInput(
+                    f"A product of kernels on actions has {width} embedding columns, more than {MOST_COLUMNS}: multiply fewer of "
+                    "them (Dirac times Dirac is Dirac)."
+                )
             product = embedding[:, :, None] * term.embedding[:, None, :]
             embedding = product.reshape(embedding.shape[0], -1)
     assert embedding is not None

@@ -17,10 +17,24 @@ import numpy.typing as npt
 from scipy.special import gammaln
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import NUMPY_ULP, FeatureLeaf, FloatArray, Part, check_part, per_dimension, scale_vector
+from bondic.kernels.base import (
+    NUMPY_ULP,
+    FeatureLeaf,
+    FloatArray,
+    Part,
+    center_vector,
+    centered,
+    check_part,
+    listed,
+    per_dimension,
+    scale_vector,
+)
 from bondic.rounding import TINY, U
 
 IntArray = npt.NDArray[np.int64]
+
+MOST_FEATURES = 200_000
+"""One row of features is held in memory for every point of a block."""
 
 
 def feature_count(degree: int, dimension: int) -> int:
@@ -91,12 +105,9 @@ class GaussianSeries(FeatureLeaf):
     def __post_init__(self) -> None:
         check_part(self.on)
         object.__setattr__(self, "bandwidth", scale_vector(self.bandwidth, "bandwidth"))
-        center = np.atleast_1d(np.array(self.center, dtype=np.float64))
-        if center.ndim != 1 or not np.all(np.isfinite(center)):
-            raise InvalidInput("The center of a series is finite: one number, or one per dimension.")
-        center.flags.writeable = False
-        object.__setattr__(self, "center", center)
-        if not (isinstance(self.degree, int | np.integer) and 1 <= self.degree <= 400):
+        object.__setattr__(self, "center", center_vector(self.center, "a series"))
+        whole = isinstance(self.degree, int | np.integer) and not isinstance(self.degree, bool)
+        if not (whole and 1 <= self.degree <= 400):
             raise InvalidInput(f"The degree of a series is a whole number from 1 to 400, not {self.degree!r}.")
         object.__setattr__(self, "degree", int(self.degree))
 
@@ -124,6 +135,11 @@ class GaussianSeries(FeatureLeaf):
 
     def features(self, x: FloatArray) -> FloatArray:
         scaled = self._scaled(x)
+        if (count := feature_count(self.degree, x.shape[1])) > MOST_FEATURES:
+            raise InvalidInput(
+                f"A series of degree {self.degree} in {x.shape[1]} dimensions has {count} features; at most {MOST_FEATURES} "
+                "can be evaluated. Use a smaller degree, or Gaussian itself."
+            )
         recipe = make_recipe(self.degree, x.shape[1])
         out = np.empty((recipe.parents.size, x.shape[0]))
         np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled), out=out[0])
@@ -153,5 +169,4 @@ class GaussianSeries(FeatureLeaf):
         return {"bandwidth": self.bandwidth, "degree": self.degree, "center": self.center, "on": self.on}
 
     def __repr__(self) -> str:
-        scales = ", ".join(f"{value:.4g}" for value in self.bandwidth)
-        return f"GaussianSeries([{scales}], degree={self.degree}, on={self.on!r})"
+        return f"GaussianSeries({listed(self.bandwidth)}, degree={self.degree}{centered(self.center)}, on={self.on!r})"

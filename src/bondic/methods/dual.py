@@ -42,9 +42,10 @@ Side = Literal["both", "lower", "upper"]
 class Dual:
     """The dual bound of Feng et al.: min over omega of J^(q^, omega) + r_Q |mu_omega| + eps |omega|.
 
-    Whatever is left out is filled in and written into the result: W and Q from pilot rows, the radius as
-    `radius_factor` times the norm of the fitted q. `gauge` is "half" (default), "range", "paper", "plug-in" (no
-    guarantee) or a gauge object. `planned_rows` turns on the form that holds at stopping times.
+    Whatever is left out is filled in, written into the result and called a choice there: W from pilot rows; Q as a box
+    where states are names (nothing is assumed), else as a ball whose radius the log suggests. `gauge` is "half" (default),
+    "range", "paper", "plug-in" (no guarantee) or a gauge object. `planned_rows` turns on the form that holds at stopping
+    times.
     """
 
     instruments: Instruments | None = None
@@ -147,7 +148,7 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         seeds={"policy draws": problem.seed, "features": method.choices.seed},
         versions=versions,
         hashes={"log": problem.log_hash, "certificate": certificate.digest},
-        effective_sample_size=min(found.effective for found in ends.values()),
+        effective_sample_size=min((end.effective for end in ends.values() if uses_log(end.terms)), default=0.0),
         seconds=clock.seconds,
         certificate=certificate,
         search=search,

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bellman.residual import bellman_residual, values_at_rows
-from bondic.bounds.dual import Setting, class_range, problem_range
+from bondic.bounds.dual import Setting
 from bondic.concentration.budget import ErrorBudget
 from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.concentration.gauge import Gauge
 from bondic.concentration.pinelis import Pinelis
 from bondic.concentration.plug_in import PlugIn
-from bondic.concentration.value_range import value_range
+from bondic.concentration.value_range import range_of
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.problem import Cloud, Problem, Question, Terms
@@ -36,6 +36,7 @@ from bondic.tuning.instruments import pick_instruments, pick_table
 from bondic.tuning.refutation import class_tests
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
+from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -186,10 +187,14 @@ def _settle_states(method: Options, problem: Question, pilot: Problem | None, no
         choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else next(problem.parts())
     kind = state_kind(pilot_points(seen), problem.layout, choice)
-    if method.ball is None and method.radius is None:
-        notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
-    elif kind.table and method.choices.categorical is None:
-        kind = StateKind(False, (), "")  # Q is a ball, as was asked: its kernel compares states by distance
+    asked = {
+        "Q is as you gave it": method.ball is not None or method.radius is not None,
+        "you gave a bandwidth": method.choices.weight_bandwidth is not None,
+    }
+    why = next((words for words, given in asked.items() if given), None)
+    if why is not None and kind.table and method.choices.categorical is None:
+        kind = StateKind(False, (), f"states are numbers, related by their distance: {why}")
+    notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
     return kind
 
 
@@ -211,13 +216,13 @@ def _settle_instruments(
 
 
 def _pick(method: Options, problem: Question, pilot: Problem, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
-    ahead, limits = _rows_ahead(method, problem, wanted), problem_range(pilot)
+    ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
     if kind.table:
-        return pick_table(pilot, ahead, _box(pilot), method.choices, limits)
+        return pick_table(pilot, ahead, _box(pilot), method.choices)
     plain = default_instruments(problem, pilot, method.choices, kind.columns)
     kernel = default_value_kernel(pilot, method.choices, kind.columns)
     ball, _ = default_ball(pilot, pilot, kernel, plain, method.choices, limits)
-    return pick_instruments(pilot, ahead, ball, method.choices, limits, kind.columns)
+    return pick_instruments(pilot, ahead, ball, method.choices, kind.columns)
 
 
 def _rows_ahead(method: Options, problem: Question, wanted: int) -> int:
@@ -245,7 +250,7 @@ def _settle_class(
         return _with_allowance(method, ball, notes)
     # the radius is judged with the plain W, not with the one picked for short intervals: that one may be too rich
     plain = default_instruments(certified, pilot, method.choices, kind.columns)
-    ball, note = default_ball(certified, pilot, kernel, plain, method.choices, problem_range(certified))
+    ball, note = default_ball(certified, pilot, kernel, plain, method.choices, range_at_all_times(certified.terms))
     notes["Q"] = f"{kernel!r}, {note}"
     return _with_allowance(method, ball, notes)
 
@@ -259,7 +264,7 @@ def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) ->
 
 
 def _box(problem: Question) -> Box:
-    limits = class_range(problem.terms)
+    limits = range_at_all_times(problem.terms)
     return Box.around(limits.low, limits.high, problem.layout)
 
 
@@ -303,17 +308,8 @@ def _mean_square_width(terms: Terms) -> float:
     """
     horizon = 1 if terms.horizon is None else terms.horizon
     count = min(horizon, _MOST_TIMES)
-    widths = [
-        value_range(
-            terms.gamma,
-            terms.reward_range,
-            may_terminate=terms.may_terminate,
-            horizon=terms.horizon,
-            time=(2 * k + 1) * horizon // (2 * count),  # the middle of the k-th of `count` equal stretches
-        ).width
-        for k in range(count)
-    ]
-    return float(np.mean(np.square(widths)))
+    middles = [(2 * k + 1) * horizon // (2 * count) for k in range(count)]  # of `count` equal stretches
+    return float(np.mean(np.square([range_of(terms, time).width for time in middles])))
 
 
 def _plug_in_constant(method: Options, problem: Question, instruments: Instruments, ball: ValueClass) -> float:

@@ -11,7 +11,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.policies.answers import Questions
-from bondic.problem.question import Terms
+from bondic.terms import Terms
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]

@@ -22,6 +22,8 @@ from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers
+from bondic.terms import MOST_STEPS, Terms
+from bondic.value_range import range_of
 
 if TYPE_CHECKING:
     from bondic.problem.rows import Problem
@@ -50,17 +52,6 @@ class Cloud:
         return int(longest + self.weights.shape[1] + 2)
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What the user states about the question; all of it goes into the certificate."""
-
-    gamma: float
-    reward_range: tuple[float, float]
-    may_terminate: bool = True
-    horizon: int | None = None
-    time_varying: bool = False
-
-
 class Question(ABC):
     """A policy-evaluation question over a stretch of a log; `parts` gives its rows in order.
 
@@ -76,6 +67,8 @@ class Question(ABC):
     rows: RowRange  # the stretch of the log this question covers, rows beyond the horizon included
     log_hash: str
     seed: int
+    doubts: tuple[str, ...]  # warnings on log and policy, for the top of the answer
+    stated: tuple[str, ...]  # what the user states by accepting what would be refused or warned about
 
     @abstractmethod
     def __len__(self) -> int:
@@ -124,29 +117,63 @@ class Question(ABC):
     def __repr__(self) -> str:
         actions = f"{self.layout.slots} actions" if self.layout.discrete else f"{self.layout.action_dim}-d actions"
         horizon = "" if self.terms.horizon is None else f", horizon={self.terms.horizon}"
+        stated = "" if self.terms.value_range is None else f", value_range={self.terms.value_range}"
         return (
             f"{type(self).__name__}(n={len(self)}, observation_dim={self.layout.observation_dim}, {actions}, "
             f"gamma={self.gamma:g}, reward_range={self.terms.reward_range}, initial={self.initial_states.kind} x "
-            f"{len(self.initial_states)}{horizon})"
+            f"{len(self.initial_states)}{horizon}{stated})"
         )
 
 
 def make_terms(
-    gamma: float, reward_range: tuple[float, float], horizon: int | None, may_terminate: bool, time_varying: bool
+    gamma: float,
+    reward_range: tuple[float, float],
+    horizon: int | None,
+    may_terminate: bool,
+    time_varying: bool,
+    value_range: tuple[float, float] | None = None,
 ) -> Terms:
-    if not isinstance(gamma, Real) or not math.isfinite(gamma):
+    """The statements, checked one by one and against each other."""
+    if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
         raise InvalidInput(f"`gamma` is {gamma!r}; a discount in [0, 1) is needed.")
     if not 0 <= gamma < 1 and not (gamma == 1 and horizon is not None):
         raise InvalidInput(
             f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon= (--horizon)."
         )
-    if horizon is not None and not (isinstance(horizon, Real) and horizon >= 1 and float(horizon).is_integer()):
+    terms = Terms(
+        gamma=float(gamma),
+        reward_range=_pair(reward_range, "reward_range", "(lowest, highest possible reward)"),
+        may_terminate=bool(may_terminate),
+        horizon=None if horizon is None else _steps(horizon),
+        time_varying=bool(time_varying or horizon is not None),
+        value_range=None if value_range is None else _pair(value_range, "value_range", "(lowest, highest return)"),
+    )
+    if (
+        value_range is not None
+    ):  # the ends of (6) are monotone in the steps left: the first and the last time say it all
+        range_of(terms)
+        range_of(terms, 0 if terms.horizon is None else terms.horizon - 1)
+    return terms
+
+
+def _steps(horizon: int) -> int:
+    if not (isinstance(horizon, Real) and 1 <= horizon < math.inf):
         raise InvalidInput(f"`horizon` is {horizon!r}; a whole number of steps >= 1 is needed.")
+    if horizon > MOST_STEPS:
+        raise InvalidInput(
+            f"`horizon` is larger than 2**53 = {MOST_STEPS} steps, which numbers with 53 binary digits cannot count. Leave it "
+            "out for an infinite horizon (gamma < 1), or pass the number of steps that is meant."
+        )
+    if horizon != int(horizon):
+        raise InvalidInput(f"`horizon` is {horizon!r}; a whole number of steps >= 1 is needed.")
+    return int(horizon)
+
+
+def _pair(given: tuple[float, float], name: str, meaning: str) -> tuple[float, float]:
     try:
-        low, high = (float(value) for value in reward_range)
-    except (TypeError, ValueError) as problem:
-        raise InvalidInput("`reward_range` is a pair (lowest, highest possible reward).") from problem
+        low, high = (float(value) for value in given)
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise InvalidInput(f"`{name}` is a pair {meaning} of finite numbers.") from problem
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise InvalidInput(f"`reward_range` is [{low}, {high}]; two finite numbers, lowest first, are needed.")
-    steps = None if horizon is None else int(horizon)
-    return Terms(float(gamma), (low, high), bool(may_terminate), steps, bool(time_varying or horizon is not None))
+        raise InvalidInput(f"`{name}` is [{low}, {high}]; two finite numbers, lowest first, are needed.")
+    return low, high

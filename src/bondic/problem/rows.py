@@ -11,12 +11,14 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
+from bondic.data.spread import spread_rows
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers
-from bondic.problem.frame import make_frame, refuse_nothing, refuse_unknown_action
-from bondic.problem.question import Cloud, Question, Terms
+from bondic.problem.frame import Frame, make_frame, refuse_nothing, refuse_unknown_action
+from bondic.problem.question import Cloud, Question
+from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -51,6 +53,8 @@ class Problem(Question):
     log_hash: str
     seed: int
     source: Source | None = None  # None in a problem that was put together from a certificate
+    doubts: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
@@ -63,9 +67,9 @@ class Problem(Question):
         return self.select(start, stop) if usable[0] < usable[1] else None
 
     def some_points(self, most_rows: int) -> FloatArray:
-        step = max(1, -(-len(self) // most_rows))
-        following = self.next.points if step == 1 else self.next.points[self.next.rows % step == 0]
-        return np.concatenate([self.initial.points, self.logged[::step], following])
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[spread_rows(len(self), most_rows)] = True
+        return np.concatenate([self.initial.points, self.logged[chosen], self.next.points[chosen[self.next.rows]]])
 
     def select(self, start: int, stop: int | None = None) -> Problem:
         part = self.checked_range(start, stop)
@@ -111,13 +115,14 @@ def assemble(
         action_dim=0 if log.discrete_actions else int(log.actions.shape[1]),
         slots=answers.slots,
     )
+    logged, slots = logged_pairs(log, frame)
     later = None if frame.times is None else frame.times[frame.continues] + 1
     positions = np.flatnonzero(frame.continues)
     return Problem(
         terms=terms,
         layout=layout,
-        logged=_points(log.observations[kept_rows], frame.times, None if layout.discrete else log.actions[kept_rows]),
-        slots=np.asarray(log.actions[kept_rows] if layout.discrete else np.zeros(kept_rows.size), dtype=np.int64),
+        logged=logged,
+        slots=slots,
         rewards=log.rewards[kept_rows],
         continues=frame.continues,
         next=_cloud(log.next_observations[frame.next_rows], later, answers.next, positions, answers.discrete),
@@ -130,6 +135,14 @@ def assemble(
         log_hash=log.content_hash,
         seed=seed,
     )
+
+
+def logged_pairs(log: Transitions, frame: Frame) -> tuple[FloatArray, IntArray]:
+    """Points (n, D) and slots (n,) of the rows that count."""
+    rows = np.flatnonzero(frame.kept)
+    discrete = log.discrete_actions
+    points = _points(log.observations[rows], frame.times, None if discrete else log.actions[rows])
+    return points, np.asarray(log.actions[rows] if discrete else np.zeros(rows.size), dtype=np.int64)
 
 
 def initial_cloud(initial: InitialStates, answers: PolicyAnswers, *, timed: bool) -> Cloud:

@@ -12,16 +12,20 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
+from bondic.data.spread import offsets
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import PolicyAnswers, Questions, ask_initial, ask_next
 from bondic.problem.frame import make_frame, questions, refuse_nothing, refuse_unknown_action
-from bondic.problem.question import Cloud, Question, Terms
-from bondic.problem.rows import Problem, assemble, initial_cloud
+from bondic.problem.question import Cloud, Question
+from bondic.problem.returns import ReturnCheck
+from bondic.problem.rows import Problem, assemble, initial_cloud, logged_pairs
+from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 SEED_SALT = 0x626F6E64
 """Keeps the action draws apart from whatever simulated the log with the same small seed."""
@@ -50,6 +54,8 @@ class StreamedProblem(Question):
     draws: int
     count: int  # rows that count
     time_counts: dict[int, int] | None  # how many of them at each time before the horizon
+    doubts: tuple[str, ...] = ()
+    stated: tuple[str, ...] = ()
 
     @staticmethod
     def make(
@@ -90,9 +96,12 @@ class StreamedProblem(Question):
         return whole._restricted(rows)
 
     def _check_rows(self) -> None:
-        """Rewards, terminations and actions of all rows against what was stated, before any long work."""
+        """Rewards, returns, terminations and actions of all rows against what was stated, before any long work."""
+        check = None if self.terms.value_range is None else ReturnCheck(self.terms)
         for rows, part in self.log.batches():
             frame = make_frame(part, self.initial_states, self.terms, rows.start)
+            if check is not None:
+                check.feed(part, frame, rows.start)
             refuse_unknown_action(part, frame, self.answers.slots, rows.start)
 
     def _restricted(self, rows: RowRange) -> StreamedProblem:
@@ -127,6 +136,12 @@ class StreamedProblem(Question):
         given: dict[str, Any] = {"first_row": rows.start, "starts": self.initial}
         return assemble(part, self.initial_states, answers, self.terms, seed=self.seed, **given)
 
+    def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
+        """Logged points, slots and times of the rows that count, in order; the policy is not asked."""
+        for rows, part in self.log.batches(self.rows):
+            frame = make_frame(part, self.initial_states, self.terms, rows.start)
+            yield (*logged_pairs(part, frame), frame.times)
+
     def select(self, start: int, stop: int | None = None) -> StreamedProblem:
         rows = self.checked_range(start, stop)
         if not len(rows):
@@ -138,15 +153,18 @@ class StreamedProblem(Question):
         return self._part(rows, self.log.read(rows)) if len(rows) else None
 
     def some_points(self, most_rows: int) -> FloatArray:
-        """Rows of up to 16 short stretches, evenly spread; every row once, in the order of memory, if there are so few."""
+        """Rows of up to 16 short stretches, one at an uneven place of every sixteenth of the rows.
+
+        So few rows that they all fit are read once each, in the order of the same log in memory.
+        """
         length = max(1, most_rows // _PROBE_BATCHES)
-        last = max(self.rows.stop - length, self.rows.start)
-        if len(self.rows) <= length * _PROBE_BATCHES:
-            starts = np.arange(self.rows.start, self.rows.stop, length)
+        width = len(self.rows) / _PROBE_BATCHES
+        if width <= length:
+            places = np.arange(0, len(self.rows), length)
         else:
-            starts = np.unique(np.linspace(self.rows.start, last, _PROBE_BATCHES).astype(np.int64))
+            places = width * np.arange(_PROBE_BATCHES) + (width - length) * offsets(_PROBE_BATCHES)
         logged, following = [], []
-        for start in starts.tolist():
+        for start in np.unique(self.rows.start + places.astype(np.int64)).tolist():
             rows = RowRange(start, min(start + length, self.rows.stop))
             problem = self._part(rows, self.log.read(rows))
             if problem is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 import numpy as np
 
 from bondic.bounds.dual import BoundTerms
 from bondic.certificate.conclude import Status
-from bondic.rendering import number
+from bondic.rendering import bound_text, escape, is_conditional, lies_outside, number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health
 from bondic.report.support import Support
@@ -33,37 +32,49 @@ class Axis:
         """A label near its position that never leaves the picture."""
         x = self.at(value)
         anchor = "start" if x < 15 else "end" if x > 85 else "middle"
-        return f'<text x="{x:.2f}%" y="{y:g}" text-anchor="{anchor}" class="{css}">{html.escape(words)}</text>'
+        return f'<text x="{x:.2f}%" y="{y:g}" text-anchor="{anchor}" class="{css}">{escape(words)}</text>'
 
 
 def interval_picture(result: Result) -> str:
-    """The interval, the estimate, and what the reward range alone implies; after a rejection there is no interval."""
-    limits = result.value_range
+    """The interval, the estimate, and what the stated ranges alone imply; after a rejection there is no interval."""
+    limits, (ranges, imply) = result.value_range, result.ranges
+    allow = "allows" if imply == "implies" else "allow"
     axis = Axis(limits.low, limits.high)
     low, high = axis.at(result.low), axis.at(result.high)
-    shown = number(result.low), number(result.high)
+    shown = bound_text(result.low, -1, result.length), bound_text(result.high, 1, result.length)
     narrow = high - low < 45  # percent: labels within both ends would meet
     anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
     if anchors[0] == anchors[1] and high - low < 20:  # one beside the other does not fit either
         ends = axis.text((result.low + result.high) / 2, 20, " to ".join(shown), "strong")
     else:
         ends = "".join(
-            f'<text class="strong" x="{x:.2f}%" y="20" text-anchor="{anchor}">{html.escape(value)}</text>'
+            f'<text class="strong" x="{x:.2f}%" y="20" text-anchor="{anchor}">{escape(value)}</text>'
             for x, anchor, value in zip((low, high), anchors, shown, strict=True)
         )
     given = result.status is not Status.REJECTED
     words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    bar = f'<rect class="bar" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+    css = "bar conditional" if is_conditional(result) else "bar"
+    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+    outside = lies_outside(result)
+    mark = "estimate outside" if outside else "estimate"
+    swatch = "conditional" if is_conditional(result) else "t0"
     return (
         f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}'
         f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
-        f'{bar if given else ""}<circle class="estimate" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
+        f'{bar if given else ""}<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
         + axis.text(limits.low, 74, number(limits.low))
         + axis.text(limits.high, 74, number(limits.high))
         + '</svg><div class="legend">'
-        + ('<span><i class="t0"></i>the interval</span>' if given else "")
-        + "<span>● estimate</span><span>grey line: all that the reward range allows</span></div>"
+        + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
+        + f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>"
+        + f"<span>grey line: all that {ranges} {allow}</span></div>"
     )
+
+
+def _estimate_legend(result: Result) -> str:
+    limits = result.value_range
+    beyond = "" if limits.low <= result.estimate <= limits.high else " and beyond the range"
+    return f"○ estimate, outside the interval{beyond}: no guarantee"
 
 
 def sizes(terms: BoundTerms) -> list[float]:
@@ -84,7 +95,7 @@ def stacked_terms(result: Result) -> str:
         inside = limits.low <= end.bound <= limits.high
         note = f"{end.end} end {number(end.bound)}"
         note += "" if inside else " (beyond the range)"
-        rows.append(f'<text x="2%" y="{top + 12}" class="strong">{html.escape(note)}</text>')
+        rows.append(f'<text x="2%" y="{top + 12}" class="strong">{escape(note)}</text>')
         for index, size in enumerate(sizes(end)):
             a, b = sorted((axis.at(place), axis.at(place + sign * size)))
             place += sign * size
@@ -125,9 +136,9 @@ def support_map(support: Support) -> str:
         )
         cells.append(
             f'<rect class="cell {kind}" x="{wide * i:.3f}%" y="{height - tall * (j + 1):.2f}" width="{wide:.3f}%" '
-            f'height="{tall:.2f}" fill-opacity="{strength:.2f}"><title>{html.escape(words)}</title></rect>'
+            f'height="{tall:.2f}" fill-opacity="{strength:.2f}"><title>{escape(words)}</title></rect>'
         )
-    names = [html.escape(support.names[k]) for k in support.axes]
+    names = [escape(support.names[k]) for k in support.axes]
     return (
         f'<p class="soft">up: {names[1]}, to the right: {names[0]}</p><div class="map">'
         f'<div class="ylab{_middle(y_bins)}">{_labels(y_bins, reverse=True)}</div>'
@@ -149,7 +160,7 @@ def _labels(bins: Bins, *, reverse: bool = False) -> str:
     else:
         words = [short(float(bins.edges[k])) for k in (0, len(bins) // 2, len(bins))] if len(bins) > 1 else []
         words = words or [short(float(edge)) for edge in bins.edges]
-    return "".join(f"<span>{html.escape(word)}</span>" for word in (reversed(words) if reverse else words))
+    return "".join(f"<span>{escape(word)}</span>" for word in (reversed(words) if reverse else words))
 
 
 def histogram(bins: Bins, counts: Sequence[float], low: float, high: float) -> str:
@@ -163,7 +174,7 @@ def histogram(bins: Bins, counts: Sequence[float], low: float, high: float) -> s
             tall = max(90.0 * count / top, 1.0)
             bars.append(
                 f'<rect class="bar" x="{a:.2f}%" width="{max(b - a - 0.3, 0.2):.2f}%" y="{100 - tall:.1f}" '
-                f'height="{tall:.1f}"><title>{html.escape(bins.label(k))}: {int(count)} rows</title></rect>'
+                f'height="{tall:.1f}"><title>{escape(bins.label(k))}: {int(count)} rows</title></rect>'
             )
     marks = "".join(
         f'<line class="chosen" x1="{axis.at(v):.2f}%" x2="{axis.at(v):.2f}%" y1="4" y2="100"/>' for v in (low, high)

@@ -4,9 +4,11 @@ JSON, format "bondic result 1": `low`, `high`, `estimate`, `alpha`, `side`, `met
 TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lower", "upper"): the doubly robust value,
 then upper bounds of what is added or subtracted, and the end point; `gap` per end (null when not searched);
 `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first, one after the last]; `budget` event ->
-probability; `assumptions` [{name, state, text}]; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`;
-`seconds`; `doubts` [text] on the log that touch validity and `notes` [text] on how it was read, where the caller has
-handed them over. Numbers that are not finite are null.
+probability; `assumptions` [{name, state, text}], state "stated" (by the user), "chosen" (by the library), "checked" or
+"rejected"; `chosen`: those that the library made, the interval is valid if they hold; `robustness` (radius, same_up_to,
+informative_up_to: multiples of the radius; breakdown_radius; null inside: without limit) or null; `estimate_in_interval`;
+`choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`; `doubts` [text] on log and policy that touch
+validity and `notes` [text] on how it was read, where the caller has handed them over. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -14,20 +16,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from bondic.errors import Doubt
-from bondic.rendering import guarantee_text, number
-from bondic.result import Result
+from bondic.rendering import STATE_WORDS, estimate_text, guarantee_text, lies_outside, number, sentence
+from bondic.result import Result, strict_json
 
 FORMAT = "bondic result 1"
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
-    "last_row", "effective_sample_size", "p_value", "minimal_radius", "log_hash", "certificate_hash", "bondic",
+    "last_row", "effective_sample_size", "p_value", "minimal_radius", "log_hash", "certificate_hash", "bondic", "chosen",
+    "same_up_to", "breakdown_radius",
 )  # fmt: skip
 
 
@@ -40,6 +42,7 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Plain data with the fields listed above; `notes` are those of `read_log`."""
     doubts, others = split_notes(notes)
+    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
     gap = dict(zip(("lower", "upper"), result.gap, strict=True))
     plain = {
         "format": FORMAT,
@@ -53,21 +56,16 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "rows": list(result.rows),
         "budget": dict(result.budget.parts),
         "assumptions": [asdict(item) for item in result.assumptions],
+        "chosen": [asdict(item) for item in result.chosen],
+        "robustness": None if result.robustness is None else result.robustness.to_dict(),
+        "estimate_in_interval": not lies_outside(result),
         **{name: dict(getattr(result, name)) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
         "doubts": doubts,
         "notes": others,
     }
-    finite: dict[str, Any] = _finite(plain)
+    finite: dict[str, Any] = strict_json(plain)
     return finite
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
@@ -90,6 +88,9 @@ def result_csv(result: Result, *, header: bool = True) -> str:
         "log_hash": result.hashes["log"],
         "certificate_hash": result.hashes.get("certificate", ""),
         "bondic": result.versions["bondic"],
+        "chosen": " ".join(item.name for item in result.chosen),
+        "same_up_to": "" if result.robustness is None else result.robustness.same_up_to,
+        "breakdown_radius": "" if result.robustness is None else result.robustness.breakdown_radius,
     }
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
@@ -102,14 +103,18 @@ def result_csv(result: Result, *, header: bool = True) -> str:
 def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
     """A summary for an issue, a merge request or a mail."""
     terms, (doubts, others) = result.terms(), split_notes(notes)
-    lines = [f"# {_cell(title)}", "", result.summary(), ""]
+    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
+    lines = [f"# {_cell(title)}", ""]
     lines += [line for doubt in doubts for line in (f"**Warning:** {_cell(doubt)}", "")]
-    lines.append(f"Point estimate {number(result.estimate)} (no guarantee of its own). {guarantee_text(result)}")
+    lines += [result.sentence(), ""]
+    lines.append(f"{sentence(estimate_text(result))}. {guarantee_text(result)}")
+    if "states" in result.choices:
+        lines += ["", f"{_cell(sentence(result.choices['states']))}."]
     if terms:  # a method whose bound does not split into terms has none
         lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
         lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
     lines += ["", _row(["assumption", "state", "in words"]), _row(["---"] * 3)]
-    lines += [_row([item.name, item.state, item.text]) for item in result.assumptions]
+    lines += [_row([item.name, STATE_WORDS[item.state], item.text]) for item in result.assumptions]
     if others:
         lines += ["", "How the log was read:", "", *(f"* {_cell(note)}" for note in others)]
     lines += [line for name, value in result.hashes.items() for line in ("", f"{name} `{value}`")]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
-
 from bondic._version import __version__
-from bondic.rendering import result_fragment
+from bondic.rendering import escape, result_fragment
 from bondic.result import Result
 
 _STYLE = """
@@ -20,10 +18,10 @@ small { overflow-wrap: anywhere; }
 
 def result_page(result: Result, title: str) -> str:
     """The fragment of `Result._repr_html_` in a page of its own."""
-    heading = html.escape(title)
+    heading = escape(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{heading}</title><style>{_STYLE}</style></head><body><h1>{heading}</h1>"
-        f"{result_fragment(result)}<footer><small>bondic {html.escape(__version__)}</small></footer></body></html>\n"
+        f"{result_fragment(result)}<footer><small>bondic {escape(__version__)}</small></footer></body></html>\n"
     )

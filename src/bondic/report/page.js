@@ -5,6 +5,7 @@
   const data = JSON.parse(document.getElementById("bondic-data").textContent);
   const OUTWARD = 4e-13, UNDERFLOW = 1e-300, SMALLEST = 1e-9, LARGEST = 1 - 1e-9;
   const byId = (id) => document.getElementById(id);
+  const panel = byId("what-if").dataset, FREE = panel.radius === "free", CHOSEN = panel.origin === "chosen" && !FREE;
 
   function epsilon(alpha) {
     const law = data.noise, level = Math.log(2 / (alpha * data.shares.noise));
@@ -118,10 +119,11 @@
     const verdict = byId("what-verdict");
     verdict.className = "verdict" + (against ? " bad" : "");
     if (against) verdict.textContent = "Not an interval: at this α the log contradicts the assumptions with so small a radius.";
-    else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = "Nothing is left beyond what the reward range alone implies.";
-    else if (!moved) verdict.textContent = "The reported choice.";
-    else verdict.textContent = byId("what-if").dataset.guarantee === "finite-sample"
-      ? "Not the reported interval: valid had these numbers been chosen beforehand." : "Not the reported interval.";
+    else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = `Nothing is left beyond what ${panel.ranges}.`;
+    else if (!moved) verdict.textContent = CHOSEN ? "The reported choice: the radius is bondic's." : "The reported choice.";
+    else verdict.textContent = panel.guarantee !== "finite-sample" ? "Not the reported interval."
+      : "Not the reported interval: valid had these numbers been chosen beforehand"
+        + (CHOSEN ? ", if the value function fits into this radius." : ".");
     showBreakdown();
     draw();
   }
@@ -131,7 +133,7 @@
     out.hidden = threshold === null;
     if (threshold === null) return;
     const r = breakdownRadius(direction, threshold, alpha), a = breakdownAlpha(direction, threshold, radius);
-    put("break-radius", r, r === 0 ? "for no radius" : r === Infinity ? "for every radius"
+    if (!FREE) put("break-radius", r, r === 0 ? "for no radius" : r === Infinity ? "for every radius"
       : "up to radius " + text(r, "down") + (data.radius > 0 ? " (" + text(r / data.radius, "down") + " × the chosen one)" : ""));
     put("break-alpha", a, data.noise.kind === "fixed" ? "not available for this noise bound" : a >= 1 ? "for no α"
       : a <= SMALLEST ? "down to α = 1e-9 and below" : "down to α = " + text(a, "up"));
@@ -139,6 +141,7 @@
 
   // ---- the curve over r, drawn for the width at hand
   function draw() {
+    if (FREE) return;  // there is no radius to vary
     const box = byId("curve"), width = Math.max(280, box.clientWidth), height = 260;
     const pad = { left: 46, right: 10, top: 10, bottom: 34 }, steps = 160;
     const t0 = Math.log10(base) - DECADES, t1 = Math.log10(base) + DECADES;
@@ -192,6 +195,7 @@
   function setRadius(value, from) {
     if (!(isFinite(value) && value >= 0)) return;
     state.radius = value;
+    if (FREE) return show();
     if (from !== "slider") byId("radius-slider").value = clamp(500 * (Math.log10(value / base) / DECADES + 1));
     if (from !== "number") byId("radius-number").value = String(value);
     show();
@@ -208,8 +212,10 @@
   function number(id) { const v = byId(id).value.trim(); return v === "" ? NaN : Number(v); }
 
   if (data.points) {
-    byId("radius-slider").addEventListener("input", (e) => setRadius(radiusAt(Number(e.target.value)), "slider"));
-    byId("radius-number").addEventListener("input", () => setRadius(number("radius-number"), "number"));
+    if (!FREE) {
+      byId("radius-slider").addEventListener("input", (e) => setRadius(radiusAt(Number(e.target.value)), "slider"));
+      byId("radius-number").addEventListener("input", () => setRadius(number("radius-number"), "number"));
+    }
     byId("alpha-slider").addEventListener("input", (e) => setAlpha(alphaAt(Number(e.target.value)), "slider"));
     byId("alpha-number").addEventListener("input", () => setAlpha(number("alpha-number"), "number"));
     byId("what-reset").addEventListener("click", () => { setAlpha(data.alpha); setRadius(data.radius); });

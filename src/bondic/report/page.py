@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Sequence
 from importlib.resources import files
@@ -17,10 +16,13 @@ from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.problem import Question
+from bondic.rendering import escape
 from bondic.report import sections
+from bondic.report.answer import answer, assumptions
 from bondic.report.exports import split_notes
 from bondic.report.health import examine
 from bondic.report.support import Support, column_names, find_support
+from bondic.report.what_if import what_if
 from bondic.result import Result
 from bondic.spaces.functions import Function
 
@@ -57,14 +59,14 @@ def report_page(
     withheld = result.proof.body["problem"]["answers"]["next"] is None
     doubts, others = split_notes(notes)
     body = [
-        sections.answer(result, doubts),
+        answer(result, doubts),
         sections.contributions(result),
-        sections.what_if(
+        what_if(
             frontier,
             fixed_alpha=numbers["noise"]["kind"] == "fixed",
             rejected=result.status is Status.REJECTED,
         ),
-        sections.assumptions(result),
+        assumptions(result),
         sections.support(result, _support(result, certified, functions, columns, no_rows), no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
         sections.verification(result, withheld, command),
@@ -99,7 +101,7 @@ def script_json(data: dict[str, Any]) -> str:
 
 
 def _document(title: str, body: str, data: dict[str, Any]) -> str:
-    heading = html.escape(title)
+    heading = escape(title)
     folder = files("bondic.report")
     style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     return (
@@ -108,7 +110,7 @@ def _document(title: str, body: str, data: dict[str, Any]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="referrer" content="no-referrer"><title>{heading}</title><style>{style}</style></head><body><main>'
         f'<header class="top"><h1>{heading}</h1><button id="theme" type="button" aria-label="light or dark">◐</button></header>'
-        f"{body}<footer>bondic {html.escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
+        f"{body}<footer>bondic {escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
         f'<script type="application/json" id="bondic-data">{script_json(data)}</script><script>{script}</script>'
         "</body></html>\n"
     )

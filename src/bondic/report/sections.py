@@ -1,104 +1,17 @@
-"""Sections of the page, one function each; every text is escaped here."""
+"""Further sections of the page, one function each: terms, support, health of the log, how to verify."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 
-from bondic.certificate.conclude import Status
-from bondic.methods.frontier import Frontier
 from bondic.rendering import gap_text, number
 from bondic.report.bins import FEWEST_ROWS
-from bondic.report.drawings import interval_picture, reward_histogram, stacked_terms, support_map
+from bondic.report.drawings import reward_histogram, stacked_terms, support_map
+from bondic.report.elements import esc, facts, table
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
-
-_STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "says nothing new"),
-           Status.REJECTED: ("bad", "assumptions contradicted")}  # fmt: skip
-_GUARANTEE = {
-    "finite-sample": ("good", "proved for this finite log"),
-    "asymptotic": ("warn", "asymptotic only"),
-    "none": ("bad", "no guarantee"),
-}
-_STATES = {"stated": "warn", "checked": "good", "rejected": "bad"}
-_PLAIN = {
-    "data": "The log is an honest record, in the order of time",
-    "rewards": "No reward can leave the stated range",
-    "values": "The value function lies in the stated class",
-    "instruments": "The yardsticks were chosen without the rows they measure",
-    "noise": "How chance is bounded",
-    "policy": "What the new policy would do",
-    "start": "Where it starts",
-    "process": "What is added up",
-}
-
-
-def esc(value: object) -> str:
-    return html.escape(str(value))
-
-
-def badge(kind: str, words: str) -> str:
-    return f'<span class="badge {kind}">{esc(words)}</span>'
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, total: bool = False) -> str:
-    """A table whose columns after the first hold numbers; `total` marks the last row."""
-    head = "".join(f"<th{'' if k == 0 else ' class=num'}>{esc(cell)}</th>" for k, cell in enumerate(header))
-    lines = []
-    for index, row in enumerate(rows):
-        cells = "".join(f"<td{'' if k == 0 else ' class=num'}>{esc(cell)}</td>" for k, cell in enumerate(row))
-        lines.append(f"<tr{' class=total' if total and index == len(rows) - 1 else ''}>{cells}</tr>")
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-
-
-def facts(items: Sequence[tuple[str, str]]) -> str:
-    return '<dl class="facts">' + "".join(f"<div><dt>{esc(k)}</dt><dd>{esc(v)}</dd></div>" for k, v in items) + "</dl>"
-
-
-def answer(result: Result, doubts: Sequence[str] = ()) -> str:
-    """The interval in one sentence and one picture."""
-    kind, words = _STATUS[result.status]
-    badges = [badge(kind, words), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
-    advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
-    if result.status is Status.REJECTED:  # no interval is given: there is nothing to guarantee
-        advice = ", and no basis for a decision"
-    else:
-        badges.insert(1, badge(*_GUARANTEE.get(result.guarantee, ("warn", result.guarantee))))
-    return (
-        f'<section id="answer"><h2>The answer</h2><p class="answer">{esc(result.summary())}</p>'
-        f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
-        f"{interval_picture(result)}"
-        f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
-        f"guess without a guarantee of its own{advice}. {_reading(result)}</p></section>"
-    )
-
-
-def _pointer(doubts: Sequence[str]) -> str:
-    if not doubts:
-        return ""
-    count = "A warning about the log stands" if len(doubts) == 1 else f"{len(doubts)} warnings about the log stand"
-    return f'<p class="note"><b>{count} under “Is it the right log?”.</b> Where one applies, the interval is not valid.</p>'
-
-
-def _reading(result: Result) -> str:
-    if result.status is Status.REJECTED:
-        return (
-            "<strong>The log contradicts the assumptions taken together, so no number is given beyond what the reward range "
-            "implies. Do not widen anything until it is known which assumption failed.</strong>"
-        )
-    if result.status is Status.TRIVIAL:
-        return "The log is too short, or too far from the policy, to say more than the reward range alone."
-    if result.guarantee != "finite-sample":
-        return (
-            "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log "
-            "and is fit for comparison only.</strong>"
-        )
-    return (
-        f"If the assumptions below hold, a procedure like this is wrong in at most {esc(f'{100 * result.alpha:g}')}% of the "
-        "logs it is used on."
-    )
 
 
 def contributions(result: Result) -> str:
@@ -121,69 +34,6 @@ def _gap(result: Result) -> str:
     if not all(math.isfinite(value) for value in known):
         return '<p class="soft">How much a better search could gain is not known.</p>'
     return f'<p class="soft">A better ω in the searched space could gain at most {esc(gap_text(result.gap))}.</p>'
-
-
-def assumptions(result: Result) -> str:
-    """What must be true, in plain words, and what was checked."""
-    items = []
-    for item in result.assumptions:
-        title = _PLAIN.get(item.name, item.name)
-        items.append(f"<li><b>{esc(title)}</b>{badge(_STATES[item.state], item.state)}<p>{esc(item.text)}</p></li>")
-    rejection, tested = result.rejection, []
-    if rejection is not None and rejection.p_value < 1:
-        tested.append(f"The p-value of all assumptions together is at most {max(rejection.p_value, 1e-12):.3g}.")
-    if rejection is not None and rejection.minimal_radius > 0:
-        tested.append(f"At this α the log rules out radii below {number(rejection.minimal_radius)}.")
-    listed = "".join(f"<li><b>{esc(name)}</b><p>{esc(text)}</p></li>" for name, text in result.choices.items())
-    return (
-        '<section id="assumptions"><h2>What must be true</h2><p><b>checked</b>: the log was examined for it. <b>stated</b>: '
-        "somebody vouches for it; no program can see it in the log. <b>rejected</b>: the log speaks against it.</p>"
-        f'<ul class="items">{"".join(items)}</ul><p>{esc(" ".join(tested))}</p>'
-        "<details><summary>Every choice that was made, in words</summary>"
-        f'<ul class="items">{listed}</ul></details></section>'
-    )
-
-
-_PROVED = (
-    "the valid interval", "is proved", "For one α the curve holds for all radii at once; an interval picked because its result "
-    "pleased has no guarantee.",
-)  # fmt: skip
-_GUESSED = (
-    "a guess of the interval", "would follow, were the noise what it was estimated to be,", "The noise bound is an estimate: "
-    "<b>none of these intervals has a guarantee</b>, whatever is chosen.",
-)  # fmt: skip
-
-
-def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) -> str:
-    """Sliders for the radius and alpha; the numbers are recomputed in the page."""
-    note = "<p>For this noise bound α cannot be moved.</p>" if fixed_alpha else ""
-    if rejected:
-        note += (
-            "<p>The log contradicts the reported choice. A larger radius mends that only if the radius was what was wrong: "
-            "the intervals here hold under all the other assumptions.</p>"
-        )
-    guarantee = frontier.setting.gauge.guarantee
-    what, follows, terms = _PROVED if guarantee == "finite-sample" else _GUESSED
-    return f"""<section id="what-if" data-guarantee="{esc(guarantee)}"><h2>What if the assumption were weaker?</h2>
-<p>The radius r<sub>Q</sub> says how large and how rough the value function may be. Data can contradict it, not prove it. Here is
-{what} for every radius and every error probability α, computed in this page from certified numbers.</p>
-<p class="note">Choose r<sub>Q</sub> and α <b>before</b> looking. {terms}</p>
-<div class="controls"><div><label for="radius-slider">radius r<sub>Q</sub></label><div class="pair">
-<input id="radius-slider" type="range" min="0" max="1000" step="1" value="500">
-<input id="radius-number" type="number" min="0" step="any" aria-label="radius as a number"></div></div>
-<div><label for="alpha-slider">error probability α</label><div class="pair">
-<input id="alpha-slider" type="range" min="0" max="1000" step="1">
-<input id="alpha-number" type="number" min="0" max="1" step="any" aria-label="alpha as a number"></div></div></div>{note}
-<div class="reading"><span>from <output id="what-low"></output></span><span>to <output id="what-high"></output></span>
-<button id="what-reset" type="button">back to the reported choice</button></div>
-<p id="what-verdict" class="verdict" aria-live="polite"></p><div id="curve"></div>
-<h3>When would the decision break?</h3>
-<p>The value is <select id="break-direction" aria-label="direction"><option value="above">above</option>
-<option value="below">below</option></select>
-<input id="break-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
-<p id="break-out" hidden>{follows} <b id="break-radius"></b> at the α above, and <b id="break-alpha"></b> with the radius
-above.</p>
-<noscript><p>The sliders need JavaScript; the reported interval above does not.</p></noscript></section>"""
 
 
 def support(result: Result, found: Support | None, no_rows: bool) -> str:

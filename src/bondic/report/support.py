@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.weighing import weights_at_rows
+from bondic.data.spread import spread_rows
 from bondic.kernels.normal_form import Layout
 from bondic.problem import Problem, Question
 from bondic.report.bins import FEWEST_ROWS, Bins, round_bins
@@ -97,11 +98,12 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
 
 def _sample(question: Question, omega: Function | None) -> tuple[FloatArray, FloatArray]:
     """Evenly spread rows: their columns and weights."""
-    step = max(1, -(-len(question) // _SAMPLED_ROWS))
+    share = min(1.0, _SAMPLED_ROWS / len(question))
     found = []
     for part in question.parts():
         rows, _ = weights_at_rows(part, omega)
-        found.append((_columns(part)[::step], rows[::step]))
+        some = spread_rows(len(part), max(1, round(share * len(part))))
+        found.append((_columns(part)[some], rows[some]))
     return np.concatenate([points for points, _ in found]), np.concatenate([rows for _, rows in found])
 
 

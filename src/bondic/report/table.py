@@ -8,33 +8,54 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.certificate.conclude import Status
-from bondic.rendering import gap_text, number
+from bondic.rendering import (
+    STATE_WORDS,
+    estimate_text,
+    is_assumption_free,
+    is_conditional,
+    number,
+    search_text,
+)
 from bondic.result import Result
 
 _COLOURS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
-_STATES = {"stated": "dim", "checked": "green", "rejected": "red"}
+_STATES = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
 def result_table(result: Result) -> RenderableType:
-    """Headline, terms of both end points, assumptions."""
-    colour = _COLOURS[result.status]
+    """Headline, terms of both end points, assumptions; amber where the library chose what the interval rests on."""
+    colour = "yellow" if is_conditional(result) else _COLOURS[result.status]
+    ranges, imply = result.ranges
     held = (
         ("; no interval, no guarantee", "")
         if result.status is Status.REJECTED
         else (", guarantee of the interval: ", result.guarantee)
     )
     head = Text.assemble(
-        (result.summary(), "bold"),
-        f"\npoint estimate {number(result.estimate)} (no guarantee of its own){held[0]}",
+        *((f"Warning: {text}\n", "bold red") for text in result.warnings),
+        (result.sentence(), "bold"),
+        f"\n{estimate_text(result)}{held[0]}",
         (held[1], colour),
-        f"\nthe reward range alone implies [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
+        *_about_values(result),
+        f"\n{ranges} alone {imply} [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
         f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
     )
+    if "states" in result.choices:
+        head.append(f"\nstates: {result.choices['states']}")
     panel = Panel(head, title="bondic", border_style=colour)
     if not result.terms():  # a method without a bound that splits into terms
         return Group(panel, _assumptions(result))
-    head.append(f"\na better omega in the searched space could still gain {gap_text(result.gap)}")
+    head.append(f"\n{search_text(result.gap)}")
     return Group(panel, _terms(result), _assumptions(result))
+
+
+def _about_values(result: Result) -> list[tuple[str, str]]:
+    """What the interval assumes about the value function, beside its guarantee."""
+    if result.status is Status.REJECTED:
+        return []
+    if is_conditional(result):
+        return [(", conditional on what bondic chose", "yellow")]
+    return [(", no assumption about the value function", "green")] if is_assumption_free(result) else []
 
 
 def _terms(result: Result) -> Table:
@@ -54,5 +75,5 @@ def _assumptions(result: Result) -> Table:
     table.add_column("state")
     table.add_column("in words", overflow="fold")
     for item in result.assumptions:
-        table.add_row(item.name, Text(item.state, style=_STATES[item.state]), Text(item.text))
+        table.add_row(item.name, Text(STATE_WORDS[item.state], style=_STATES[item.state]), Text(item.text))
     return table

@@ -19,13 +19,14 @@ from functools import cache
 
 import numpy as np
 
-from bondic.concentration.value_range import value_range
 from bondic.environments.bumps import Bumps
 from bondic.environments.continuous import ContinuousMDP
 from bondic.environments.occupancy import LogDistribution, log_distribution, mean_under, pair_grid
 from bondic.environments.rollout import Floats
 from bondic.kernels.gaussian import Gaussian
 from bondic.reproduction.known import synthetic_world, weight_features
+from bondic.terms import Terms
+from bondic.value_range import range_of
 
 LANDMARKS = np.linspace(-3.5, 3.5, 17)
 """Per axis, 0.44 bandwidths apart: finer or wider ones change ‖μ‖ by less than a thousandth of ‖μ_0‖ (tests)."""
@@ -99,7 +100,7 @@ def promise(gauge: str, rows: int, radius: float, alpha: float, *, gamma: float 
     "plug-in" takes the variance of the residual with the mean over next actions: the limit of many draws. K_max = 1.
     """
     mdp, law = synthetic_world(gamma), population(gamma, length)
-    width = value_range(gamma, mdp.reward_range, may_terminate=False, horizon=None).width
+    width = range_of(Terms(gamma, mdp.reward_range, may_terminate=False)).width
     largest = max(map(abs, mdp.reward_range))
     scales = {"paper": 2.0 * largest / (1.0 - gamma), "half": 0.5 * width, "plug-in": math.sqrt(law.residual_variance)}
     epsilon = scales[gauge] * math.sqrt(2.0 * math.log(2.0 / alpha) / rows)

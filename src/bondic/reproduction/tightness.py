@@ -16,7 +16,6 @@ import time
 import numpy as np
 from scipy import stats
 
-from bondic.concentration.value_range import value_range
 from bondic.environments.tabular import TabularMDP
 from bondic.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table
 from bondic.reproduction.figures import Outcome, Panel, Series
@@ -25,6 +24,8 @@ from bondic.reproduction.known import tabular, tabular_world
 from bondic.reproduction.store import Row
 from bondic.reproduction.summary import binomial_checks, groups, raw_length, slope
 from bondic.reproduction.trials import Cell
+from bondic.terms import Terms
+from bondic.value_range import range_of
 
 GAUGES = ("paper", "half", "plug-in", "feng2020")
 WORLDS = ((11, 0.5), (11, 0.9), (12, 0.95))
@@ -62,7 +63,7 @@ def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> 
     ratio = mdp.density_ratio(mdp.log_distribution(STEPS)).ravel()
     gram = 0.5 * np.ones((ratio.size, ratio.size)) + 0.5 * np.eye(ratio.size)  # k of `known.tabular`
     norm = math.sqrt(float(ratio @ np.linalg.solve(gram, ratio)))
-    width = value_range(mdp.gamma, mdp.reward_range, may_terminate=False, horizon=None).width
+    width = range_of(Terms(mdp.gamma, mdp.reward_range, may_terminate=False)).width
     unit = math.sqrt(2.0 * math.log(2.0 / alpha) / rows)
     return 2.0 * unit * (0.5 * width * norm + float(radius) * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
 

@@ -29,7 +29,7 @@ from bondic.kernels.gaussian import Gaussian
 from bondic.problem import Problem, make_problem
 from bondic.spaces.ball import Ball
 from bondic.spaces.instruments import Instruments
-from bondic.tuning.radius import held_out_radius
+from bondic.tuning.radius import held_out_norm
 
 PILOT_ROWS = 5000
 STARTS = 50
@@ -182,5 +182,5 @@ def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball, float]:
     weights, values = kernels(
         states.shape[1], scale, states.mean(axis=0), chosen.weight_bandwidth, chosen.value_bandwidth
     )
-    radius = held_out_radius(pilot, values, weights, factor=RADIUS_FACTOR, half_range=0.0).radius
+    radius = RADIUS_FACTOR * held_out_norm(pilot, values, weights)
     return Instruments(weights), Ball(values, radius), mean_length

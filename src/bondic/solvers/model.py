@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bellman.residual import bellman_residual, values_at_rows, values_at_starts
+from bondic.data.spread import spread_rows
 from bondic.problem import Cloud, Problem, Question
 from bondic.solvers.basis import Basis, TermBasis
 from bondic.spaces.functions import Function
@@ -146,7 +147,7 @@ def cloud_coordinates(basis: Basis, cloud: Cloud, row_weights: FloatArray) -> Fl
 def _hidden(values: Basis, question: Question) -> float:
     """Mean share of k(x, x) outside the landmarks' span, on up to 512 logged points."""
     first = next(question.parts())
-    some = first.logged[:: max(1, len(first) // 512)][:512]
+    some = first.logged[spread_rows(len(first), 512)]
     missing, total = 0.0, 0.0
     for part in values.parts:
         diagonal = part.term.diag(some)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FeatureLeaf, Kernel
+from bondic.kernels.base import FeatureLeaf, Kernel, fingerprint
 from bondic.kernels.normal_form import Layout, Term, normal_form
 from bondic.rounding import TINY, Enclosure, U, certified_dot, inflate
 from bondic.sums.quadratic import evaluate, quadratic_form
@@ -19,11 +19,17 @@ FloatArray = npt.NDArray[np.float64]
 
 _BLOCK = 4096
 
+MOST_FEATURES = 200_000
+"""Coordinates of a function; the features of a block of points are held in memory."""
+
 
 def _widen(target: object, *names: str) -> None:
     """Arrays as float64: sums of single-precision numbers would not be worth their error bounds."""
     for name in names:
-        object.__setattr__(target, name, np.ascontiguousarray(getattr(target, name), dtype=np.float64))
+        array = np.ascontiguousarray(getattr(target, name), dtype=np.float64)
+        if not np.all(np.isfinite(array)):
+            raise InvalidInput(f"The {name} of a function must be finite numbers.")
+        object.__setattr__(target, name, array)
 
 
 class Function(ABC):
@@ -70,6 +76,9 @@ class KernelFunction(Function):
     def norm(self) -> Enclosure:
         return quadratic_form(normal_form(self.kernel, self.layout), self.centers, self.weights).sqrt()
 
+    def __repr__(self) -> str:
+        return _in_words(self.kernel, f"{self.centers.shape[0]} points", self.centers, self.weights)
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureFunction(Function):
@@ -94,6 +103,9 @@ class FeatureFunction(Function):
 
     def norm(self) -> Enclosure:
         return certified_dot(self.coordinates, self.coordinates).sqrt()
+
+    def __repr__(self) -> str:
+        return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
 
     def values(self, points: FloatArray) -> tuple[FloatArray, float]:
         return _feature_values([self], points)[0]
@@ -166,7 +178,13 @@ class FeatureMap:
         probe = np.zeros((1, self.layout.dimension))
         if not self.exists(self.kernel, self.layout):
             raise InvalidInput(f"{self.kernel!r} has no finite list of features; use centers instead.")
-        return tuple(term_features(term, probe).shape[1] * term.embedding.shape[1] for term in self.terms)
+        sizes = tuple(_feature_count(term, probe) * term.embedding.shape[1] for term in self.terms)
+        if sum(sizes) > MOST_FEATURES:
+            raise InvalidInput(
+                f"The kernel has {sum(sizes)} features, and at most {MOST_FEATURES} are evaluated: products multiply their "
+                "number. Use fewer pairs or a lower degree."
+            )
+        return sizes
 
     @property
     def dimension(self) -> int:
@@ -175,6 +193,15 @@ class FeatureMap:
     def split(self, coordinates: FloatArray) -> list[tuple[Term, FloatArray]]:
         ends = np.cumsum(self.sizes)[:-1]
         return list(zip(self.terms, np.split(coordinates, ends), strict=True))
+
+
+def _feature_count(term: Term, probe: FloatArray) -> int:
+    """Features of the term, without their products."""
+    counts = []
+    for leaf, columns in term.factors:
+        assert isinstance(leaf, FeatureLeaf)
+        counts.append(int(leaf.features(probe[:, columns]).shape[1]))
+    return math.prod(counts)
 
 
 def term_features(term: Term, points: FloatArray) -> FloatArray:
@@ -254,6 +281,17 @@ class ExpansionFunction(Function):
         for term, part in self._pairs():
             total = total + quadratic_form((_bare(term),), part.centers, part.weights)
         return total.sqrt()
+
+    def __repr__(self) -> str:
+        points = sum(part.centers.shape[0] for part in self.parts)
+        return _in_words(
+            self.kernel, f"{points} points", *(array for part in self.parts for array in (part.centers, part.weights))
+        )
+
+
+def _in_words(kernel: Kernel, size: str, *arrays: FloatArray) -> str:
+    """A function named by its kernel and a fingerprint of its numbers."""
+    return f"Function({size} of {kernel!r}, sha256 {fingerprint(*arrays)})"
 
 
 def _bare(term: Term) -> Term:

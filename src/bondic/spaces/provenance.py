@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bondic.errors import one_line
+
+_LONGEST_NOTE = 300
+
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
@@ -16,6 +20,11 @@ class Provenance:
     note: str = "fixed beforehand"
     rows: tuple[int, int] | None = None
     log_hash: str = ""
+
+    def __post_init__(self) -> None:
+        # printed on terminals and pages of other people: one printable line, whatever was written
+        object.__setattr__(self, "note", one_line(self.note, _LONGEST_NOTE))
+        object.__setattr__(self, "log_hash", one_line(self.log_hash, _LONGEST_NOTE))
 
     def saw(self, rows: tuple[int, int], log_hash: str) -> bool:
         """Whether any of these rows was used for the choice (an unknown log counts as the same log)."""

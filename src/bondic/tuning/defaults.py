@@ -48,12 +48,14 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Refused whatever the states turn out to be: a table has no bandwidth and no radius that would complain."""
-        for name in ("radius_factor", "weight_bandwidth", "value_bandwidth"):
+        for name in ("weight_bandwidth", "value_bandwidth"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InvalidInput(f"{name}={value}: a finite number > 0.")
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidInput(f"{name}={value:g}: a bandwidth is a finite number > 0, in medians of distances.")
+        if not 0 < self.radius_factor < math.inf:
+            raise InvalidInput(f"radius_factor={self.radius_factor:g}: a finite number > 0.")
         if self.constant_share is not None and not 0 <= self.constant_share < 1:
-            raise InvalidInput(f"constant_share={self.constant_share}: a share in [0, 1).")
+            raise InvalidInput(f"constant_share={self.constant_share:g}: a share in [0, 1).")
 
 
 def feature_pairs(layout: Layout, choices: Choices, most: int = _FEATURES) -> int:
@@ -130,7 +132,7 @@ def default_ball(
     if last is not None and problem is not pilot and pilot is not None:
         sources.append(last)
     fits = [
-        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half, center=center)
+        held_out_radius(rows, kernel, instruments.kernel, factor=choices.radius_factor, half_range=half)
         for rows in sources
     ]
     fitted = max(fits, key=lambda fit: fit.radius)
@@ -149,7 +151,7 @@ def _radius_note(fitted: FittedRadius, rows: Problem, half: float, factor: float
     if fitted.weak:
         why = f"{where} say too little about the value function ({fitted.weak}), so {factor:g} half-ranges stand in for a fit"
     else:
-        why = f"{factor:g} times the norm {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}"
+        why = f"{factor:g} times the norm {fitted.fitted_norm:.6g} of the q fitted on the first half of {where}, less its level"
     return f"radius {fitted.radius:.6g}: every constant value (half-range {half:.6g}), and {why}"
 
 

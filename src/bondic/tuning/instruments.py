@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bondic.concentration.value_range import ValueRange
+from bondic.concentration.value_range import largest_width
 from bondic.kernels.base import Kernel
 from bondic.problem import Problem
 from bondic.solvers import spectral
@@ -41,7 +41,6 @@ def pick_instruments(
     certified_rows: int,
     ball: Ball,
     choices: Choices,
-    limits: ValueRange,
     names: tuple[int, ...] = (),
     *,
     rank: int = 100,
@@ -57,7 +56,7 @@ def pick_instruments(
     for index, (_, kernel) in enumerate(_candidates(pilot, quick, names)):
         weights = make_basis(kernel, pilot.layout, rows.logged, rank=rank, tolerance=1e-9)
         spectrum = spectral.Spectrum.of(build_model(rows, weights, values, ball.center))
-        kappa = _noise_level(limits, certified_rows) * math.sqrt(kernel.sup_diag)
+        kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [
             spectral.propose(spectrum, sign=sign, radius=ball.radius, kappa=kappa, tolerance=1e-3).objective
             for sign in (1.0, -1.0)
@@ -69,13 +68,11 @@ def pick_instruments(
     return Instruments(kernel, provenance(pilot, "kernel", "picked")), name
 
 
-def pick_table(
-    pilot: Problem, certified_rows: int, box: Box, choices: Choices, limits: ValueRange
-) -> tuple[Instruments, str]:
+def pick_table(pilot: Problem, certified_rows: int, box: Box, choices: Choices) -> tuple[Instruments, str]:
     """The same among tables with more or less of a constant; Q is a box, which no W has to test."""
     shares = (0.0, *_SHARES) if choices.constant_share is None else (choices.constant_share,)
     model = table_model(pilot, box.center, _FEWER_TABLE_PAIRS)
-    kappa = _noise_level(limits, certified_rows)
+    kappa = _noise_level(pilot, certified_rows)
     lengths = []
     for share in shares:
         search = TableSearch(model, table_kernel(share), share, pilot.layout)
@@ -89,8 +86,8 @@ def _table_name(share: float) -> str:
     return "state-action table" if share == 0 else f"state-action table, constant share {share:g}"
 
 
-def _noise_level(limits: ValueRange, rows: int) -> float:
-    return limits.width * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
+def _noise_level(pilot: Problem, rows: int) -> float:
+    return largest_width(pilot.terms) * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
 
 
 def _candidates(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:

@@ -1,10 +1,10 @@
 """Radius of Q: every value that the range allows, and ten times what the rows show (sections 5 and 8).
 
-    r_Q^2 = (B/2)^2 + ( factor |q^ - center| )^2,   center the middle of the value range
+    r_Q^2 = (B/2)^2 + ( factor |q^ - level| )^2,   around the middle of the value range
 
-The first part holds every constant value, seen or not; the second every deviation from it up to `factor` times that of the q
+The first part holds every constant value, seen or not; the second every deviation from one up to `factor` times that of the q
 which predicts held-out rows best. Where the rows cannot tell (no reward seen, one action, few rows) B/2 stands in for
-|q^ - center|. A radius is a choice: no log proves it.
+|q^ - level|. A radius is a choice: no log proves it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from bondic.bellman.residual import bellman_residual, values_at_rows
 from bondic.kernels.base import Kernel
-from bondic.problem import Problem
-from bondic.solvers.basis import make_basis
-from bondic.solvers.model import build_model
+from bondic.problem import Cloud, Problem
+from bondic.solvers.basis import Basis, make_basis
+from bondic.solvers.model import build_model, cloud_coordinates
+from bondic.spaces.box import constant_function
 from bondic.spaces.functions import Function
 
 FloatArray = npt.NDArray[np.float64]
@@ -41,46 +42,81 @@ class FittedRadius:
 
 
 def held_out_radius(
-    pilot: Problem,
-    values: Kernel,
-    instruments: Kernel,
-    *,
-    factor: float,
-    half_range: float,
-    center: Function | None = None,
-    rank: int = 200,
+    pilot: Problem, values: Kernel, instruments: Kernel, *, factor: float, half_range: float, rank: int = 200
 ) -> FittedRadius:
     """Fit q^ on the first half of the rows for a path of ridges, score L_W on the second half, keep the best.
 
-    The order of rows is time: the later half judges. A short log may prefer q^ = center, so |q^ - center| is at least
-    max |R^center_i| / ((1 + gamma) sqrt(K~_max)): a mean residual is e(x) - gamma E e(x') and |e(x)| <= sqrt(K~_max) |e|.
+    The order of rows is time: the later half judges. A first fit finds the level of q^, its mean over the rows; the norm
+    is that of a second fit around this level, since a level anywhere in the range is in Q already. A short log may prefer
+    q^ = level, so |q^ - level| is at least max |R^level_i| / ((1 + gamma) sqrt(K~_max)): a mean residual is
+    e(x) - gamma E e(x') and |e(x)| <= sqrt(K~_max) |e|.
     """
     weak = weakness(pilot)
     if weak:
         return _joined(FittedRadius(0.0, half_range, 0.0, float("nan"), weak), factor, half_range)
-    cut = int(pilot.log_rows[len(pilot) // 2])  # half of the rows that count: the others lie beyond the horizon
-    fit, judge = pilot.select(pilot.rows.start, cut), pilot.select(cut)
-    rank = max(20, min(rank, _COORDINATES // pilot.layout.slots))
-    q_basis = make_basis(
-        values, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
-    )
-    w_basis = make_basis(instruments, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9)
-    first = build_model(fit, w_basis, q_basis, center)
-    second = build_model(judge, w_basis, q_basis, center)
-    u, sigma, right = np.linalg.svd(first.balance, full_matrices=False)
-    target = right @ first.gradient
-    top = max(float(sigma.max(initial=0.0)) ** 2, 1e-300)
-    path: list[FittedRadius] = []
-    for ridge in top * np.geomspace(1e-10, 10.0, 23):
-        theta = u @ (-sigma * target / (sigma**2 + ridge))
-        loss = float(np.linalg.norm(second.gradient + second.balance.T @ theta))
-        path.append(FittedRadius(0.0, float(np.linalg.norm(theta)), float(ridge), loss))
-    least = min(fit.held_out_loss for fit in path)
-    # the path is flat near its minimum and noise picks there: take the smoothest fit that is as good
-    best = max((fit for fit in path if fit.held_out_loss <= _AS_GOOD * least), key=lambda fit: fit.ridge)
-    residual = bellman_residual(pilot, values_at_rows(pilot, center))
-    floor = float(np.abs(residual).max()) / ((1 + pilot.gamma) * math.sqrt(values.sup_diag))  # 0 if unbounded
-    return _joined(replace(best, fitted_norm=max(best.fitted_norm, floor)), factor, half_range)
+    fits = _HeldOut.of(pilot, values, instruments, rank)
+    level = fits.level(fits.best(None)[1])
+    return _joined(fits.floored(level), factor, half_range)
+
+
+def held_out_norm(pilot: Problem, values: Kernel, instruments: Kernel, *, rank: int = 200) -> float:
+    """|q^| of the same fit around 0: ten times it is the radius of the paper."""
+    return _HeldOut.of(pilot, values, instruments, rank).floored(None).fitted_norm
+
+
+@dataclass(frozen=True, eq=False)
+class _HeldOut:
+    """The two halves of a log and the coordinates in which q^ is fitted."""
+
+    pilot: Problem
+    fit: Problem
+    judge: Problem
+    values: Basis
+    weights: Basis
+
+    @staticmethod
+    def of(pilot: Problem, values: Kernel, instruments: Kernel, rank: int) -> _HeldOut:
+        cut = int(pilot.log_rows[len(pilot) // 2])  # half of the rows that count: the others lie beyond the horizon
+        rank = max(20, min(rank, _COORDINATES // pilot.layout.slots))
+        points = np.concatenate([pilot.logged, pilot.initial.points])
+        return _HeldOut(
+            pilot,
+            pilot.select(pilot.rows.start, cut),
+            pilot.select(cut),
+            make_basis(values, pilot.layout, points, rank=rank, tolerance=1e-9),
+            make_basis(instruments, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9),
+        )
+
+    def best(self, center: Function | None) -> tuple[FittedRadius, FloatArray]:
+        """The smoothest fit around `center` whose later loss is as good as any, and its coordinates."""
+        first, second = (build_model(rows, self.weights, self.values, center) for rows in (self.fit, self.judge))
+        u, sigma, right = np.linalg.svd(first.balance, full_matrices=False)
+        target = right @ first.gradient
+        top = max(float(sigma.max(initial=0.0)) ** 2, 1e-300)
+        path: list[tuple[FittedRadius, FloatArray]] = []
+        for ridge in top * np.geomspace(1e-10, 10.0, 23):
+            theta = u @ (-sigma * target / (sigma**2 + ridge))
+            loss = float(np.linalg.norm(second.gradient + second.balance.T @ theta))
+            path.append((FittedRadius(0.0, float(np.linalg.norm(theta)), float(ridge), loss), theta))
+        least = min(found.held_out_loss for found, _ in path)
+        # the path is flat near its minimum and noise picks there: take the smoothest fit that is as good
+        return max((pair for pair in path if pair[0].held_out_loss <= _AS_GOOD * least), key=lambda pair: pair[0].ridge)
+
+    def floored(self, center: Function | None) -> FittedRadius:
+        """The best fit around `center`, its norm at least what the residuals ask for."""
+        best, _ = self.best(center)
+        residual = bellman_residual(self.pilot, values_at_rows(self.pilot, center))
+        top = self.values.kernel.sup_diag
+        floor = float(np.abs(residual).max()) / ((1 + self.pilot.gamma) * math.sqrt(top))  # 0 if unbounded
+        return replace(best, fitted_norm=max(best.fitted_norm, floor))
+
+    def level(self, theta: FloatArray) -> Function | None:
+        """The mean of a fit over the rows, as a constant."""
+        rows = self.pilot
+        one = np.eye(rows.layout.slots)[rows.slots]
+        cloud = Cloud(rows.logged, one, np.zeros(len(rows), dtype=np.int64))
+        mean = cloud_coordinates(self.values, cloud, np.array([1.0 / len(rows)]))
+        return constant_function(float(mean @ theta), rows.layout)
 
 
 def _joined(fitted: FittedRadius, factor: float, half_range: float) -> FittedRadius:

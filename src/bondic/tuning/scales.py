@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
+from bondic.data.spread import spread_rows
 from bondic.problem import Problem
 
 FloatArray = npt.NDArray[np.float64]
@@ -49,7 +50,7 @@ def measure_scales(points: FloatArray | None, dimension: int, names: tuple[int, 
     varies = deviation > 1e-9 * np.abs(center)
     spread = np.where(varies, deviation, np.maximum(np.abs(center), 1.0))
     numbers = [c for c in range(dimension) if c not in names]
-    some = (points[:: max(1, len(points) // _MOST)][:_MOST] / spread)[:, numbers]
+    some = (points[spread_rows(len(points), _MOST)] / spread)[:, numbers]
     distances = pdist(some) if some.shape[0] > 1 and numbers else np.zeros(0)
     positive = distances[distances > 0]
     median = float(np.median(positive)) if positive.size else default

@@ -220,7 +220,7 @@ def _categories(
     if kind == "one-hot" and len(labels) > _MOST_CATEGORIES:
         raise InvalidInput(
             f"{source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
-            "column out of the observations, pass numbers, or categorical='codes' (--categorical codes) for a kernel that only "
+            "column out of the observations, pass numbers, or categorical='codes' (--text codes) for a kernel that only "
             "compares equality."
         )
     out = []

@@ -1,0 +1,159 @@
+"""A log (or a stretch of it) pasted twice, under new episode numbers.
+
+Equal rows, and equal short episodes, are common where states are few. What chance does not give is a *block*: episodes k, k+1,
+..., l that come again, in the same order, d episodes later. An episode whose content occurs c times among m repeats at a
+given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could stand. Only
+contents that occur rarely count: a policy that has settled down repeats itself, and that is no copy.
+
+Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
+at the same places. A piece depends on the one before, so pieces weigh half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.hygiene.findings import Finding, Severity
+from bondic.data.hygiene.marks import Marks, mixed, placed
+from bondic.data.hygiene.walk import FloatArray, IntArray, Walk
+
+RARE = float(np.log(1e6))
+"""Chance alone gives such a block in fewer than one of a million logs."""
+_MOST_REPEATS = 8
+_PIECE = 16
+"""Rows of a piece, on average."""
+_CONTEXT = 4
+_FEW_EPISODES = 24
+_MOST_OFFSETS = 16
+
+
+@dataclass(frozen=True)
+class Block:
+    """`length` units that begin at `first` and come again `offset` units later."""
+
+    first: int
+    length: int
+    offset: int
+
+
+def repeated_block(marks: Marks, weight: float = 1.0) -> Block | None:
+    """The heaviest block that chance does not explain, if there is one."""
+    count = marks.size
+    if count < 2:
+        return None
+    _, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
+    repeats = counts[inverse]
+    worth = np.where((repeats > 1) & (repeats <= _MOST_REPEATS), weight * np.log(count / repeats), 0.0)
+    needed = 2.0 * float(np.log(count)) + RARE
+    best: tuple[float, Block] | None = None
+    for offset in _offsets(inverse, worth, needed):
+        equal = np.concatenate([[False], marks[:-offset] == marks[offset:], [False]])
+        begin, end = np.flatnonzero(np.diff(equal.astype(np.int8)) == 1), np.flatnonzero(np.diff(equal * 1) == -1)
+        total = np.concatenate([[0.0], np.cumsum(np.where(equal[1:-1], worth[:-offset], 0.0))])
+        weights = total[end] - total[begin]
+        top = int(np.argmax(weights))
+        if weights[top] > needed and (best is None or weights[top] > best[0]):
+            best = (float(weights[top]), Block(int(begin[top]), int(end[top] - begin[top]), offset))
+    return None if best is None else best[1]
+
+
+def _offsets(codes: npt.NDArray[np.intp], worth: FloatArray, needed: float) -> list[int]:
+    """Distances at which rare units match so often that a block could be there."""
+    rare = np.flatnonzero(worth > 0)
+    order = rare[np.argsort(codes[rare], kind="stable")]
+    gaps, weights = [], []
+    for lag in range(1, _MOST_REPEATS):
+        earlier, later = order[:-lag], order[lag:]
+        same = codes[earlier] == codes[later]
+        gaps.append((later - earlier)[same])
+        weights.append(worth[earlier][same])
+    distance = np.concatenate(gaps) if gaps else np.zeros(0, dtype=np.int64)
+    if not distance.size:
+        return []
+    values, inverse = np.unique(distance, return_inverse=True)
+    total = np.bincount(inverse, weights=np.concatenate(weights))
+    heavy = np.flatnonzero(total > needed)
+    return [int(values[k]) for k in heavy[np.argsort(-total[heavy])][:_MOST_OFFSETS]]
+
+
+class Pieces:
+    """Cuts the rows of a log at places that depend on their content, across parts."""
+
+    def __init__(self) -> None:
+        self._context: Marks = np.zeros(_CONTEXT - 1, dtype=np.uint64)
+        self._marks: list[Marks] = []
+        self._rows: list[IntArray] = []
+        self._open = (np.zeros(1, dtype=np.uint64), 0, 0)  # sum of the piece that has begun, its rows, its first row
+
+    def add(self, marks: Marks, first_row: int) -> None:
+        n = marks.size
+        with_before = np.concatenate([self._context, marks])
+        context = np.zeros(n, dtype=np.uint64)
+        for back in range(_CONTEXT):
+            context += placed(with_before[back : back + n], np.full(n, back, dtype=np.int64))
+        self._context = with_before[n:]
+        cuts = np.flatnonzero(mixed(context) % np.uint64(_PIECE) == 0)
+        partial, before, start = self._open
+        begins = np.concatenate([[0], cuts + 1])
+        piece = np.searchsorted(cuts, np.arange(n), side="left")
+        within = np.arange(n) - begins[piece] + np.where(piece == 0, before, 0)
+        sums = np.zeros(cuts.size + 1, dtype=np.uint64)
+        np.add.at(sums, piece, placed(marks, within))
+        sums[:1] += partial
+        firsts = np.concatenate([[start], first_row + cuts + 1])
+        self._marks.append(sums[:-1])
+        self._rows.append(firsts[:-1])
+        left = n - int(begins[-1])
+        self._open = (sums[-1:], left + (before if not cuts.size else 0), int(firsts[-1]))
+
+    def finished(self) -> tuple[Marks, IntArray]:
+        """Marks and first rows of all pieces that are complete."""
+        if not self._marks:
+            return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+        return np.concatenate(self._marks), np.concatenate(self._rows)
+
+
+def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterator[Finding]:
+    """Blocks of episodes that come again; equal episodes of continuous states; long runs of rows that come again."""
+    block = repeated_block(walk.contents)
+    if block is not None:
+        first, again = (int(walk.first_rows[k]) for k in (block.first, block.first + block.offset))
+        yield _finding("refuse", block.length, again, first, f"{block.length} episodes in a row come again")
+        return
+    twins = _twins(walk) if not discrete and keyed else np.zeros(0, dtype=np.int64)
+    if twins.size:
+        row = int(walk.first_rows[twins[0]])
+        original = int(walk.first_rows[np.flatnonzero(walk.contents == walk.contents[twins[0]])[0]])
+        what = f"{twins.size} episodes equal an earlier one in every value, although observations are continuous"
+        yield _finding("warn", twins.size, row, original, what)
+        return
+    if walk.ids.size < _FEW_EPISODES and (discrete or keyed):
+        marks, rows = pieces.finished()
+        block = repeated_block(marks, 0.5)
+        if block is not None:
+            length = int(rows[block.first + block.length - 1] - rows[block.first]) + 1
+            first, again = (int(rows[k]) for k in (block.first, block.first + block.offset))
+            yield _finding("warn", length, again, first, f"A run of at least {length} rows comes again")
+
+
+def _twins(walk: Walk) -> IntArray:
+    """Later copies of episodes of two rows or more, where no two different episodes have the same start."""
+    values, first = np.unique(walk.contents, return_index=True)
+    if np.unique(walk.start_marks).size != values.size or values.size < 2:
+        return np.zeros(0, dtype=np.int64)
+    later = np.ones(walk.contents.size, dtype=bool)
+    later[first] = False
+    return np.flatnonzero(later & (walk.lengths > 1))
+
+
+def _finding(severity: Severity, count: int, row: int, original: int, what: str) -> Finding:
+    return Finding(
+        "copies", severity, count, row,
+        f"{what} (at row {row}, as at row {original}). Rows that are logged twice are no new data: the interval would be too "
+        "short.",
+        "Keep each event once.",
+    )  # fmt: skip

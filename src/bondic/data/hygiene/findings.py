@@ -1,0 +1,58 @@
+"""What was found in a log: the kind of fault, how bad it is, where it is, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from bondic.errors import InvalidInput
+
+Severity = Literal["refuse", "warn", "note"]
+
+ACCEPTABLE = {
+    "next-observations": "Next observations differ from the observations of the following rows, and yet each is the state that "
+    "followed its row, drawn from the environment.",
+    "resets": "Where episodes were cut, the process went on: the next observation is the state that followed, not the start of "
+    "another episode.",
+    "reset-rows": "The first rows of episodes are real steps: their actions were carried out and their rewards were earned.",
+    "rows-after-cut": "Rows that follow a truncated row of the same episode are real steps that belong there.",
+    "gaps": "Rows that are missing inside episodes were left out by a rule that looked neither at their reward nor at their next "
+    "state.",
+    "missing-episodes": "Episodes whose numbers are missing were left out by a rule that did not look at what happened in them.",
+    "time-limit": "Episodes that end after the same number of steps really end there: nothing is earned afterwards.",
+    "unseen-actions": "The policy takes actions that the log never took; what is said of them rests on the value class.",
+    "copies": "Stretches that repeat earlier ones are new data, not the same events logged twice.",
+}
+"""Kinds of findings that a user can overrule, with the assumption that this states."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`refuse`: no interval is given; `warn`: said at the top of the answer; `note`: tolerated, and mentioned."""
+
+    kind: str
+    severity: Severity
+    count: int  # how many rows (pairs, episodes) are concerned
+    row: int  # the first of them
+    text: str
+    cure: str
+
+    def __str__(self) -> str:
+        way_out = "" if self.severity == "note" else f" If it is right as it is, state so: accept=[{self.kind!r}] "
+        return f"{self.text} {self.cure}{way_out}" + ("" if not way_out else f"(--accept {self.kind}).")
+
+
+def settle(findings: Iterable[Finding], accept: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(warnings, assumptions that the user states by accepting); a fault that is neither is refused."""
+    named = (accept,) if isinstance(accept, str) else tuple(accept)
+    for kind in named:
+        if kind not in ACCEPTABLE:
+            raise InvalidInput(f"accept={kind!r} is not a kind of finding; the kinds are {', '.join(ACCEPTABLE)}.")
+    open_ones = [item for item in findings if item.kind not in named]
+    refused = [item for item in open_ones if item.severity == "refuse"]
+    if refused:
+        more = f" ({len(refused) - 1} more faults were found: `bondic check` lists them.)" if len(refused) > 1 else ""
+        raise InvalidInput(f"{refused[0]}{more}")
+    stated = tuple(ACCEPTABLE[kind] for kind in dict.fromkeys(named))
+    return tuple(str(item) for item in open_ones if item.severity == "warn"), stated

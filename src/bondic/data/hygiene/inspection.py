@@ -1,0 +1,68 @@
+"""One pass over a log, in memory or in parts: everything that can be told without policy and question."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.hygiene.chain import ChainCheck
+from bondic.data.hygiene.copies import Pieces, copied
+from bondic.data.hygiene.findings import Finding
+from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
+from bondic.data.hygiene.resets import ResetCheck
+from bondic.data.hygiene.walk import FloatArray, Walk
+
+if TYPE_CHECKING:
+    from bondic.data.transitions import Transitions
+
+_ORDER = {"refuse": 0, "warn": 1, "note": 2}
+
+
+class Inspection:
+    """Add the rows in order, then ask for the findings. Holds a few numbers per episode and the last row of some."""
+
+    def __init__(self) -> None:
+        self._walk, self._pieces = Walk(), Pieces()
+        self._chain, self._resets, self._limits = ChainCheck(), ResetCheck(), LimitCheck()
+        self._discrete, self._timed = True, False
+        self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
+        self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
+
+    @staticmethod
+    def of(log: Transitions) -> Inspection:
+        """The inspection of a log in memory."""
+        out = Inspection()
+        out.add(log, 0)
+        return out
+
+    def add(self, part: Transitions, first_row: int) -> None:
+        """The next rows of the log."""
+        rows = self._walk.part(part, first_row)
+        self._discrete &= rows.discrete
+        self._timed = part.timesteps is not None
+        self._chain.add(rows)
+        self._resets.add(rows)
+        self._limits.add(rows, self._walk)
+        self._pieces.add(rows.marks, first_row)
+        if part.discrete_actions:
+            more = np.bincount(part.actions)
+            size = max(more.size, self.action_counts.size)
+            self.action_counts = np.pad(more, (0, size - more.size)) + np.pad(
+                self.action_counts, (0, size - self.action_counts.size)
+            )
+        else:
+            self.action_range = widened(self.action_range, part.actions)
+
+    def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
+        """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
+        keyed = self._walk.has_ids and self._timed
+        found = [
+            *self._chain.findings(has_ids=self._walk.has_ids, has_times=self._timed),
+            *self._resets.findings(),
+            *copied(self._walk, self._pieces, discrete=self._discrete, keyed=keyed),
+            *missing_episodes(self._walk),
+            *self._limits.findings(self._walk, gamma=gamma, horizon=horizon),
+        ]
+        return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))

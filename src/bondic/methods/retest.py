@@ -1,0 +1,39 @@
+"""A rich test of Q by whoever verifies: a certificate need not hold the witness that speaks against it.
+
+The first half of the certified rows picks instruments (single pairs, neighborhoods, single columns), the second half is tested
+with them and with the W of the certificate. Its level is its own: nothing of the certificate's alpha is spent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bondic.bounds.dual import Setting
+from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests, trivial_rejection
+from bondic.solvers.refute import propose_refutations
+from bondic.solvers.search import kernel_search
+from bondic.spaces.ball import Ball
+from bondic.tuning.defaults import Choices
+from bondic.tuning.refutation import class_tests
+
+LEVEL = 0.01
+"""Chance that a test of an honest certificate speaks against it; half of it for W, half for the instruments picked here."""
+_FEWEST = 40
+_RANK = 200
+_MOST = 20_000
+"""Rows that pick instruments or that a witness is looked for on; it is evaluated on all rows of the second half."""
+
+
+def rich_test(setting: Setting) -> Rejection:
+    """Whether the second half of the rows contradicts Q (jointly with the ranges and the data assumption)."""
+    rows = setting.problem.rows
+    proved = setting.gauge.guarantee == "finite-sample"
+    if not (isinstance(setting.ball, Ball) and proved and len(setting.problem) >= _FEWEST):
+        return trivial_rejection(setting.epsilon())
+    cut = rows.start + len(rows) // 2
+    pilot = setting.problem.load(max(rows.start, cut - _MOST), cut)
+    tests = class_tests(pilot, Choices(), (), LEVEL / 2)
+    half = replace(setting, problem=setting.problem.select(cut), noise_probability=LEVEL / 2, tests=tests)
+    some = replace(half, problem=half.problem.select(cut, min(rows.stop, cut + _MOST)))
+    witnesses = kernel_search(some, _RANK).witnesses(radius=half.ball.radius, epsilon=half.epsilon().upper)
+    return join_tests(half, combine_witnesses(half, witnesses), run_tests(half, propose_refutations(half)))

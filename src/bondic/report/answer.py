@@ -1,0 +1,166 @@
+"""The top of the page: the interval, what it is worth, and who vouches for what it rests on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bondic.certificate.assumptions import Assumption
+from bondic.certificate.conclude import Status
+from bondic.rendering import (
+    OUTSIDE,
+    STATE_WORDS,
+    is_assumption_free,
+    is_conditional,
+    lies_outside,
+    number,
+    sentence,
+    three,
+)
+from bondic.report.drawings import interval_picture
+from bondic.report.elements import badge, esc, facts
+from bondic.result import Result
+
+_STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "says nothing new"),
+           Status.REJECTED: ("bad", "assumptions contradicted")}  # fmt: skip
+_GUARANTEE = {
+    "finite-sample": ("good", "proved for this finite log"),
+    "asymptotic": ("warn", "asymptotic only"),
+    "none": ("bad", "no guarantee"),
+}
+_STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "bad"}
+_PLAIN = {
+    "data": "The log is an honest record, in the order of time",
+    "rewards": "No reward can leave the stated range",
+    "values": "The value function lies in the stated class",
+    "instruments": "The weights were looked for without the rows they are used on",
+    "noise": "How chance is bounded",
+    "policy": "What the new policy would do",
+    "start": "Where it starts",
+    "process": "What is added up",
+    "log": "What you accept about the log",
+}
+
+
+def answer(result: Result, doubts: Sequence[str] = ()) -> str:
+    """The interval in one sentence and one picture, and under it what it is conditional on."""
+    kind, words = _STATUS[result.status]
+    badges = [badge(kind, words), *_held(result), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
+    advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
+    if result.status is Status.REJECTED:  # no interval is given: there is nothing to guarantee
+        advice = ", and no basis for a decision"
+    outside = f" <strong>{esc(sentence(OUTSIDE))}.</strong>" if lies_outside(result) else ""
+    states = result.choices.get("states")
+    return (
+        f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
+        f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
+        f"{interval_picture(result)}{_condition(result)}"
+        f"<p>The value is a discounted sum of rewards, not normalised. The point estimate {esc(number(result.estimate))} is a "
+        f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
+        f"{f'<p class=soft id=states>{esc(sentence(states))}.</p>' if states else ''}</section>"
+    )
+
+
+def _held(result: Result) -> list[str]:
+    """Badges on the guarantee: "proved" only where nothing that bondic chose is needed."""
+    if result.status is Status.REJECTED:
+        return []
+    if result.status is Status.TRIVIAL:
+        return [badge("", f"follows from {result.ranges[0]} alone")]
+    held = badge(*_GUARANTEE.get(result.guarantee, ("warn", result.guarantee)))
+    if not is_conditional(result):
+        return [held, badge("good", "no assumption about the value function")] if is_assumption_free(result) else [held]
+    conditional = badge("warn", "valid if the value function is no rougher than bondic assumes")
+    return [conditional] if result.guarantee == "finite-sample" else [held, conditional]
+
+
+def _condition(result: Result) -> str:
+    """What the interval is conditional on and how far it carries beyond that, right under it."""
+    if not is_conditional(result):
+        return ""
+    found = result.robustness
+    tiles = "" if found is None else facts(
+        [
+            ("roughness that bondic assumes", f"radius {three(found.radius)}"),
+            ("the interval says the same up to", _times(found.same_up_to)),
+            ("it says something up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
+        ]
+    )  # fmt: skip
+    return (
+        '<p class="note" id="condition"><b>Valid if the value function is no rougher than bondic assumes.</b> Nobody has '
+        f"stated this, and no log can prove it. The sliders below show other radii.</p>{tiles}"
+    )
+
+
+def _limit(value: float) -> str:
+    return three(value) if math.isfinite(value) else "without limit"
+
+
+def _times(multiple: float) -> str:
+    return f"{three(multiple)} × that" if math.isfinite(multiple) else "any roughness"
+
+
+def _loud(result: Result) -> str:
+    return "".join(f'<p class="note"><b>Warning.</b> {esc(text)}</p>' for text in result.warnings)
+
+
+def _pointer(doubts: Sequence[str]) -> str:
+    if not doubts:
+        return ""
+    count = "A warning about the log stands" if len(doubts) == 1 else f"{len(doubts)} warnings about the log stand"
+    return f'<p class="note"><b>{count} under “Is it the right log?”.</b> Where one applies, the interval is not valid.</p>'
+
+
+def _reading(result: Result) -> str:
+    ranges, imply = result.ranges
+    if result.status is Status.REJECTED:
+        return (
+            f"<strong>The log contradicts the assumptions taken together, so no number is given beyond what {ranges} "
+            f"{imply}. Do not widen anything until it is known which assumption failed.</strong>"
+        )
+    if result.status is Status.TRIVIAL:
+        return f"The log is too short, or too far from the policy, to say more than {ranges} alone."
+    if result.guarantee != "finite-sample":
+        return (
+            "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log "
+            "and is fit for comparison only.</strong>"
+        )
+    needed = ", those that bondic chose included" if result.chosen else ""
+    return (
+        f"If the assumptions below hold{needed}, a procedure like this is wrong in at most "
+        f"{esc(f'{100 * result.alpha:g}')}% of the logs it is used on."
+    )
+
+
+def assumptions(result: Result) -> str:
+    """What must be true, in plain words, and what was checked."""
+    items = []
+    for item in result.assumptions:
+        title = _title(item, is_assumption_free(result))
+        state = badge(_STATES[item.state], STATE_WORDS[item.state])
+        items.append(f"<li><b>{esc(title)}</b>{state}<p>{esc(item.text)}</p></li>")
+    rejection, tested = result.rejection, []
+    if rejection is not None and rejection.p_value < 1:
+        tested.append(f"The p-value of all assumptions together is at most {max(rejection.p_value, 1e-12):.3g}.")
+    if rejection is not None and rejection.minimal_radius > 0:
+        tested.append(f"At this α the log rules out radii below {number(rejection.minimal_radius)}.")
+    listed = "".join(f"<li><b>{esc(name)}</b><p>{esc(text)}</p></li>" for name, text in result.choices.items())
+    return (
+        '<section id="assumptions"><h2>What must be true</h2><p><b>stated by you</b>: you vouch for it; no program can see '
+        "it in the log. <b>chosen by bondic</b>: nobody vouches for it; the interval is valid if it holds. <b>checked</b>: "
+        "it was examined, and holds. <b>rejected</b>: the log speaks against it, alone or together with others.</p>"
+        f'<ul class="items">{"".join(items)}</ul><p>{esc(" ".join(tested))}</p>'
+        "<details><summary>Every choice that was made, in words</summary>"
+        f'<ul class="items">{listed}</ul></details></section>'
+    )
+
+
+def _title(item: Assumption, free: bool) -> str:
+    """An assumption in plain words; what bondic chose is not called stated."""
+    if item.name == "values" and item.state == "chosen":
+        return "The value function lies in the class that bondic chose"
+    if item.name == "values" and free:
+        return "Nothing is assumed about the value function"
+    if item.name == "values" and item.state == "rejected":
+        return "The value function lies in the class"
+    return _PLAIN.get(item.name, item.name)

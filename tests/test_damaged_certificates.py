@@ -1,0 +1,267 @@
+"""Certificate files of unknown origin: refused in words, before they take memory or time."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import struct
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+
+from experiments import damaged_certificates
+from experiments.certificate_damage import as_archive, as_member, as_text
+
+import bondic
+from bondic.certificate.certificate import Certificate, compute_digest
+from bondic.errors import InvalidInput, VerificationError
+from problems import synthetic
+
+
+@pytest.fixture(scope="module")
+def certified():
+    mdp, log, policy, initial = synthetic(200, gamma=0.3)
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    method = bondic.Dual(gauge=bondic.PlugIn(0.05), choices=bondic.Choices(pairs=8))
+    return bondic.estimate_interval(problem, method=method).proof, log
+
+
+def write(folder: Path, text: bytes, archive: bytes) -> Path:
+    (folder / "c.npz").write_bytes(archive)
+    (folder / "c.json").write_bytes(text)
+    return folder / "c.json"
+
+
+def with_members(certificate: Certificate, folder: Path, changes: dict[str, bytes], **packing: object) -> Path:
+    """The certificate with some members of its archive written byte by byte."""
+    members = {f"{name}.npy": as_member(array) for name, array in certificate.arrays.items()} | changes
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", **({"compression": zipfile.ZIP_DEFLATED} | packing)) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return write(folder, as_text(certificate.body, certificate.digest), out.getvalue())
+
+
+def header(shape: str, kind: str = "<f8") -> bytes:
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\0" + struct.pack("<H", len(text)) + text
+
+
+def test_a_whole_certificate_is_read_as_numpy_reads_it(certified, tmp_path):
+    certificate, log = certified
+    text, numbers = bondic.save_certificate(certificate, tmp_path / "c")
+    loaded = bondic.load_certificate(text)
+    with np.load(numbers) as data:
+        assert set(data.files) == set(loaded.arrays)
+        for name in data.files:
+            np.testing.assert_array_equal(data[name], loaded.arrays[name])
+            assert data[name].dtype == loaded.arrays[name].dtype
+    turned = {name: np.asfortranarray(array).astype(">f8") for name, array in certificate.arrays.items()}
+    path = write(tmp_path, as_text(certificate.body, certificate.digest), as_archive(turned))
+    assert bondic.verify(bondic.load_certificate(path), log).low == bondic.verify(certificate, log).low
+
+
+def test_an_archive_that_grows_is_refused_before_it_does(certified, tmp_path):
+    certificate, _ = certified
+    count = 4 * 2**20  # 32 MB of zeros in 32 kB
+    path = with_members(certificate, tmp_path, {"policy.next.npy": header(f"({count},)") + bytes(8 * count)})
+    assert (tmp_path / "c.npz").stat().st_size < 2**17
+    tracemalloc.start()
+    with pytest.raises(VerificationError, match="bytes unpacked"):
+        bondic.load_certificate(path, most_bytes=2**24)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
+
+
+def test_the_limit_can_be_moved(certified, tmp_path):
+    certificate, log = certified
+    text, _ = bondic.save_certificate(certificate, tmp_path / "c")
+    assert bondic.verify(bondic.load_certificate(text, most_bytes=10**6), log)
+    with pytest.raises(VerificationError, match="most_bytes"):
+        bondic.load_certificate(text, most_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("changes", "packing", "words"),
+    [
+        ({"policy.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
+        ({"policy.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
+        ({"policy.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
+        ({"policy.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
+        ({"policy.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
+        ({"policy.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
+        ({"policy.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
+        ({}, {"compression": zipfile.ZIP_BZIP2}, "packed in a way"),
+        ({}, {"compression": zipfile.ZIP_LZMA}, "packed in a way"),
+        ({f"m{k}.npy": b"" for k in range(5000)}, {}, "more than 4096 arrays"),
+    ],
+)
+def test_archives_that_lie_are_refused(certified, tmp_path, changes, packing, words):
+    with pytest.raises(VerificationError, match=words):
+        bondic.load_certificate(with_members(certified[0], tmp_path, changes, **packing))
+
+
+def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_path):
+    certificate, _ = certified
+    text = as_text(certificate.body, certificate.digest)
+    whole = as_archive(dict(certificate.arrays))
+    out = io.BytesIO(whole)
+    with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(out, "a") as archive:
+        archive.writestr("policy.next.npy", as_member(np.zeros(3)))
+    commented = whole[:-2] + b"\x05\0hello"
+    for content, words in ((out.getvalue(), "same name"), (commented, "not an archive"), (b"", "not an archive")):
+        with pytest.raises(VerificationError, match=words):
+            bondic.load_certificate(write(tmp_path, text, content))
+
+
+def test_long_doubles_in_memory_are_refused_in_words(certified):
+    certificate, log = certified
+    arrays = dict(certificate.arrays) | {"omega.lower.w": certificate.arrays["omega.lower.w"].astype(np.longdouble)}
+    with pytest.raises(VerificationError, match=r"omega\.lower\.w is of type"):
+        bondic.verify(Certificate(certificate.body, arrays), log)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{"a": ' + b"9" * 100_000 + b"}", "whole number of 100000 digits"),
+        (b'{"a": 1, "a": 2}', "two values of the same name"),
+        (b"[" * 100_000 + b"]" * 100_000, "RecursionError"),
+        (b"[1, 2]", "not a list of named values"),
+        (b" " * (5 * 2**20), "too large"),
+        (b'{"digest": "", "arrays": "c.npz"}', "no digest"),
+        (b'{"digest": "' + b"0" * 64 + b'", "arrays": 5}', "TypeError"),
+        (b'{"digest": "' + b"0" * 64 + b'", "arrays": ".."}', "not a plain file"),
+        (b"\xff\xfe{", "UnicodeDecodeError"),
+    ],
+)
+def test_texts_that_are_no_certificate_are_refused(certified, tmp_path, text, words):
+    with pytest.raises(VerificationError, match=words):
+        bondic.load_certificate(write(tmp_path, text, as_archive(dict(certified[0].arrays))))
+
+
+def test_a_pipe_is_not_read(certified, tmp_path):
+    certificate, _ = certified
+    path = write(tmp_path, as_text(certificate.body, certificate.digest), b"")
+    (tmp_path / "c.npz").unlink()
+    os.mkfifo(tmp_path / "c.npz")
+    with pytest.raises(VerificationError, match="not a plain file"):
+        bondic.load_certificate(path)
+
+
+def signed(certificate: Certificate, place: str, value: object) -> Certificate:
+    body = copy.deepcopy(certificate.body)
+    node, (*way, last) = body, place.split(".")
+    for key in way:
+        node = node[key]
+    node[last] = value
+    return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
+
+
+GAUSSIAN = {"leaf": "gaussian", "parameters": {"bandwidth": 1.0}}
+DIRAC = {"leaf": "dirac", "parameters": {"on": "action"}}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("ball.kernel", {"product": [{"sum": [GAUSSIAN] * 4}] * 25}, "256 are evaluated"),
+        ("ball.kernel", {"product": [DIRAC] * 40}, "embedding columns"),
+        ("ball.kernel", {"sum": [GAUSSIAN] * 200}, "200 parts"),
+        ("ball.kernel", {"leaf": "constant", "parameters": {"value": True}}, "true or false"),
+        ("ball.kernel", {"leaf": "time-mask", "parameters": {"horizon": float("nan")}}, "horizon"),
+        ("ball.radius", float("nan"), "ball.radius"),
+        ("ball.radius", True, "ball.radius"),
+        ("ball.radius", "9", "ball.radius"),
+        ("claims.low", False, "claims.low"),
+        ("claims.high", float("inf"), "claims.high"),
+        ("problem.terms.horizon", 10**30, "horizon"),
+        ("problem.terms.may_terminate", 1, "may_terminate"),
+        ("problem.seed", -1, "seed"),
+        ("problem.rows", [0.0, 5], "problem.rows"),
+        ("problem.initial.weights", {"array": "nothing"}, "lacks the array"),
+        ("information", [[[[]]]] * 200_000, "more than 100000 values"),
+        ("information", 10**60, "digits"),
+        ("information", {"a": {1, 2}}, "not JSON|holds a"),
+        ("ends.third", None, "on the way to"),
+    ],
+)
+def test_values_that_do_not_belong_are_refused(certified, place, value, words):
+    certificate, log = certified
+    if isinstance(value, dict) and "a" in value:  # no digest exists for what is no JSON
+        forged = Certificate({**certificate.body, place: value}, certificate.arrays, "0" * 64)
+    else:
+        forged = signed(certificate, place, value)
+    with pytest.raises(VerificationError, match=words):
+        bondic.verify(forged, log)
+
+
+def test_nesting_is_limited(certified):
+    certificate, log = certified
+    deep: object = GAUSSIAN
+    for _ in range(60):
+        deep = {"scaled": deep, "factor": 1.0}
+    with pytest.raises(VerificationError, match="nested more than 40 deep"):
+        bondic.verify(signed(certificate, "ball.kernel", deep), log)
+
+
+def test_the_work_is_estimated_before_it_is_done(certified):
+    """Half a million starts for a log of 200 rows: 10^11 pairs of points."""
+    certificate, log = certified
+    many = 500_000
+    arrays = dict(certificate.arrays) | {
+        "initial.observations": np.random.default_rng(0).normal(size=(many, 1)),
+        "initial.weights": np.full(many, 1.0 / many),
+        "policy.initial": np.full((many, 2), 0.5),
+    }
+    with pytest.raises(VerificationError, match="pairs of points"):
+        bondic.verify(Certificate(certificate.body, arrays), log)
+
+
+def test_kernels_do_not_explode():
+    layout = bondic.kernels.normal_form.Layout(1, False, 0, 2)
+    product = bondic.Constant(1.0) + bondic.Gaussian(1.0)
+    for _ in range(24):
+        product = product * (bondic.Constant(1.0) + bondic.Gaussian(1.0))
+    with pytest.raises(InvalidInput, match="33554432 terms"):
+        bondic.kernels.normal_form.normal_form(product, layout)
+    with pytest.raises(InvalidInput, match="features"):
+        bondic.GaussianSeries(1.0, 400).features(np.zeros((1, 6)))
+    waves = bondic.RandomFeatures.gaussian(300, 1, 1.0, seed=0)
+    with pytest.raises(InvalidInput, match="216000000 features"):
+        bondic.FeatureFunction(waves * waves * waves, layout, np.zeros(3))
+
+
+def test_some_hundred_damaged_files():
+    """The experiment in small: nothing but words, whatever was damaged."""
+    tally = damaged_certificates.run(300, seed=20260101, jobs=1)
+    assert tally.sound, tally.bad
+    assert tally.counts["refused"] > 200
+    assert tally.counts["accepted, same claims"] > 5  # otherwise everything is refused, and nothing was tested
+    assert tally.peak < 2**30
+
+
+def test_the_experiment_sees_a_changed_claim(certified, tmp_path):
+    """A file that says something else than before must be counted as such, not as harmless."""
+    certificate, log = certified
+    good = damaged_certificates.Good(certificate, log, None, bondic.verify(certificate, log))
+    other = bondic.estimate_interval(
+        bondic.make_problem(log, bondic.UniformPolicy(2), bondic.InitialStates.exact([[0.0]]), gamma=0.3,
+                            reward_range=(-2.0, 3.0)),
+        method=bondic.Dual(gauge=bondic.PlugIn(0.05)),
+    ).proof  # fmt: skip
+    path, _ = bondic.save_certificate(other, tmp_path / "c")
+    assert damaged_certificates.judge(good, path)[0] == "changed claims"
+    text = json.loads(path.read_text())
+    text["claims"]["low"] += 0.1
+    path.write_text(json.dumps(text))
+    assert damaged_certificates.judge(good, path)[0] == "refused"

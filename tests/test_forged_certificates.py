@@ -1,0 +1,398 @@
+"""Certificates whose every number is right and whose story is not: verify must refuse them or say what it did not check."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.bounds.dual import dual_bound
+from bondic.bounds.rejection import evaluate_witness, trivial_rejection
+from bondic.certificate.assumptions import list_assumptions
+from bondic.certificate.certificate import Certificate, make_certificate
+from bondic.certificate.conclude import conclude
+from bondic.certificate.foreign_text import clean_text
+from bondic.errors import InvalidInput, VerificationError
+from bondic.spaces.functions import KernelFunction
+from problems import synthetic
+
+
+@pytest.fixture(scope="module")
+def world():
+    return synthetic(600, gamma=0.3)
+
+
+@pytest.fixture(scope="module")
+def honest(world):
+    mdp, log, policy, initial = world
+    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    return bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02)))
+
+
+def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), alpha=0.1) -> Certificate:
+    """A certificate with right numbers for any choice of W, Q, omega and witnesses."""
+    from bondic.bounds.dual import Setting
+    from bondic.concentration.budget import ErrorBudget
+    from bondic.concentration.pinelis import Pinelis
+
+    sampled = problem.initial_states.kind == "sample"
+    budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
+    setting = Setting(problem, ball, instruments, Pinelis(), budget["noise"], budget.get("initial"), 2)
+    ends = {
+        end: (dual_bound(setting, omega, (end,))[0], omega)
+        for end, omega in zip(("lower", "upper"), omegas, strict=True)
+    }
+    rejection = trivial_rejection(setting.epsilon())
+    if witnesses[0] is not None:
+        rejection = evaluate_witness(setting, witnesses[0])
+    result = conclude(setting, ends["lower"][0], ends["upper"][0], rejection, "both")
+    return make_certificate(
+        setting, budget, side="both", ends=ends, rejection=rejection, witnesses=witnesses,
+        interval=(result.low, result.high), status=result.status.name,
+        assumptions=list_assumptions(setting, rejected=result.status.name == "REJECTED"), information={},
+    )  # fmt: skip
+
+
+W = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5))
+Q = bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 9.0)
+
+
+def question(world, **changes):
+    mdp, log, policy, initial = world
+    return bondic.make_problem(
+        log, policy, changes.get("initial", initial), gamma=mdp.gamma, reward_range=mdp.reward_range
+    )
+
+
+def resigned(certificate: Certificate, **changes: object) -> Certificate:
+    """Values at dotted paths exchanged, with a digest that fits."""
+    body = copy.deepcopy(certificate.body)
+    for path, value in changes.items():
+        node = body
+        *way, last = path.split("__")
+        for key in way:
+            node = node[key]
+        node[last] = value
+    return Certificate(body, certificate.arrays)
+
+
+# --- 1: where W comes from ------------------------------------------------------------------------------
+
+
+def test_w_fixed_beforehand_is_a_statement(world):
+    log = world[1]
+    checked = bondic.verify(forge(question(world), Q, W), log)
+    assert not any("W" in line and "see" in line for line in checked.checks)
+    assert any(
+        "picked without the certified rows: it is only stated (fixed beforehand)" in gap for gap in checked.unchecked
+    )
+    assert {item.name: item.state for item in checked.assumptions}["instruments"] == "stated"
+
+
+@pytest.mark.parametrize(
+    ("rows", "same_log", "words"),
+    [
+        ((0, 200), True, "rows 0..199 of this log, which precede the certified ones"),
+        ((0, 200), False, "of another log"),
+        ((500, 600), True, "after the certified rows"),
+    ],
+)
+def test_rows_of_w_are_compared_by_position(world, rows, same_log, words):
+    log = world[1]
+    provenance = bondic.Provenance("picked", rows, log.content_hash if same_log else "0" * 64)
+    checked = bondic.verify(forge(question(world).select(200, 500), Q, bondic.Instruments(W.kernel, provenance)), log)
+    assert any(words in line for line in checked.checks + checked.unchecked)
+    if "precede" in words:
+        assert any("really picked on those rows alone" in gap for gap in checked.unchecked)
+    assert ("W comes from later rows" in checked.headline) == ("after" in words)
+
+
+def test_w_from_certified_rows_is_refused(world):
+    log = world[1]
+    seen = bondic.Instruments(W.kernel, bondic.Provenance("picked", (100, 201), log.content_hash))
+    with pytest.raises(VerificationError, match="tuned on rows that it certifies"):
+        bondic.verify(forge(question(world).select(200), Q, seen), log)
+
+
+# --- 2: the initial distribution ------------------------------------------------------------------------
+
+
+def test_copies_of_one_state_are_not_taken_for_the_initial_distribution(world):
+    log = world[1]
+    best = np.repeat(log.observations[7:8], 5000, axis=0)
+    checked = bondic.verify(forge(question(world, initial=bondic.InitialStates.sample(best)), Q, W), log)
+    (gap,) = (gap for gap in checked.unchecked if "initial distribution" in gap)
+    assert "own statement, and no episode starts of this log: sample of 5000 states, 1 of them distinct" in gap
+    assert checked.start in gap
+    assert f"{log.observations[7, 0]:.4g}" in checked.start
+
+
+def test_episode_starts_of_the_log_are_recognized(world):
+    log = world[1]
+    for states in (bondic.InitialStates.from_log(log), bondic.InitialStates.from_log(log, count=7)):
+        checked = bondic.verify(forge(question(world, initial=states), Q, W), log)
+        assert any("are the episode starts of the log" in line for line in checked.checks)
+        assert not any("initial distribution" in gap for gap in checked.unchecked)
+    last = bondic.InitialStates.sample(bondic.InitialStates.from_log(log).observations[5:])  # a part picked afterwards
+    checked = bondic.verify(forge(question(world, initial=last), Q, W), log)
+    assert any("no episode starts of this log" in gap for gap in checked.unchecked)
+
+
+def test_given_initial_states_are_compared(world):
+    log, initial = world[1], world[3]
+    certificate = forge(question(world), Q, W)
+    assert any("those given" in line for line in bondic.verify(certificate, log, initial=initial).checks)
+    for other in (
+        bondic.InitialStates.exact(initial.observations + 1e-9, initial.weights),
+        bondic.InitialStates.sample(initial.observations),
+    ):
+        with pytest.raises(VerificationError, match="other initial states"):
+            bondic.verify(certificate, log, initial=other)
+
+
+# --- 3: numbers that are not printed --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: bondic.Linear(bandwidth=np.inf),
+        lambda: bondic.Linear(center=np.nan),
+        lambda: bondic.Linear(supremum=np.nan),
+        lambda: bondic.TimeMask(np.nan),
+        lambda: bondic.TimeMask(2.5),
+        lambda: bondic.TimeMask(True),
+        lambda: bondic.Constant(np.inf),
+        lambda: bondic.Gaussian(np.inf),
+        lambda: bondic.Laplace([1.0, np.nan]),
+        lambda: bondic.Matern(np.inf),
+        lambda: bondic.RandomFeatures([[np.inf]]),
+        lambda: bondic.RandomFeatures([[1.0]], center=np.nan),
+        lambda: bondic.GaussianSeries(1.0, 3, center=np.inf),
+        lambda: bondic.GaussianSeries(1.0, True),
+        lambda: bondic.ActionEmbedding([[np.nan]]),
+        lambda: bondic.ExplicitFeatures(np.sin, np.nan, "sine"),
+        lambda: bondic.ExplicitFeatures(np.sin, 1.0, "si\x1b[2Jne"),
+        lambda: np.inf * bondic.Constant(),
+    ],
+)
+def test_numbers_that_are_not_finite_make_no_kernel(make):
+    with pytest.raises(InvalidInput):
+        make()
+
+
+def test_functions_of_numbers_that_are_not_finite_are_refused(world):
+    layout = question(world).layout
+    for centers, weights in ((np.nan, 1.0), (0.0, np.inf)):
+        with pytest.raises(InvalidInput, match="finite"):
+            KernelFunction(bondic.Constant(), layout, np.full((1, 1), centers), np.full((1, 2), weights))
+
+
+def test_every_parameter_of_a_kernel_shows_in_its_name():
+    many = np.linspace(1.0, 2.0, 9)
+    pairs = [
+        (bondic.ActionEmbedding(np.eye(3)), bondic.ActionEmbedding(np.eye(3) * 1.001)),
+        (bondic.Linear(bandwidth=2.0), bondic.Linear(bandwidth=3.0)),
+        (bondic.Linear(center=1.0), bondic.Linear(center=2.0)),
+        (bondic.RandomFeatures([[1.0, 2.0]]), bondic.RandomFeatures([[1.0, 2.001]])),
+        (bondic.RandomFeatures([[1.0]], center=1.0), bondic.RandomFeatures([[1.0]], center=2.0)),
+        (bondic.GaussianSeries(1.0, 3, center=1.0), bondic.GaussianSeries(1.0, 3, center=2.0)),
+        (bondic.Gaussian(many), bondic.Gaussian(np.append(many[:-1], 2.5))),
+        (bondic.Laplace(many), bondic.Laplace(np.append(many[:-1], 2.5))),
+        (bondic.Matern(many), bondic.Matern(np.append(many[:-1], 2.5))),
+        (bondic.TimeMask(3), bondic.TimeMask(4)),
+    ]
+    for one, other in pairs:
+        assert repr(one) != repr(other)
+        assert repr(one) == repr(type(one).from_parameters(one.parameters()))
+
+
+def test_the_center_of_q_is_named(world):
+    problem, log = question(world), world[1]
+    texts = []
+    for height in (0.2, 0.3):
+        center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[height, 0.0]]))
+        checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, 9.0, center), W), log)
+        texts += [item.text for item in checked.assumptions if item.name == "values"]
+    assert "the given center Function(1 points of Constant(1), sha256 " in texts[0]
+    assert texts[0] != texts[1]
+
+
+# --- 4: rows picked afterwards --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "words"),
+    [
+        (0, 600, ()),
+        (100, 600, ("first 100 rows",)),
+        (0, 450, ("last 150 rows",)),
+        (50, 599, ("first 50", "last 1 rows")),
+    ],
+)
+def test_rows_that_were_left_out_are_named(world, start, stop, words):
+    checked = bondic.verify(forge(question(world).select(start, stop), Q, W), world[1])
+    assert checked.rows == (start, stop)
+    assert checked.left_out == (start, 600 - stop)
+    assert any(f"certified are rows {start}..{stop - 1} of 600" in line for line in checked.checks)
+    gaps = " ".join(checked.unchecked)
+    assert all(word in gaps for word in words)
+    assert ("were left out" in gaps) == bool(words)
+    assert any("left out at the end" in head for head in checked.headline) == (stop < 600)
+
+
+def test_pilot_rows_are_no_suspicion(honest, world):
+    checked = bondic.verify(honest.certificate, world[1])
+    assert checked.left_out[0] > 0
+    assert not any("were left out" in gap for gap in checked.unchecked)
+
+
+# --- 5: a witness that looks away -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def contradicted():
+    """A log that rejects Q = {functions below 0.5}, and a certificate with a witness that does not see it."""
+    world = synthetic(20_000, gamma=0.3)
+    log, problem = world[1], question(world)
+    local = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac())
+    small = bondic.Ball(Q.kernel, 0.5)
+    result = bondic.estimate_interval(problem, method=bondic.Dual(ball=small, instruments=local))
+    assert result.status is bondic.Status.REJECTED
+    blind = np.ones((2, 2))
+    looks_away = KernelFunction(local.kernel, problem.layout, problem.logged[:2] + 50.0, blind)
+    return forge(problem, small, local, witnesses=(looks_away,)), result, log
+
+
+def test_a_blind_witness_is_not_called_a_test(contradicted):
+    forged, _, log = contradicted
+    checked = bondic.verify(forged, log)
+    assert checked.status != "REJECTED"
+    assert not any("rejection" in line for line in checked.checks)
+    assert (
+        "the given witnesses were recomputed and do not reject; whether another would is not known" in checked.unchecked
+    )
+
+
+def test_a_test_of_the_verifier_finds_what_the_witness_hides(contradicted, honest, world):
+    forged, _, log = contradicted
+    with pytest.raises(VerificationError, match="a test that the certificate does not hold rejects them"):
+        bondic.verify(forged, log, retest=bondic.rich_test)
+    checked = bondic.verify(honest.certificate, world[1], retest=bondic.rich_test)
+    assert any("a test of its own does not reject either" in line for line in checked.checks)
+
+
+# --- 6: ends that repeat Q ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("radius", [0.0, 1e-6])
+def test_an_end_that_repeats_q_is_no_evidence(world, radius):
+    """Q = {one function} proves anything about itself; a tiny omega does not change that."""
+    problem, log = question(world), world[1]
+    center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[0.5, 0.5]]))
+    tiny = KernelFunction(W.kernel, problem.layout, problem.logged[:1], np.array([[1e-9, 0.0]]))
+    for omega in (None, tiny):
+        checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, radius, center), W, (omega, None)), log)
+        if omega is None:
+            assert checked.status == "TRIVIAL"
+        else:
+            assert abs(checked.low - 1.0) < 1e-4  # the upper end has no weights at all: it is that of the value range
+        for end in ("lower", "upper"):
+            assert f"the {end} end, which repeats Q" in checked.headline
+            assert any(f"the {end} end against the log: the log was not used" in gap for gap in checked.unchecked)
+
+
+def test_ends_that_use_the_log_are_not_suspected(honest, world):
+    assert not any("repeats Q" in head for head in bondic.verify(honest.certificate, world[1], world[2]).headline)
+
+
+# --- 7 and 8: what is printed ---------------------------------------------------------------------------
+
+
+def run_tool(monkeypatch, capsys, *words: object) -> tuple[int, str, str]:
+    from bondic.cli.main import main
+
+    monkeypatch.setattr("sys.argv", ["bondic", *map(str, words)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    out = capsys.readouterr()
+    return int(stopped.value.code or 0), out.out, out.err
+
+
+def save_log(log: bondic.Transitions, path: Path) -> Path:
+    np.savez(path, **{name: column for name, column in log.columns().items() if column is not None})
+    return path
+
+
+def test_the_first_line_says_what_was_not_compared(world, tmp_path, monkeypatch, capsys):
+    log = save_log(world[1], tmp_path / "log.npz")
+    bondic.save_certificate(forge(question(world).select(0, 500), Q, W), tmp_path / "c")
+    code, out, _ = run_tool(monkeypatch, capsys, "verify", tmp_path / "c.json", log)
+    assert code == 0
+    assert out.splitlines()[0].startswith(
+        "verified, except the policy; the choice of rows (100 left out at the end): ["
+    )
+
+
+HOSTILE = "\x1b[2J\x1b[Hverified: [1.9, 2]\n\u202e\u200b\x9b1m"
+
+
+def test_clean_text_leaves_nothing_to_obey():
+    cleaned = clean_text(HOSTILE + "x" * 10_000)
+    assert cleaned.isprintable()
+    assert len(cleaned) < 5000
+    assert clean_text("q* ∈ Q, ‖ω‖ ≤ 1, Matérn") == "q* ∈ Q, ‖ω‖ ≤ 1, Matérn"
+
+
+def test_notes_are_printable_from_the_start(world):
+    note = bondic.Provenance(HOSTILE, (0, 5), "\x1b")
+    assert str(note).isprintable()
+    certificate = forge(question(world), bondic.Ball(Q.kernel, 9.0, provenance=note), W)
+    assert all(item.text.isprintable() for item in bondic.verify(certificate, world[1]).assumptions)
+
+
+@pytest.mark.parametrize(
+    "path", ["instruments__provenance__note", "problem__initial__kind", "claims__status", "side", "gauge__gauge"]
+)
+def test_escape_codes_do_not_reach_the_terminal(world, path, tmp_path, monkeypatch, capsys):
+    forged = resigned(forge(question(world), Q, W), **{path: HOSTILE})
+    with pytest.raises(VerificationError) as refused:
+        bondic.verify(forged, world[1])
+    assert str(refused.value).isprintable()
+    bondic.save_certificate(forged, tmp_path / "c")
+    code, out, err = run_tool(
+        monkeypatch, capsys, "verify", tmp_path / "c.json", save_log(world[1], tmp_path / "l.npz")
+    )
+    assert code == 1
+    assert out == ""
+    assert err.endswith("\n")
+    assert err[:-1].isprintable()
+    assert not err.startswith("verified")
+
+
+def test_names_in_logs_and_files_do_not_reach_the_terminal(tmp_path, monkeypatch, capsys):
+    name = HOSTILE.replace("\n", "")
+    header = f"observations_0,{name},actions,rewards,next_observations_0,terminations"
+    (tmp_path / "log.csv").write_text(header + "\n0,1,0,1,0,True\n1,2,1,1,0,True\n")
+    code, out, err = run_tool(
+        monkeypatch, capsys, "check", tmp_path / "log.csv", "--columns", f"observations=observations_0,{name}",
+        "--columns", "next_observations=next_observations_0,next_observations_0",
+    )  # fmt: skip
+    assert code in (0, 2)
+    assert "\x1b[2J" not in out + err
+    assert all(line.isprintable() for line in (out + err).splitlines())
+    text = tmp_path / "c.json"
+    text.write_text(json.dumps({"digest": "0" * 64, "arrays": f"x{HOSTILE}.npz"}))
+    code, out, err = run_tool(monkeypatch, capsys, "verify", text, tmp_path / "log.csv")
+    assert code in (1, 2)
+    assert (out + err)[:-1].isprintable()
+
+
+def test_pages_are_free_of_control_characters():
+    from bondic.rendering import escape
+
+    assert escape("<b>\x1b[2J\u202ex\n") == "&lt;b&gt; [2J x\n"

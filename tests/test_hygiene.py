@@ -1,0 +1,317 @@
+"""Faults that moved an interval without a word are refused or warned about; honest logs are left in peace."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic import InvalidInput, ValidityWarning
+from bondic.data.hygiene.copies import Pieces, repeated_block
+from bondic.data.hygiene.findings import ACCEPTABLE, Finding, settle
+from bondic.data.hygiene.marks import fingerprints
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+
+from experiments import corruptions
+from experiments.corruptions_logs import FAULTS, GOOD, HONEST, autoreset, grid, limit_as_end, pasted, table
+
+TERMS = {"gamma": 0.9, "reward_range": (-10.0, 10.0)}
+START = [[1.0]]
+
+
+def log_of(columns, **changes):
+    return bondic.Transitions(**{**columns, **changes})
+
+
+def kinds(log, **terms):
+    return {item.kind: item for item in bondic.inspect_log(log, **terms)}
+
+
+def rng(seed=0):
+    return np.random.default_rng([5, seed])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_fault_is_caught_in_every_log_that_can_have_it(fault):
+    lines = [line for name in GOOD if (line := corruptions.run_fault(fault, name, 2)) is not None]
+    assert len(lines) >= 2
+    assert all(line.caught == line.trials for line in lines), lines
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_logs_without_a_fault_are_left_in_peace(name):
+    assert corruptions.false_alarms(name, 8) == []
+
+
+@pytest.mark.parametrize("batch_rows", [1, 7, 256])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_streamed_log_has_the_same_findings(fault, batch_rows):
+    """Rows are compared across the borders of batches, and episodes are put together from parts."""
+    spoil, kind = FAULTS[fault]
+    columns = {name: column[:1200] for name, column in GOOD["table"](rng()).items()}
+    columns = spoil(columns, rng())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)
+        whole = bondic.inspect_log(log_of(columns))
+        parts = bondic.inspect_log(bondic.stream_log(columns, batch_rows=batch_rows))
+    assert kind in {item.kind for item in whole}
+    assert {(item.kind, item.count, item.row) for item in parts} == {
+        (item.kind, item.count, item.row) for item in whole
+    }
+
+
+# Next observations
+
+
+def test_the_rows_and_the_way_out_are_named():
+    columns = table(rng())
+    columns["next_observations"][41] += 1.0
+    found = kinds(log_of(columns))["next-observations"]
+    assert (found.severity, found.count, found.row) == ("warn", 1, 41)
+    for needle in ("first: row 41, followed by row 42", "put missing rows back", "--accept next-observations"):
+        assert needle in str(found)
+
+
+def test_single_precision_is_tolerated_and_noted():
+    columns = GOOD["cart-pole"](rng())
+    columns["next_observations"] = columns["next_observations"].astype(np.float32)
+    assert kinds(log_of(columns))["next-observations"].severity == "note"
+    assert bondic.inspect_log(log_of(columns))[0].row == -1
+    problem = bondic.make_problem(
+        log_of(columns), bondic.UniformPolicy(2), bondic.InitialStates.exact(columns["observations"][:1]), **TERMS
+    )
+    assert problem.doubts == ()
+
+
+def test_rows_that_nothing_joins_are_not_judged():
+    """Without ids rows may be independent draws; only timesteps that count up say otherwise."""
+    draw = np.random.default_rng(0)
+    columns = {
+        "observations": draw.normal(size=(50, 2)), "actions": draw.integers(2, size=50), "rewards": draw.random(50),
+        "next_observations": draw.normal(size=(50, 2)), "terminations": np.zeros(50, dtype=bool),
+    }  # fmt: skip
+    assert bondic.inspect_log(log_of(columns)) == ()
+    assert bondic.inspect_log(log_of(columns, timesteps=draw.integers(30, size=50))) == ()
+    assert kinds(log_of(columns, timesteps=np.arange(50)))["next-observations"].severity == "warn"
+
+
+def test_an_uneven_clock_is_no_gap_and_another_unit_is_none():
+    columns = GOOD["cart-pole"](rng())
+    assert bondic.inspect_log(log_of(columns, timesteps=4 * columns["timesteps"])) == ()
+    assert bondic.inspect_log(log_of(columns, timesteps=columns["timesteps"] ** 2)) == ()
+
+
+# Ends of episodes
+
+
+def test_a_process_that_goes_on_is_warned_about_and_can_be_accepted():
+    """A continuing process cut into pieces looks like a reset at once: only its owner knows."""
+    states = np.cumsum(np.random.default_rng(0).normal(size=201))
+    columns = {
+        "observations": states[:-1, None], "actions": np.arange(200) % 2, "rewards": np.tanh(states[1:]),
+        "next_observations": states[1:, None], "terminations": np.zeros(200, dtype=bool),
+        "truncations": np.arange(200) % 20 == 19, "episode_ids": np.arange(200) // 20,
+    }  # fmt: skip
+    log, start = log_of(columns), bondic.InitialStates.exact([[0.0]])
+    with pytest.warns(ValidityWarning, match="first observation of the next episode"):
+        problem = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS)
+    assert len(problem.doubts) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stated = bondic.make_problem(log, bondic.UniformPolicy(2), start, **TERMS, accept=["resets"])
+    assert stated.doubts == ()
+    result = bondic.estimate_interval(stated, method=bondic.Dual(pilot=40))
+    (said,) = [item for item in result.assumptions if item.name == "log"]
+    assert said.state == "stated"
+    assert "the process went on" in said.text
+
+
+def test_resets_at_terminations_are_harmless():
+    """s' is not used there."""
+    columns = grid(rng())
+    ends = np.flatnonzero(columns["terminations"])[:-1]
+    columns["next_observations"][ends] = columns["observations"][ends + 1]
+    assert bondic.inspect_log(log_of(columns)) == ()
+
+
+def test_one_start_state_makes_equality_no_evidence():
+    columns = HONEST["one start"](rng())
+    cut = np.flatnonzero(columns["truncations"])[:-1]
+    columns["next_observations"][cut] = columns["observations"][cut + 1]
+    assert "resets" not in kinds(log_of(columns))
+
+
+def test_environments_numbered_as_episodes_are_warned_about():
+    columns = table(rng())
+    found = kinds(
+        log_of(columns, episode_ids=columns["episode_ids"] // 4, timesteps=np.arange(len(columns["rewards"])))
+    )
+    assert found["rows-after-cut"].row == 20
+    spoiled = autoreset(table(rng()), rng())
+    assert "resets" in kinds(log_of({k: v for k, v in spoiled.items() if k not in ("episode_ids", "timesteps")}))
+
+
+@pytest.mark.parametrize(("terms", "said"), [({}, True), ({"gamma": 0.0}, False), ({"horizon": 20}, False)])
+def test_a_time_limit_is_natural_for_some_questions(terms, said):
+    log = log_of(limit_as_end(table(rng()), rng()))
+    assert ("time-limit" in kinds(log, **terms)) == said
+
+
+def test_a_state_that_knows_the_time_may_end_with_it():
+    columns = limit_as_end(GOOD["few starts"](rng()), rng())
+    for name, shift in (("observations", 0), ("next_observations", 1)):
+        columns[name] = np.column_stack([columns[name], columns["timesteps"] + shift])
+    assert "time-limit" not in kinds(log_of(columns))
+
+
+def test_names_are_no_running_numbers():
+    columns = table(rng())
+    names = np.random.default_rng(0).permutation(10_000)[:80]
+    assert bondic.inspect_log(log_of(columns, episode_ids=names[columns["episode_ids"]])) == ()
+
+
+# Copies
+
+
+def test_blocks_are_found_and_chance_is_not():
+    draw = np.random.default_rng(0)
+    few = draw.integers(0, 40, size=400).astype(np.uint64)  # every content ten times: nothing is rare
+    assert repeated_block(few) is None
+    many = draw.integers(0, 4000, size=400).astype(np.uint64)
+    assert repeated_block(many) is None
+    block = repeated_block(np.concatenate([many, many[100:120]]))
+    assert (block.first, block.length, block.offset) == (100, 20, 300)
+    assert repeated_block(np.zeros(0, dtype=np.uint64)) is None
+
+
+@pytest.mark.parametrize("episodes", [1, 3])
+def test_few_long_episodes_are_compared_piece_by_piece(episodes):
+    columns = {name: column[: 1600 - 1600 % episodes] for name, column in table(rng()).items()}
+    rows = columns["rewards"].size
+    columns["truncations"] = np.zeros(rows, dtype=bool)
+    columns["next_observations"][:-1] = columns["observations"][1:]
+    columns["episode_ids"] = np.arange(rows) // (rows // episodes)
+    columns["timesteps"] = np.arange(rows) % (rows // episodes)
+    assert "copies" not in kinds(log_of(columns))
+    assert kinds(log_of(pasted(columns, rng())))["copies"].severity == "warn"
+
+
+def test_pieces_do_not_depend_on_the_parts():
+    marks = fingerprints(np.random.default_rng(0).integers(0, 3, size=(500, 2)).astype(float))
+    whole, parts = Pieces(), Pieces()
+    whole.add(marks, 0)
+    for top in range(0, 500, 13):
+        parts.add(marks[top : top + 13], top)
+    for one, other in zip(whole.finished(), parts.finished(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+# What becomes of findings
+
+
+def test_faults_are_refused_and_accepted_ones_are_stated():
+    fault = Finding("copies", "refuse", 3, 7, "Three rows come again.", "Keep each once.")
+    doubt = Finding("gaps", "warn", 1, 2, "A row is missing.", "Put it back.")
+    with pytest.raises(InvalidInput, match=r"Three rows come again.*--accept copies"):
+        settle([fault, doubt], ())
+    doubts, stated = settle([fault, doubt], ["copies"])
+    assert doubts == (str(doubt),)
+    assert stated == (ACCEPTABLE["copies"],)
+    with pytest.raises(InvalidInput, match="'everything' is not a kind"):
+        settle([], ["everything"])
+
+
+def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
+    log = log_of(table(rng()))
+    wide = bondic.TablePolicy(np.tile([0.4, 0.3, 0.2, 0.1], (int(log.observations.max()) + 1, 1)))
+    unused = log.actions.max() + 1
+    assert unused < 4
+    with pytest.warns(ValidityWarning, match="never took"):
+        problem = bondic.make_problem(log, wide, bondic.InitialStates.exact(START), **TERMS)
+    for method in (bondic.Dual(pilot=200), bondic.make_baseline("dm"), bondic.make_baseline("lstd")):
+        result = bondic.estimate_interval(problem, method=method)
+        share = f"{sum([0.4, 0.3, 0.2, 0.1][unused:]):.1%}"
+        assert result.summary().startswith("Warning: The policy takes actions that the log never took: action ")
+        assert f"{share} of its probability at the log's next states" in result.summary().splitlines()[0]
+        assert result.summary().splitlines()[-1] == result.sentence()
+        assert json.loads(bondic.result_json(result))["doubts"] == list(result.warnings)
+        assert result.to_dict()["warnings"] == list(result.warnings) or result.certificate is None
+        assert "Warning:" in bondic.result_markdown(result).splitlines()[2].replace("*", "")
+        assert result._repr_html_().index("never took") < result._repr_html_().index("Point estimate")
+
+
+def test_an_action_without_probability_is_no_matter():
+    log = log_of(table(rng()))
+    used = int(log.actions.max()) + 1
+    probs = np.r_[np.full(used, 1 / used), 0.0]
+    policy = bondic.TablePolicy(np.tile(probs, (int(log.observations.max()) + 1, 1)))
+    assert bondic.make_problem(log, policy, bondic.InitialStates.exact(START), **TERMS).doubts == ()
+
+
+def test_continuous_actions_far_from_the_log_are_warned_about():
+    draw = np.random.default_rng(0)
+    log = bondic.Transitions(
+        draw.normal(size=(90, 1)),
+        draw.uniform(-1, 1, (90, 1)),
+        draw.random(90),
+        draw.normal(size=(90, 1)),
+        np.zeros(90),
+    )
+    start = bondic.InitialStates.exact([[0.0]])
+    near, far = (bondic.GaussianPolicy(lambda s, a=a: 0 * s[:, :1] + a, 0.1) for a in (0.0, 3.0))
+    assert bondic.make_problem(log, near, start, **TERMS).doubts == ()
+    with pytest.warns(ValidityWarning, match="outside the range of all logged actions"):
+        bondic.make_problem(log, far, start, **TERMS)
+
+
+def test_a_certificate_of_an_accepted_log_is_verified_without_accepting_again():
+    columns = table(rng())
+    columns["next_observations"][:200] = columns["observations"][:200]
+    log, start = log_of(columns), bondic.InitialStates.exact(START)
+    policy = bondic.UniformPolicy(int(log.actions.max()) + 1)
+    with pytest.raises(InvalidInput, match="is not the observation of the following row"):
+        bondic.make_problem(log, policy, start, **TERMS)
+    problem = bondic.make_problem(log, policy, start, **TERMS, accept=["next-observations"])
+    result = bondic.estimate_interval(problem, method=bondic.Dual(pilot=200))
+    assert bondic.verify(result.certificate, log, policy).low == pytest.approx(result.low)
+
+
+# The command line
+
+
+def tool(*words):
+    return subprocess.run([sys.executable, "-m", "bondic", *map(str, words)], capture_output=True, text=True)
+
+
+def test_the_tool_says_it_first_and_everywhere(tmp_path):
+    columns = table(rng())
+    spoiled = limit_as_end(columns, rng())
+    np.savez(tmp_path / "log.npz", **spoiled)
+    actions = int(columns["actions"].max()) + 2
+    np.savez(tmp_path / "policy.npz", probs=np.full((int(columns["observations"].max()) + 1, actions), 1 / actions))
+    asked = ["evaluate", tmp_path / "log.npz", "--policy", tmp_path / "policy.npz", "--gamma", "0.9",
+             "--reward-range", "-10", "10", "--out", tmp_path / "out", "--markdown", "--quiet", "--method", "lstd"]  # fmt: skip
+    done = tool(*asked)
+    assert done.returncode in (0, 4), done.stderr
+    assert done.stdout.startswith("Warning: The policy takes actions that the log never took")
+    assert "steps, none later" in done.stderr
+    assert len(json.loads((tmp_path / "out" / "result.json").read_text())["doubts"]) == 2
+    assert (tmp_path / "out" / "summary.md").read_text().splitlines()[2].startswith("**Warning:**")
+    again = tool(*asked, "--force", "--accept", "time-limit", "--accept", "unseen-actions")
+    assert "Warning" not in again.stdout + again.stderr
+    stated = [item["text"] for item in json.loads((tmp_path / "out" / "result.json").read_text())["assumptions"]]
+    assert ACCEPTABLE["time-limit"] in stated
+
+
+def test_check_lists_what_would_be_refused(tmp_path):
+    np.savez(tmp_path / "log.npz", **pasted(table(rng()), rng()))
+    done = tool("check", tmp_path / "log.npz")
+    assert done.returncode == 2
+    assert "refused: 80 episodes in a row come again" in done.stdout

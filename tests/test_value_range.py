@@ -1,0 +1,275 @@
+"""A value range stated by the user: its formulas, and the log against it."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+
+import bondic
+import naive
+from bondic.concentration.noise_facts import noise_facts
+from bondic.concentration.v_statistic import VStatistic
+from bondic.concentration.value_range import row_widths
+from bondic.errors import InvalidInput
+from bondic.problem import Terms
+from bondic.problem.question import make_terms
+from bondic.value_range import ValueRange, largest_width, range_at_all_times, range_of
+from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, lake, lake_problem
+
+# ------------------------------------------------------------------------------------------------------ formulas
+
+
+def test_the_range_in_force_by_hand():
+    """gamma = 0.95, rewards in [0, 1]: [0, 20] implied; of that, what is stated."""
+    assert range_of(Terms(0.95, (0.0, 1.0))).high == pytest.approx(20.0)
+    assert range_of(Terms(0.95, (0.0, 1.0), value_range=(-3.0, 1.0))) == ValueRange(0.0, 1.0)
+    # two to ten rewards of 1 or 2, of which at most 10 in all
+    terms = Terms(1.0, (1.0, 2.0), False, 10, True, (0.0, 10.0))
+    expected = {time: (10 - time, min(2 * (10 - time), 10)) for time in range(10)}
+    for time, (low, high) in expected.items():
+        found = range_of(terms, time)
+        assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    widths = row_widths(terms, np.arange(10), 10)
+    assert widths == pytest.approx([0, 1, 2, 3, 4, 5, 4, 3, 2, 1], abs=1e-12)
+    assert largest_width(terms) == pytest.approx(5.0)  # not at time 0, where nothing is left to doubt
+    assert range_of(terms, 10) == range_of(terms, 12) == ValueRange(0.0, 0.0)
+    assert (range_at_all_times(terms).low, range_at_all_times(terms).high) == (pytest.approx(1), pytest.approx(10))
+
+
+numbers = st.integers(-16, 16).map(lambda k: k / 8)
+
+
+@st.composite
+def statements(draw):
+    low, high = sorted((draw(numbers), draw(numbers)))
+    v_low, v_high = sorted((8 * draw(numbers), 8 * draw(numbers)))
+    gamma = draw(st.sampled_from([0.0, 0.25, 0.5, 0.9]))
+    horizon = draw(st.sampled_from([None, 1, 2, 7, 40, 5000]))
+    try:
+        return make_terms(gamma, (low, high), horizon, draw(st.booleans()), False, (v_low, v_high))
+    except InvalidInput:
+        assume(False)
+
+
+@given(statements())
+@example(Terms(0.9, (1.0, 2.0), False, 5000, True, (0.0, 10.25)))  # [10, 10.25] at time 0, [1, 2] at the last one
+@settings(max_examples=150, deadline=None)
+def test_widths_bound_what_both_statements_leave_at_every_time(terms):
+    """Against 50 digits; the widest time need not be the first."""
+    last = 1 if terms.horizon is None else terms.horizon
+    times = np.unique(np.linspace(0, last - 1, 30).astype(np.int64))
+    widths = row_widths(terms, times, times.size)
+    everywhere, largest = range_at_all_times(terms), largest_width(terms)
+    scale = max(1.0, *map(abs, terms.value_range))
+    for time, width in zip(times.tolist(), widths, strict=True):
+        low, high = naive.value_range(*terms.reward_range, terms.gamma, terms.may_terminate, terms.horizon, time)
+        low, high = max(low, mpf(terms.value_range[0])), min(high, mpf(terms.value_range[1]))
+        found = range_of(terms, time)
+        assert mpf(found.low) <= low
+        assert high <= mpf(found.high)
+        assert everywhere.low <= found.low
+        assert found.high <= everywhere.high
+        assert high - low <= mpf(float(width)) <= high - low + mpf(10) ** -12 * scale
+        assert width <= largest * (1 + 1e-14)
+    if terms.horizon is not None and terms.horizon <= 40:
+        exact = row_widths(terms, np.arange(terms.horizon), terms.horizon).max()
+        assert largest <= exact * (1 + 1e-12) + 1e-300
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((1, 0), "lowest first"),
+        ((0, np.inf), "two finite numbers"),
+        ((np.nan, 1), "two finite numbers"),
+        (3, "`value_range` is a pair"),
+        ((0, 1, 2), "`value_range` is a pair"),
+        ((0, 10**400), "`value_range` is a pair"),
+        ((21, 30), "have no value in common"),
+        ((-2, -1), "state ranges that hold together"),
+    ],
+)
+def test_statements_that_cannot_be_are_refused(given, words):
+    with pytest.raises(InvalidInput, match=words):
+        lake_problem(value_range=given)
+
+
+def test_a_statement_that_fails_at_the_last_step_only_is_refused():
+    """One reward of 1 is left at the last step: no return of 5."""
+    with pytest.raises(InvalidInput, match="no value in common"):
+        make_terms(1.0, (1.0, 1.0), 10, False, False, (5.0, 10.0))
+    assert make_terms(1.0, (1.0, 1.0), 10, False, False, (1.0, 10.0)).value_range == (1.0, 10.0)
+
+
+@pytest.mark.parametrize("horizon", [10**400, 2**53 + 1, 1e300])
+def test_horizons_that_cannot_be_counted_are_refused(horizon):
+    with pytest.raises(InvalidInput, match=r"larger than 2\*\*53"):
+        lake_problem(horizon=horizon)
+    assert make_terms(0.9, (0, 1), 2**53, True, False).horizon == 2**53
+
+
+def test_the_constant_of_the_paper_takes_the_smaller_size():
+    """c = 4 K_max max|v|^2 with max|v| = 1 instead of 20; a wide statement changes nothing."""
+    kernel = 2.0 * bondic.Dirac(on="state") * bondic.Dirac()
+
+    def variance(**more):
+        p = lake_problem(**more)
+        facts = noise_facts(kernel, p.layout, p.logged, p.slots, p.terms, times=p.times)
+        assert VStatistic("paper").largest(facts) == bondic.Pinelis("paper").variance(facts)
+        return bondic.Pinelis("paper").variance(facts)
+
+    assert variance(value_range=(0, 1)).mid == pytest.approx(4 * 2 * 1.0)
+    assert variance().mid == pytest.approx(4 * 2 * 20.0**2)
+    assert variance(value_range=(-50, 50)) == variance()
+
+
+# ------------------------------------------------------------------------------------------- against the log
+
+
+def brute_force(rewards, ends, low, high, gamma):
+    """Whether some return of the chain must leave [low, high]; exact fractions, every pair of rows."""
+    gamma = Fraction(gamma)
+    for i in range(len(rewards)):
+        total, weight = Fraction(0), Fraction(1)
+        for j in range(i, len(rewards)):
+            total += weight * Fraction(rewards[j])
+            weight *= gamma
+            if ends[j]:
+                if not low <= total <= high:
+                    return True
+                break
+            if total + weight * Fraction(low) > high or total + weight * Fraction(high) < low:
+                return True
+    return False
+
+
+def chain(rewards, ends, **more):
+    n = len(rewards)
+    ids = np.cumsum(np.r_[0, np.array(ends[:-1], dtype=int)])
+    places = np.arange(n, dtype=float)[:, None]
+    return {
+        "observations": places,
+        "actions": np.zeros(n, dtype=int),
+        "rewards": np.array(rewards, dtype=float),
+        "next_observations": places + 1,
+        "terminations": np.array(ends, dtype=bool),
+        "episode_ids": ids,
+        **more,
+    }
+
+
+def ask(data, gamma, value_range, batch=None, **more):
+    log = bondic.Transitions(**data) if batch is None else bondic.stream_log(data, batch_rows=batch)
+    statement = {"gamma": gamma, "reward_range": (-100.0, 100.0), "value_range": value_range, **more}
+    return bondic.make_problem(log, bondic.UniformPolicy(1), bondic.InitialStates.exact([[0.0]]), **statement)
+
+
+def complaint(*arguments, **more):
+    try:
+        ask(*arguments, **more)
+    except InvalidInput as problem:
+        return str(problem)
+    return None
+
+
+@given(
+    st.lists(st.tuples(numbers, st.booleans()), min_size=1, max_size=8),
+    st.tuples(numbers, numbers).map(sorted),
+    st.sampled_from([0.0, 0.5, 0.75]),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_log_is_refused_exactly_when_it_contradicts_the_statement(rows, limits, gamma):
+    rewards, ends = zip(*rows, strict=True)
+    said = complaint(chain(rewards, ends), gamma, tuple(limits))
+    assert (said is not None) == brute_force(rewards, ends, *limits, gamma)
+    for batch in (1, 2, 3):
+        assert complaint(chain(rewards, ends), gamma, tuple(limits), batch=batch) == said
+
+
+def test_the_row_and_its_return_are_named():
+    said = complaint(chain([0.0, 0.5, 0.5, 0.5], [0, 0, 0, 1]), 0.9, (0, 1))
+    assert "return from row 1 is 1.355, outside the stated `value_range` [0.0, 1.0]" in said
+    assert "pass a wider range" in said
+    said = complaint(chain([0.0, 0.0, 3.0], [0, 0, 1]), 0.9, (0, 1))
+    assert "return from row 2 is 3, " in said
+    said = complaint(chain([0.0, 1.0, 1.0, 0.0], [0, 0, 0, 0]), 0.9, (0, 1))
+    assert "Whatever follows row 2, the discounted return from row 1 is at least 1.9" in said
+    said = complaint(chain([-0.25, 0.2], [0, 1]), 0.5, (0, 1))
+    assert "return from row 0 is -0.15, outside" in said
+    said = complaint(chain([0.0, -1.0, 0.0], [0, 0, 0]), 0.5, (0, 1))
+    assert "Whatever follows row 1, the discounted return from row 1 is at most -0.5" in said
+
+
+def test_episodes_that_alternate_are_put_in_order():
+    data = chain([0.5, 0.0, 0.5, 0.0, 0.5, 1.0], [0] * 6)
+    data |= {
+        "observations": np.array([[0.0], [10], [1], [11], [2], [12]]),
+        "next_observations": np.array([[1.0], [11], [2], [12], [3], [13]]),
+        "terminations": np.array([0, 0, 0, 0, 1, 1], dtype=bool),
+        "episode_ids": np.array([7, 3, 7, 3, 7, 3]),
+    }
+    assert "return from row 0 is 1.355" in complaint(data, 0.9, (0, 1))
+    assert complaint(data, 0.9, (0, 1.5)) is None
+
+
+@pytest.mark.parametrize("change", ["state", "time", "truncated", "episode"])
+def test_rows_that_do_not_follow_each_other_are_not_added_up(change):
+    """Keys tell which row follows which; without timesteps the state that a row led to."""
+    data = chain([0.6, 0.6], [0, 1]) | ({} if change == "state" else {"timesteps": np.array([0, 1])})
+    assert "from row 0 is 1.14" in complaint(data, 0.9, (0, 1))
+    if change == "state":
+        data["observations"] = np.array([[0.0], [5.0]])
+    elif change == "time":
+        data["timesteps"] = np.array([0, 4])
+    elif change == "episode":
+        data["episode_ids"] = np.array([0, 1])
+    else:
+        data["truncations"] = np.array([True, False])
+    for batch in (None, 1, 2):
+        assert complaint(data, 0.9, (0, 1), batch=batch) is None
+
+
+def test_rows_of_an_episode_follow_each_other_by_their_timesteps():
+    """Next states may be stored with fewer digits than states."""
+    data = chain([0.6, 0.6], [0, 1]) | {"timesteps": np.array([3, 4])}
+    data["observations"] = data["observations"] + 1e-7
+    for batch in (None, 1, 2):
+        assert "from row 0 is 1.14" in complaint(data, 0.9, (0, 1), batch=batch)
+    del data["timesteps"]
+    assert complaint(data, 0.9, (0, 1)) is None
+
+
+def test_rows_beyond_the_horizon_do_not_count():
+    data = chain([0.4, 0.4, 0.4], [0, 0, 1]) | {"timesteps": np.arange(3)}
+    assert "from row 0 is 1.2" in complaint(data, 1.0, (0, 1), horizon=3)
+    assert complaint(data, 1.0, (0, 1), horizon=2) is None
+    assert "from row 0 is 0.8" in complaint(data, 1.0, (0, 0.7), horizon=2)
+
+
+def test_rounding_is_no_contradiction():
+    """0.1 ten times is 1 up to rounding; 20 is the return of rewards of 1 for ever."""
+    tenths = chain([0.1] * 10, [0] * 9 + [1]) | {"timesteps": np.arange(10)}
+    assert complaint(tenths, 1.0, (0, 1), horizon=10) is None
+    assert "from row 0" in complaint(tenths, 1.0, (0, 1 - 1e-6), horizon=10)
+    thirds = chain([0.3, 0.3, 0.4], [0, 0, 1]) | {"timesteps": np.arange(3)}  # in floats 1 - 0.3 - 0.3 < 0.4
+    assert complaint(thirds, 1.0, (0, 1), horizon=3) is None
+    ones = chain([1.0] * 3000, [0] * 3000)
+    for batch in (None, 170):
+        assert complaint(ones, 0.95, (0, 20), batch=batch) is None
+        assert "at least" in complaint(ones, 0.95, (0, 19.999), batch=batch)
+
+
+def test_a_streamed_lake_is_checked_too():
+    data = lake(30)
+    stream = bondic.stream_log(data, batch_rows=64)
+    statement = {"gamma": LAKE_GAMMA, "reward_range": (0, 1)}
+    assert bondic.make_problem(stream, LAKE_POLICY, LAKE_START, value_range=(0, 1), **statement).terms.value_range == (
+        0.0,
+        1.0,
+    )
+    row = int(np.flatnonzero(data["rewards"])[0])
+    with pytest.raises(InvalidInput, match=f"return from row {row} is 1, outside"):
+        bondic.make_problem(stream, LAKE_POLICY, LAKE_START, value_range=(0, 0.999), **statement)

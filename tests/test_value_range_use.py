@@ -1,0 +1,281 @@
+"""A stated value range in every interval, in certificates, in baselines and in the tool."""
+
+import json
+import tomllib
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bondic
+from bondic.baselines.registry import BASELINES
+from bondic.baselines.trajectories import trajectories
+from bondic.bounds.dual import Setting, dual_bound
+from bondic.certificate.certificate import Certificate, compute_digest
+from bondic.certificate.spec import Reader
+from bondic.errors import VerificationError
+from bondic.problem import Terms
+from bondic.report.page import report_page
+from bondic.spaces.ball import Ball
+from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
+from test_tool import run
+
+KERNEL = bondic.Dirac(on="state") * bondic.Dirac()
+METHOD = bondic.Dual(ball=Ball(KERNEL, 3.0), instruments=bondic.Instruments(KERNEL))
+
+
+def setting(problem, gauge="half", alpha=0.1):
+    return Setting(problem, METHOD.ball, METHOD.instruments, bondic.Pinelis(gauge), alpha, None, 2)
+
+
+def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():
+    plain = bondic.estimate_interval(lake_problem(lake(40)), method=METHOD)
+    stated = bondic.estimate_interval(lake_problem(lake(40), value_range=(0, 1)), method=METHOD)
+    assert plain.high > 1 == stated.value_range.high >= stated.high
+    assert stated.length < plain.length
+    assert stated.low >= 0
+    texts = {item.name: item for item in stated.assumptions}
+    assert texts["value range"].state == "stated"
+    assert "lies in [0, 1]" in texts["value range"].text
+    assert "as you stated" in texts["value range"].text
+    assert "value range" not in {item.name for item in plain.assumptions}
+    assert "the stated ranges alone imply" in stated.summary()
+    assert "the reward range alone implies" in plain.summary()
+    assert "The stated ranges alone imply [0, 1]" in stated._repr_html_()
+
+
+def test_the_true_value_is_covered():
+    """J* by solving the chain; 40 logs at alpha = 0.1, of which none may miss (the interval is far from tight)."""
+    step = np.zeros((6, 6))
+    reward = np.zeros(6)
+    right = 0.8 * 0.8 + 0.2 * 0.2
+    for state in range(1, 5):
+        step[state, state + 1], step[state, state - 1] = right, 1 - right
+        reward[state] = right if state + 1 == 5 else 0.0
+    alive = step[1:5, 1:5]
+    truth = np.linalg.solve(np.eye(4) - LAKE_GAMMA * alive, reward[1:5])[1]
+    for seed in range(40):
+        found = bondic.estimate_interval(lake_problem(lake(40, seed), value_range=(0, 1)), method=METHOD)
+        assert found.low <= truth <= found.high
+
+
+def test_narrower_ranges_give_narrower_ends_at_the_same_omega():
+    problem = lake_problem()
+    found = bondic.estimate_interval(lake_problem(value_range=(0, 1)), method=METHOD)
+    reader = Reader(found.proof.arrays, problem.layout, None)
+    weights = reader.function(found.proof.body["ends"]["lower"]["omega"])
+    spreads = []
+    for limits in (None, (-50, 50), (0, 20), (0, 5), (0, 1)):
+        low, high = dual_bound(setting(lake_problem(value_range=limits)), weights)
+        spreads.append(high.bound - low.bound)
+    assert spreads[0] == spreads[1] == pytest.approx(spreads[2], rel=1e-12)
+    assert spreads[2] > spreads[3] > spreads[4]
+    # the noise falls with the width: 20 -> 5 -> 1
+    low, high = dual_bound(setting(lake_problem(value_range=(0, 1))), weights)
+    wide = dual_bound(setting(problem), weights)[1]
+    assert high.noise.mid == pytest.approx(wide.noise.mid / 20, rel=1e-9)
+
+
+@given(st.floats(-40, -0.001), st.floats(20.001, 60), st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_a_range_that_contains_the_implied_one_changes_nothing(low, high, with_horizon):
+    more = {"horizon": 30} if with_horizon else {}
+    data = lake(40)
+    plain = bondic.estimate_interval(lake_problem(data, **more), method=METHOD)
+    wide = bondic.estimate_interval(lake_problem(data, value_range=(low, high), **more), method=METHOD)
+    assert (plain.low, plain.high, plain.estimate, plain.status) == (wide.low, wide.high, wide.estimate, wide.status)
+
+
+NEEDS = {
+    "tis-hoeffding": {"largest_ratio": 1.4},
+    "pdis-hoeffding": {"largest_ratio": 1.4},
+    "lipschitz": {"constant": 1.0},
+    "dm": {"replicates": 50},
+    "model": {"replicates": 50},
+}
+
+
+@pytest.mark.parametrize("limit", [3, 200])
+@pytest.mark.parametrize("name", sorted(name for name, entry in BASELINES.items() if entry.extra is None))
+def test_every_baseline_is_cut_to_the_range_and_says_so(name, limit):
+    """Episodes cut after 3 steps, and whole ones; Lipschitz value iteration needs a lake without slips."""
+    more = {"steps": 200} if limit == 200 and name.endswith("hoeffding") else {}
+    method = BASELINES[name].make(**NEEDS.get(name, {}) | more)
+    problem = lake_problem(lake(60, limit=limit, slip=0.0 if name == "lipschitz" else 0.2), value_range=(0, 1))
+    found = bondic.estimate_interval(problem, method=method)
+    assert 0 <= found.low <= found.estimate <= found.high <= 1
+    assert (found.value_range.low, found.value_range.high) == (0.0, 1.0)
+    assert any(item.name == "value range" for item in found.assumptions)
+
+
+@pytest.mark.parametrize(("name", "limits"), [("tis-hoeffding", (0, 1)), ("hcope", (-1, 3)), ("duan-wang", (-1, 3))])
+def test_baselines_that_use_the_range_get_shorter_before_they_are_cut(name, limits):
+    """Ends from a narrow range are closer than those from a wide one, cut to the narrow one afterwards."""
+    method = BASELINES[name].make(**NEEDS.get(name, {}))
+    data = lake(3000, limit=5)
+    plain = bondic.estimate_interval(lake_problem(data), method=method)
+    stated = bondic.estimate_interval(lake_problem(data, value_range=limits), method=method)
+    cut = max(plain.low, stated.value_range.low), min(plain.high, stated.value_range.high)
+    assert cut[0] <= stated.low <= stated.high <= cut[1]
+    assert stated.length < cut[1] - cut[0]
+
+
+def test_what_was_not_recorded_lies_in_the_stated_range():
+    """T = 3: the tail is gamma^3 [0, 1] (or 0), and the recorded part a return less that tail."""
+    problem = lake_problem(lake(60, limit=3), value_range=(0, 1))
+    paths = trajectories(problem)
+    assert paths.steps == 3
+    assert not paths.complete
+    assert (paths.tail.low, paths.tail.high) == (0.0, pytest.approx(0.95**3))
+    assert (paths.returns.low, paths.returns.high) == (0.0, pytest.approx(1.0))
+    late = paths.range_of(np.array([False, True, True]))
+    assert (late.low, late.high) == (0.0, pytest.approx(0.95))
+    some = paths.range_of(np.array([True, False, True]))  # no return: the rewards of these steps
+    assert (some.low, some.high) == (0.0, pytest.approx(1 + 0.95**2))
+    shifted = trajectories(lake_problem(lake(60, limit=3), reward_range=(-9, 9), value_range=(-1, 2)))
+    assert shifted.tail.low == pytest.approx(-(0.95**3))
+    assert shifted.tail.high == pytest.approx(2 * 0.95**3)
+    assert shifted.returns.low == pytest.approx(-1 - 2 * 0.95**3)
+    assert shifted.returns.high == pytest.approx(2 + 0.95**3)
+
+
+def test_rewards_and_ranges_scale_together():
+    one = bondic.estimate_interval(lake_problem(value_range=(0, 1)), method=METHOD)
+    data = lake()
+    data["rewards"] = data["rewards"] * 4
+    ball = Ball(KERNEL, 12.0)
+    four = bondic.estimate_interval(
+        lake_problem(data, reward_range=(0, 4), value_range=(0, 4)), method=replace(METHOD, ball=ball)
+    )
+    assert four.low == pytest.approx(4 * one.low, rel=1e-6, abs=1e-9)
+    assert four.high == pytest.approx(4 * one.high, rel=1e-6)
+
+
+# ---------------------------------------------------------------------------------------- certificates and pages
+
+
+@pytest.fixture(scope="module")
+def certified():
+    problem = lake_problem(value_range=(0, 1))
+    return problem, bondic.estimate_interval(problem, method=METHOD)
+
+
+def altered(certificate, **terms):
+    """The same certificate with other statements and a digest that fits them."""
+    body = json.loads(json.dumps(certificate.body))
+    body["problem"]["terms"].update(terms)
+    return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
+
+
+def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tmp_path):
+    problem, result = certified
+    bondic.save_certificate(result.proof, tmp_path / "c.json")
+    kept = bondic.load_certificate(tmp_path / "c.json")
+    spec = kept.body["problem"]["terms"]
+    assert spec["value_range"] == [0.0, 1.0]
+    assert asdict(problem.terms) | {"reward_range": [0.0, 1.0], "value_range": [0.0, 1.0]} == spec
+    for log in (problem.source.log, bondic.stream_log(lake(), batch_rows=100)):
+        checked = bondic.verify(kept, log, LAKE_POLICY)
+        assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-9)
+        assert any(item.name == "value range" for item in checked.assumptions)
+
+
+@pytest.mark.parametrize("stated", [None, [0.0, 0.9999], [0.0, 2.0], [0.0, 1.0, 2.0], [1.0, 0.0], "ab", [30.0, 40.0]])
+def test_a_certificate_with_another_statement_is_refused(certified, stated):
+    problem, result = certified
+    with pytest.raises(VerificationError):
+        bondic.verify(altered(result.proof, value_range=stated), problem.source.log)
+
+
+def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified):
+    problem, result = certified
+    with pytest.raises(VerificationError, match="outside the stated `value_range`"):
+        bondic.verify(altered(result.proof, value_range=[0.0, 0.5]), problem.source.log)
+
+
+def test_statements_without_a_value_range_are_read():
+    """Terms of a certificate made before there was one."""
+    spec = {"gamma": 0.5, "reward_range": (0.0, 1.0), "may_terminate": True, "horizon": None, "time_varying": False}
+    assert Terms(**spec).value_range is None
+
+
+def test_a_streamed_certificate_keeps_the_statement(certified):
+    _, result = certified
+    stream = bondic.stream_log(lake(), batch_rows=70)
+    question = bondic.make_problem(
+        stream, LAKE_POLICY, LAKE_START, gamma=LAKE_GAMMA, reward_range=(0, 1), value_range=(0, 1)
+    )
+    found = bondic.estimate_interval(question, method=METHOD)
+    assert (found.low, found.high) == pytest.approx((result.low, result.high), abs=1e-6)
+    assert bondic.verify(found.proof, stream, LAKE_POLICY).high <= 1
+
+
+def test_the_page_speaks_of_the_stated_ranges(certified):
+    problem, result = certified
+    page = report_page(result, problem, title="lake")
+    assert "whichever policy follows, as you stated" in page
+    assert "all that the stated ranges allow" in page
+    assert 'data-ranges="the stated ranges alone imply"' in page
+    plain = report_page(bondic.estimate_interval(lake_problem(), method=METHOD), lake_problem(), title="lake")
+    assert "all that the reward range allows" in plain
+    assert 'data-ranges="the reward range alone implies"' in plain
+    assert "as you stated" not in plain
+
+
+# ------------------------------------------------------------------------------------------------------ the tool
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("lake.npz", **lake(1500))
+    np.savez("policy.npz", probs=LAKE_TABLE)
+    return tmp_path
+
+
+ASKED = ["--policy", "policy.npz", "--gamma", "0.95", "--reward-range", "0", "1"]
+
+
+def test_the_tool_takes_a_value_range_and_writes_it_down(place, capsys):
+    code, out, err = run(
+        capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--radius", "2", "--out", "res"
+    )
+    assert code == 0, err
+    assert "the stated ranges alone imply [0, 1]" in " ".join(out.replace("│", " ").split())
+    kept = tomllib.loads((place / "res" / "configuration.toml").read_text())
+    assert kept["value-range"] == [0.0, 1.0]
+    result = json.loads((place / "res" / "result.json").read_text())
+    assert result["value_range"] == [0.0, 1.0]
+    assert result["high"] <= 1
+    assert "value range" in [item["name"] for item in result["assumptions"]]
+    assert run(capsys, "verify", "res/certificate.json", "lake.npz")[0] == 0
+    code, out, err = run(capsys, "evaluate", "lake.npz", "--config", "res/configuration.toml", "--out", "again")
+    assert json.loads((place / "again" / "result.json").read_text())["high"] == result["high"]
+
+
+@pytest.mark.usefixtures("place")
+def test_the_tool_refuses_a_range_that_the_log_contradicts(capsys):
+    code, _, err = run(capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "0.5", "--out", "res")
+    assert code == 2
+    assert "outside the stated `value_range` [0.0, 0.5]" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("place")
+def test_the_tool_refuses_a_horizon_that_cannot_be_counted(capsys):
+    code, _, err = run(capsys, "evaluate", "lake.npz", *ASKED, "--horizon", str(10**400), "--out", "res")
+    assert code == 2
+    assert "larger than 2**53" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("place")
+def test_compare_cuts_every_line_to_the_stated_range(capsys):
+    arguments = ["compare", "lake.npz", *ASKED, "--method", "lstd", "--method", "hcope", "--json"]
+    code, out, err = run(capsys, *arguments, "--value-range", "0", "1")
+    assert code == 0, err
+    assert all(line["high"] <= 1 for line in json.loads(out))
+    _, out, _ = run(capsys, *arguments)
+    assert any(line["high"] > 1 for line in json.loads(out))

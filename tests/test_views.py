@@ -1,0 +1,276 @@
+"""Who vouches for what, in every view: what bondic chose is never shown as what the user stated."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import bondic
+from bondic.bounds.robustness import Robustness
+from bondic.cli.compare import bar
+from bondic.rendering import bound_text, condition_text, interval_text, three
+from bondic.report import exports, plots
+from bondic.report.page import report_page
+from problems import synthetic, tabular
+
+FEW = bondic.Choices(pairs=24)
+PROVED, AMBER = "proved for this finite log", "valid if the value function is no rougher than bondic assumes"
+FREE = "no assumption about the value function"
+
+
+def ask(kind, **options):
+    """(problem, result) of a small question with an informative answer."""
+    mdp, log, policy, initial = (synthetic if kind == "numbers" else tabular)(3000, gamma=0.2)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.2, reward_range=mdp.reward_range)
+    return problem, bondic.estimate_interval(problem, method=bondic.Dual(choices=FEW, **options))
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    return ask("numbers")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return ask("names")
+
+
+def page_of(world, result=None):
+    problem, found = world
+    return report_page(found if result is None else result, problem, title="t")
+
+
+def shown(page):
+    """(badges of the answer with their colors, texts of its page)."""
+    top = page[page.index('id="answer"') : page.index('id="terms"')]
+    return dict(reversed(pair) for pair in re.findall(r'<span class="badge ([a-z]*)">(.*?)</span>', top))
+
+
+def printed(result):
+    console = Console(width=200, record=True, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
+    console.print(bondic.result_table(result))
+    text = console.export_text(styles=True)
+    console.file.close()
+    return text
+
+
+# --- badges ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chosen_ball_is_amber_with_its_condition_and_its_breakdown_radius(chosen):
+    _, result = chosen
+    assert result.status is bondic.Status.INTERVAL
+    assert [item.name for item in result.chosen] == ["values"]
+    page = page_of(chosen)
+    badges = shown(page)
+    assert badges[AMBER] == "warn"
+    assert PROVED not in badges
+    assert FREE not in page
+    top = page[page.index('id="answer"') : page.index('id="terms"')]
+    assert condition_text(result) in top
+    found = result.robustness
+    assert f"{three(found.informative_up_to)} × that: radius {three(found.breakdown_radius)}" in top
+    assert 'class="bar conditional"' in top
+    assert '<span class="badge warn">chosen by bondic</span>' in page
+    assert "in the class that bondic chose" in page
+    assert "in the stated class" not in page
+    assert 'data-origin="chosen"' in page
+
+
+def test_a_table_assumes_nothing_and_has_no_radius_to_move(table):
+    _, result = table
+    assert result.status is bondic.Status.INTERVAL
+    assert result.chosen == ()
+    assert result.robustness is None
+    page = page_of(table)
+    badges = shown(page)
+    assert (badges[PROVED], badges[FREE]) == ("good", "good")
+    assert AMBER not in page
+    assert 'id="radius-slider"' not in page
+    assert 'id="alpha-slider"' in page
+    assert 'data-radius="free"' in page
+    assert "Nothing is assumed about the value function" in page
+
+
+def test_a_class_of_the_user_is_stated(chosen):
+    problem, result = chosen
+    ball = bondic.Ball(bondic.Gaussian(0.5, on="state") * bondic.Dirac(on="action"), 5.0)
+    stated = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball, choices=FEW))
+    assert stated.chosen == ()
+    page = page_of(chosen, stated)
+    assert shown(page)[PROVED] == "good"
+    assert AMBER not in page
+    assert "chosen by bondic</span>" not in page
+    assert AMBER in result.summary()
+    assert AMBER not in stated.summary()
+
+
+def test_a_box_narrower_than_the_value_range_is_an_assumption_with_a_radius(table):
+    problem, _ = table
+    found = bondic.estimate_interval(problem, method=bondic.Dual(ball=bondic.Box(0.4), choices=FEW))
+    page = page_of(table, found)
+    assert 'id="radius-slider"' in page
+    assert FREE not in page
+
+
+def test_an_interval_that_says_nothing_new_needs_no_condition(chosen):
+    problem, result = chosen
+    limits = result.value_range
+    trivial = replace(result, low=limits.low, high=limits.high, status=bondic.Status.TRIVIAL, robustness=None)
+    badges = shown(page_of((problem, trivial)))
+    assert "follows from the reward range alone" in badges
+    assert AMBER not in badges
+    assert PROVED not in badges
+    assert AMBER not in trivial.summary()
+
+
+def test_after_a_rejection_nothing_is_called_proved(chosen):
+    problem, _ = chosen
+    found = bondic.estimate_interval(problem, method=bondic.Dual(radius=1e-3, gauge=bondic.PlugIn(1e-4), choices=FEW))
+    assert found.status is bondic.Status.REJECTED
+    page = page_of(chosen, found)
+    badges = shown(page)
+    assert badges["assumptions contradicted"] == "bad"
+    assert not {PROVED, AMBER, FREE} & set(badges)
+    assert "in the stated class" not in page
+    assert "gain inf" not in printed(found) + found._repr_html_()
+
+
+# --- terminal, files, notebook -----------------------------------------------------------------------------------------
+
+
+def test_the_terminal_and_the_fragment_name_the_kind_of_every_assumption(chosen, table):
+    for _, result in (chosen, table):
+        text, fragment = printed(result), result._repr_html_()
+        conditional = bool(result.chosen)
+        assert ("chosen by bondic" in text) == ("chosen by bondic" in fragment) == conditional
+        assert ("conditional on what bondic chose" in text) == conditional
+        assert (FREE in text) == (not conditional)
+        assert "stated by you" in text
+        assert "stated by you" in fragment
+        assert result.choices["states"] in text
+        assert ("#c77d0a" in fragment) == conditional
+        amber = "\x1b[33m╭" in text
+        assert amber == conditional
+
+
+def test_json_is_strict_and_has_the_choice_and_how_far_it_carries(chosen, table):
+    _, result = chosen
+    endless = replace(result, robustness=Robustness(2.0, math.inf, math.inf))
+    for found in (result, table[1], endless):
+        for text in (bondic.result_json(found), json.dumps(found.to_dict(), allow_nan=False)):
+            data = json.loads(text)
+            assert [item["name"] for item in data["chosen"]] == [item.name for item in found.chosen]
+            assert [item["state"] for item in data["assumptions"]] == [item.state for item in found.assumptions]
+            if found.robustness is None:
+                assert data["robustness"] is None
+            else:
+                assert set(data["robustness"]) == {"radius", "same_up_to", "informative_up_to", "breakdown_radius"}
+    assert json.loads(bondic.result_json(result))["robustness"]["breakdown_radius"] == pytest.approx(
+        result.robustness.radius * result.robustness.informative_up_to
+    )
+    assert json.loads(bondic.result_json(endless))["robustness"]["breakdown_radius"] is None
+    assert "however rough" in endless.summary()
+    header, row = bondic.result_csv(result).splitlines()
+    line = dict(zip(header.split(","), row.split(","), strict=True))
+    assert line["chosen"] == "values"
+    assert float(line["breakdown_radius"]) == pytest.approx(result.robustness.breakdown_radius)
+    text = bondic.result_markdown(result)
+    assert "chosen by bondic" in text
+    assert condition_text(result) in text
+
+
+def test_a_comparison_marks_conditional_lines(chosen, table):
+    assert plots.held_word(chosen[1]) == "conditional"
+    assert plots.held_word(table[1]) == "finite-sample"
+    figure = plots.comparison_figure([("a", chosen[1]), ("b", table[1])])
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == ["guarantee: conditional", "guarantee: finite-sample"]
+
+
+# --- estimates outside the interval ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["above", "beyond"])
+def test_an_estimate_outside_is_shown_and_named(chosen, place):
+    problem, result = chosen
+    far = 0.5 * (result.high + result.value_range.high) if place == "above" else result.value_range.high + 1.0
+    outside = replace(result, estimate=far)
+    said = "the interval: it has no guarantee"
+    page = page_of((problem, outside))
+    assert "The point estimate lies outside the interval: it has no guarantee." in page
+    assert "estimate outside" in page
+    assert ("beyond the range" in page[: page.index('id="terms"')]) == (place == "beyond")
+    assert said in printed(outside)
+    assert said in outside._repr_html_()
+    assert said in bondic.result_markdown(outside)
+    assert json.loads(bondic.result_json(outside))["estimate_in_interval"] is False
+    assert exports.result_dict(result)["estimate_in_interval"] is True
+    assert "○" in bar(outside, result.value_range.low, result.value_range.high, 40)
+    assert "○" not in bar(result, result.value_range.low, result.value_range.high, 40)
+    assert said not in printed(result)
+    labels = [text.get_text() for text in plots.terms_figure(outside).axes[0].get_legend().get_texts()]
+    assert "estimate (outside the interval)" in labels
+
+
+# --- digits ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-9, 1e9))
+@example(3.81923, 1.18077)
+@example(10.000000000000002 - 10.0, 10.000000000000002)
+@example(-0.00049, 0.001)
+@example(123456.7, 0.01)
+def test_intervals_in_sentences_are_rounded_outward_and_not_by_much(low, length):
+    high = low + length
+    if not high > low:
+        return
+    a, b = (float(word) for word in interval_text(low, high)[1:-1].split(", "))
+    hair = 2e-12 * max(abs(low), abs(high))
+    room = 0.01 * (high - low) + hair + 1e-14 * max(abs(low), abs(high))
+    assert low - room <= a <= low + hair
+    assert high - hair <= b <= high + room
+
+
+def test_ends_have_four_digits_and_ends_of_the_range_stay_round():
+    assert interval_text(3.819228, 5.000000000000001) == "[3.819, 5]"
+    assert interval_text(10.0012, 10.0034) == "[10.0012, 10.0034]"
+    assert interval_text(-0.79951, 2.358921) == "[-0.7996, 2.359]"
+    assert bound_text(0.0, 1) == "0"
+    assert bound_text(1234567.0, 1) == "1235000"
+    assert (three(1260.4), three(96.39), three(0.012345)) == ("1260", "96.4", "0.0123")
+
+
+# --- names or numbers --------------------------------------------------------------------------------------------------
+
+
+def test_evaluate_policy_takes_a_statement_on_the_states():
+    mdp, log, policy, initial = tabular(600, gamma=0.2)
+    asked = {"gamma": 0.2, "reward_range": mdp.reward_range, "initial": initial}
+    table = bondic.evaluate_policy(log, policy, categorical=True, **asked)
+    numbers = bondic.evaluate_policy(log, policy, categorical=False, method=bondic.Dual(choices=FEW), **asked)
+    column = bondic.evaluate_policy(log, policy, categorical=np.array([0]), **asked)
+    assert "as you stated" in table.choices["states"]
+    assert table.low == column.low
+    assert table.chosen == ()
+    assert numbers.choices["states"] == "states are numbers, as you stated"
+    assert [item.state for item in numbers.chosen] == ["chosen"]
+    with pytest.raises(bondic.InvalidInput, match="for the dual method"):
+        bondic.evaluate_policy(log, policy, categorical=True, method=bondic.make_baseline("lstd"), **asked)
+    stated = bondic.Dual(choices=replace(FEW, categorical=False))
+    with pytest.raises(bondic.InvalidInput, match="Keep one of them"):
+        bondic.evaluate_policy(log, policy, categorical=True, method=stated, **asked)
+
+
+def test_a_radius_of_the_user_says_what_states_are_too(table):
+    problem, _ = table
+    found = bondic.estimate_interval(problem, method=bondic.Dual(radius=3.0, choices=FEW))
+    assert "related by their distance" in found.choices["states"]
