@@ -576,8 +576,9 @@ def test_a_stream_shows_the_points_that_memory_shows(pair):
     np.testing.assert_array_equal(read.some_points(20_000), held.some_points(20_000))
     some = read.some_points(320)[len(read.initial.points) :]
     assert len(some) == 2 * 320
-    assert (some[0] == held.logged[0]).all()
-    assert (some[319] == held.logged[-1]).all()
+    sixteenth = len(held) // 16
+    assert (held.logged[:sixteenth] == some[0]).all(axis=1).any()
+    assert (held.logged[-sixteenth:] == some[319]).all(axis=1).any()
 
 
 def test_weighing_by_parts_equals_weighing_at_once(pair, results):

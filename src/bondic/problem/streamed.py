@@ -155,17 +155,16 @@ class StreamedProblem(Question):
     def some_points(self, most_rows: int) -> FloatArray:
         """Rows of up to 16 short stretches, one at an uneven place of every sixteenth of the rows.
 
-        Every row once, in the order of memory, if there are so few: then the same points as from memory.
+        So few rows that they all fit are read once each, in the order of the same log in memory.
         """
         length = max(1, most_rows // _PROBE_BATCHES)
-        if len(self.rows) <= length * _PROBE_BATCHES:
-            starts = np.arange(self.rows.start, self.rows.stop, length)
+        width = len(self.rows) / _PROBE_BATCHES
+        if width <= length:
+            places = np.arange(0, len(self.rows), length)
         else:
-            width = len(self.rows) / _PROBE_BATCHES
-            places = width * np.arange(_PROBE_BATCHES) + max(width - length, 0.0) * offsets(_PROBE_BATCHES)
-            starts = np.unique(self.rows.start + places.astype(np.int64))
+            places = width * np.arange(_PROBE_BATCHES) + (width - length) * offsets(_PROBE_BATCHES)
         logged, following = [], []
-        for start in starts.tolist():
+        for start in np.unique(self.rows.start + places.astype(np.int64)).tolist():
             rows = RowRange(start, min(start + length, self.rows.stop))
             problem = self._part(rows, self.log.read(rows))
             if problem is not None:

@@ -48,12 +48,14 @@ class Choices:
 
     def __post_init__(self) -> None:
         """Refused whatever the states turn out to be: a table has no bandwidth and no radius that would complain."""
-        for name in ("radius_factor", "weight_bandwidth", "value_bandwidth"):
+        for name in ("weight_bandwidth", "value_bandwidth"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
-                raise InvalidInput(f"{name}={value}: a finite number > 0.")
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidInput(f"{name}={value:g}: a bandwidth is a finite number > 0, in medians of distances.")
+        if not 0 < self.radius_factor < math.inf:
+            raise InvalidInput(f"radius_factor={self.radius_factor:g}: a finite number > 0.")
         if self.constant_share is not None and not 0 <= self.constant_share < 1:
-            raise InvalidInput(f"constant_share={self.constant_share}: a share in [0, 1).")
+            raise InvalidInput(f"constant_share={self.constant_share:g}: a share in [0, 1).")
 
 
 def feature_pairs(layout: Layout, choices: Choices, most: int = _FEATURES) -> int:
