@@ -37,7 +37,7 @@ def problem_of(columns, *, starts_from_log=False, **statements):
     log = b.Transitions(**columns)
     initial = b.InitialStates.exact(MDP.initial_states, MDP.initial_probs)
     initial = b.InitialStates.from_log(log) if starts_from_log else initial
-    return b.make_problem(log, b.CallablePolicy(MDP.target_probs), initial, accept=None, **options)
+    return b.make_problem(log, b.CallablePolicy(MDP.target_probs), initial, **options)
 
 
 def with_other_rows(columns, start, stop, seed=99):
@@ -375,7 +375,10 @@ def test_radius_joins_the_half_range_and_the_factor_times_the_fitted_norm():
     pilot = problem_of(rollout(8)).select(0, 100)
     limits = value_range(MDP.gamma, MDP.reward_range, may_terminate=True)
     half = limits.width / 2
-    ten, three = (held_out_radius(pilot, *KERNELS, factor=factor, half_range=half) for factor in (10.0, 3.0))
+    center = constant_function((limits.low + limits.high) / 2, pilot.layout)
+    ten, three = (
+        held_out_radius(pilot, *KERNELS, factor=factor, half_range=half, center=center) for factor in (10.0, 3.0)
+    )
     assert ten.fitted_norm == three.fitted_norm > 0
     assert ten.radius == pytest.approx(math.hypot(half, 10 * ten.fitted_norm))
     assert three.radius == pytest.approx(math.hypot(half, 3 * ten.fitted_norm))

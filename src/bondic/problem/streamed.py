@@ -160,7 +160,7 @@ class StreamedProblem(Question):
         length = max(1, most_rows // _PROBE_BATCHES)
         width = len(self.rows) / _PROBE_BATCHES
         if width <= length:
-            places = np.arange(0, len(self.rows), length)
+            places = np.arange(0.0, len(self.rows), length)
         else:
             places = width * np.arange(_PROBE_BATCHES) + (width - length) * offsets(_PROBE_BATCHES)
         logged, following = [], []
