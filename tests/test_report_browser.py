@@ -117,7 +117,8 @@ def test_sliders_and_numbers_give_the_interval_of_bondic(browser, pages, name):
         browser.type_into("alpha-slider", step_alpha)
         page = reading(browser)
         seen.add(agree(page, frontier, page["radius"], page["alpha"]))
-    assert len(seen) > 1, "the sliders do not move the interval"
+    # with the paper's constant no weights help at this size: the value range stands whatever the sliders say
+    assert (len(seen) > 1) == (name != "paper"), "the sliders do not move the interval"
     for radius, alpha in [(0.0, 0.05), (1.2345, 1e-7), (50.0, 0.99)]:
         browser.type_into("radius-number", radius)
         browser.type_into("alpha-number", alpha)

@@ -34,6 +34,9 @@ from bondic.spaces.instruments import Instruments
 from bondic.sums.quadratic import Engine
 from bondic.tuning.defaults import Choices
 
+_LARGER = (2.0, 5.0)
+"""Multiples of the radius at which weights are looked for when none are best at the radius itself."""
+
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]
 
@@ -101,15 +104,17 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
     setting, budget, notes = settle(method, problem, alpha)
     clock.done("tuning")
     search = make_search(setting, method.rank, clock.stage("search"))
+    clock.done("search")
     ends, gaps, searched = _end_points(method, setting, search, clock)
+    clock.done("certify")
+    clock.stage("test")
     witnesses = search.witnesses(radius=setting.ball.radius, epsilon=setting.epsilon().upper)
     refutations = propose_refutations(setting)
-    clock.done("search")
     tests = run_tests(setting, refutations)
     rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
     lower, upper = (ends[end].terms if end in ends else None for end in ("lower", "upper"))
     result = conclude(setting, lower, upper, rejection, method.side)
-    clock.done("certify")
+    clock.done("test")
     estimate = search.estimate()
     assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
     versions = _versions()
@@ -178,8 +183,13 @@ def _end_points(
         sign = 1.0 if end == "upper" else -1.0
         found = search.propose(sign=sign, radius=setting.ball.radius, kappa=epsilon)
         notes[f"search {end}"], primal[end] = found.note, found.primal
-        if found.omega is not None:
-            proposals.append(found.omega)
+        omega = found.omega
+        for more in () if omega is not None else _LARGER:  # Q alone is best: look for an end that rests on the log
+            omega = search.propose(sign=sign, radius=more * setting.ball.radius, kappa=epsilon).omega
+            if omega is not None:
+                break
+        if omega is not None:
+            proposals.append(omega)
     report = clock.stage("certify")
     ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}

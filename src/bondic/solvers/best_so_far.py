@@ -33,13 +33,14 @@ def best_bounds(
 ) -> Ends:
     """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
 
-    Any omega is valid on the *same* event (the gauge covers all omega at once), so choosing costs nothing.
+    Any omega is valid on the *same* event (the gauge covers all omega at once), so choosing costs nothing. omega = 0 only
+    repeats Q: it is kept where no other omega says more than the value range.
     """
     best: Ends = {}
     for omega, found, weighing in evaluate_all(setting, ends, proposals, engine=engine, progress=progress):
         for terms in found:
             known = best.get(terms.end)
-            if known is None or _tighter(terms, known.terms):
+            if known is None or _better(setting, terms, known.terms):
                 best[terms.end] = CertifiedEnd(terms, omega, weighing.effective)
     return best
 
@@ -60,6 +61,14 @@ def evaluate_all(
         (omega, dual_bound(setting, omega, ends, weighing=weighing), weighing)
         for omega, weighing in zip(found, weighed, strict=True)
     ]
+
+
+def _better(setting: Setting, new: BoundTerms, old: BoundTerms) -> bool:
+    limits = setting.range()
+    inside = new.bound < limits.high if new.end == "upper" else new.bound > limits.low
+    if old.weight_norm.mid == 0 and new.weight_norm.mid != 0 and inside:
+        return True
+    return _tighter(new, old)
 
 
 def _tighter(new: BoundTerms, old: BoundTerms) -> bool:
