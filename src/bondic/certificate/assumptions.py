@@ -64,7 +64,7 @@ def _instruments(setting: Setting) -> Assumption:
 def _values(setting: Setting, rejected: bool) -> Assumption:
     """What is assumed about q*: nothing for a box that holds the value range, else membership in a ball."""
     ball = setting.ball
-    if isinstance(ball, Box) and _holds_range(setting, ball):
+    if assumes_nothing(setting):
         text = "Nothing is assumed about q*: it lies in the value range, and every function there is in Q."
         return Assumption("values", text, "rejected" if rejected else "checked")
     state: State = "rejected" if rejected else ball.origin
@@ -82,9 +82,10 @@ def _values(setting: Setting, rejected: bool) -> Assumption:
     return Assumption("values", text, state)
 
 
-def _holds_range(setting: Setting, box: Box) -> bool:
+def assumes_nothing(setting: Setting) -> bool:
+    """Whether Q is a box that holds every function with values in the value range."""
     limits = range_at_all_times(setting.problem.terms)
-    return box.holds(limits.low, limits.high)
+    return isinstance(setting.ball, Box) and setting.ball.holds(limits.low, limits.high)
 
 
 def _center_text(ball: ValueClass) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
 from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, weigh
-from bondic.certificate.assumptions import Assumption, list_assumptions
+from bondic.certificate.assumptions import Assumption, assumes_nothing, list_assumptions
 from bondic.certificate.certificate import Certificate, claim, compute_digest
 from bondic.certificate.conclude import Conclusion, Status, conclude, uses_log
 from bondic.certificate.foreign_text import clean_text
@@ -38,7 +38,7 @@ from bondic.errors import BondicError, VerificationError
 from bondic.problem import Question, make_problem
 from bondic.spaces.functions import Function
 
-Retest = Callable[[Setting], Rejection]
+Retest = Callable[[Setting], Rejection | None]
 """A test of Q by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
 
 _POLICY_TOLERANCE = 1e-9
@@ -186,8 +186,10 @@ def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Ret
     given = any(witness is not None for witness in witnesses)
     if found.rejected:
         return Finding(("rejection test recomputed from its witnesses",))
-    if retest is not None:
-        own = retest(setting)
+    if assumes_nothing(setting):
+        return Finding(("nothing is assumed about q*: there is no class to test",))
+    own = None if retest is None else retest(setting)
+    if own is not None:
         _require(
             not own.rejected,
             "The log contradicts the assumptions: a test that the certificate does not hold rejects them "

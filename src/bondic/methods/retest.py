@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bondic.bounds.dual import Setting
-from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests, trivial_rejection
+from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
 from bondic.solvers.refute import propose_refutations
 from bondic.solvers.search import kernel_search
 from bondic.spaces.ball import Ball
@@ -24,13 +24,18 @@ _MOST = 20_000
 """Rows that pick instruments or that a witness is looked for on; it is evaluated on all rows of the second half."""
 
 
-def rich_test(setting: Setting) -> Rejection:
-    """Whether the second half of the rows contradicts Q (jointly with the ranges and the data assumption)."""
+def rich_test(setting: Setting) -> Rejection | None:
+    """Whether the second half of the rows contradicts Q (jointly with the ranges and the data assumption).
+
+    None when there is nothing to test: too few rows, a Q that is no ball, or a noise bound without a guarantee.
+    """
     rows = setting.problem.rows
     proved = setting.gauge.guarantee == "finite-sample"
     if not (isinstance(setting.ball, Ball) and proved and len(setting.problem) >= _FEWEST):
-        return trivial_rejection(setting.epsilon())
+        return None
     cut = rows.start + len(rows) // 2
+    if setting.problem.load(cut, min(rows.stop, cut + _MOST)) is None:  # every row beyond the horizon
+        return None
     pilot = setting.problem.load(max(rows.start, cut - _MOST), cut)
     tests = class_tests(pilot, Choices(), (), LEVEL / 2)
     half = replace(setting, problem=setting.problem.select(cut), noise_probability=LEVEL / 2, tests=tests)

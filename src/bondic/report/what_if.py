@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from bondic.certificate.assumptions import assumes_nothing
 from bondic.methods.frontier import Frontier
 from bondic.report.elements import esc
-from bondic.spaces.box import Box
-from bondic.value_range import range_at_all_times
 
 _PROVED = (
     "the valid interval", "is proved", "For one α the curve holds for all radii at once; an interval picked because its result "
@@ -32,8 +31,7 @@ def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) ->
     """Sliders for the radius and alpha, for alpha alone where Q holds every function; recomputed in the page."""
     note = "<p>For this noise bound α cannot be moved.</p>" if fixed_alpha else ""
     guarantee, ball = frontier.setting.gauge.guarantee, frontier.setting.ball
-    limits = range_at_all_times(frontier.setting.problem.terms)
-    free = isinstance(ball, Box) and ball.holds(limits.low, limits.high)
+    free = assumes_nothing(frontier.setting)
     if rejected and free:
         note += "<p>The log contradicts what was stated: nothing is assumed about the value function that could be weakened.</p>"
     elif rejected:
