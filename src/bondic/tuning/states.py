@@ -72,16 +72,16 @@ def _look(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind
         names = int(np.unique(observed).size)
         if names > max(_FEW, count / _VISITS):
             raise InvalidInput(
-                f"States are one column of whole numbers, {names} different ones in {count} rows: names of states, or a "
+                f"States are one column of whole numbers, {names} different ones among {count} states: names of states, or a "
                 "quantity? Names are compared for equality only, numbers by their distance, and the wrong one gives a wrong "
                 "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--numeric) for numbers."
             )
         few = f"states are whole numbers in one column, {names} different ones, and are taken for names: a table"
         return StateKind(True, (), few, "if they are a quantity, categorical=False (--numeric) says so")
     if distinct <= _FEW and distinct * _VISITS <= count:
-        text = f"the {count} rows show only {distinct} different states: a table"
+        text = f"the first {count} states of the log show only {distinct} different ones: a table"
         return StateKind(True, (), text, "categorical=False (--numeric) relates states by their distance instead")
-    return _line(numbers, f"{distinct} different states in {count} rows are too many for a table", layout)
+    return _line(numbers, f"{distinct} different ones among {count} states are too many for a table", layout)
 
 
 def _line(numbers: list[int], why: str, layout: Layout) -> StateKind:
