@@ -305,12 +305,14 @@ def test_assumptions_are_recomputed(certified):
             bondic.verify(forged, log)
 
 
-def test_a_rejection_without_its_witness_is_not_called_tested():
+def test_a_certificate_without_witnesses_is_not_called_tested():
     mdp, log, policy, initial = synthetic(20_000, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    result = bondic.estimate_interval(problem, method=bondic.Dual(radius=0.5))
-    assert result.status is bondic.Status.REJECTED
-    assert "rejection test recomputed from its witnesses" in bondic.verify(result.certificate, log).checks
+    rejected = bondic.estimate_interval(problem, method=bondic.Dual(radius=0.5))
+    assert rejected.status is bondic.Status.REJECTED
+    assert "rejection test recomputed from its witnesses" in bondic.verify(rejected.certificate, log).checks
+    result = bondic.estimate_interval(problem, method=bondic.Dual(radius=30.0))
+    assert result.status is bondic.Status.INTERVAL
     body = copy.deepcopy(result.certificate.body)
     body["rejection"]["witnesses"] = [None]
     claim = {"rejected": False, "p_value": 1.0, "loss_floor": 0.0, "minimal_radius": 0.0}
@@ -318,12 +320,6 @@ def test_a_rejection_without_its_witness_is_not_called_tested():
     for test in body["rejection"]["tests"]:
         test["witness"] = None
         test["claim"] |= claim
-    # no omega does better than 0 against a Q that is contradicted, and an end without weights is the range's
-    assert [found["omega"] for found in body["ends"].values()] == [None, None]
-    body["claims"]["status"] = "TRIVIAL"
-    for item in body["assumptions"]:
-        if item["state"] == "rejected":
-            item["state"] = "chosen" if item["name"] == "values" else "stated"
     checked = bondic.verify(Certificate(body, result.certificate.arrays), log)
     assert not any("rejection" in line for line in checked.checks)
     assert any("no witness" in gap for gap in checked.unchecked)

@@ -107,5 +107,5 @@ def test_stages_are_reported_in_order():
         reward_range=mdp.reward_range,
         progress=lambda s, x: seen.append((s, x)),
     )
-    assert list(dict.fromkeys(stage for stage, _ in seen)) == ["tuning", "search", "certify"]
+    assert list(dict.fromkeys(stage for stage, _ in seen)) == ["tuning", "search", "certify", "test"]
     assert all(0 <= share <= 1 for _, share in seen)

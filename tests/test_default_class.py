@@ -245,6 +245,35 @@ def test_tests_are_paid_from_alpha_and_only_for_a_chosen_class():
         assert whole.parts == {"noise": 0.1}
 
 
+def by_the_hour(seed, rows=3000):
+    """One-step rows over 30 days; which action is right changes with the hour, far finer than any bandwidth here."""
+    rng = np.random.default_rng(seed)
+    days = np.sort(rng.uniform(0.0, 30.0, rows))
+    states = np.column_stack([days, rng.normal(size=(rows, 2))])
+    actions, right = rng.integers(0, 2, rows), (days % 1.0 > 0.5).astype(int)
+    rewards = (rng.random(rows) < np.where(actions == right, 0.8, 0.2)).astype(float)
+    log = b.Transitions(states, actions, rewards, states, np.ones(rows, dtype=bool))
+    return log, b.InitialStates.exact(states[:300])
+
+
+def asked(log, start, rule):
+    policy = b.CallablePolicy(lambda s: np.eye(2)[rule(s).astype(int)])
+    return b.make_problem(log, policy, start, gamma=0.0, reward_range=(0.0, 1.0))
+
+
+def test_a_policy_finer_than_the_class_gives_the_class_up():
+    """The value is 0.8; every smooth q says 0.5. The rows that agree with the policy tell."""
+    for seed in range(3):
+        log, start = by_the_hour(seed)
+        fine = b.estimate_interval(asked(log, start, lambda s: s[:, 0] % 1.0 > 0.5), method=b.Dual(choices=QUICK))
+        assert fine.low <= 0.8 <= fine.high
+        assert "along the policy" in fine.choices["Q"]
+        assert {item.name: item.state for item in fine.assumptions}["values"] == "checked"
+        coarse = b.estimate_interval(asked(log, start, lambda s: s[:, 1] > 0.0), method=b.Dual(choices=QUICK))
+        assert coarse.chosen  # this one acts on what the class can follow
+        assert coarse.low <= 0.5 <= coarse.high
+
+
 def test_joined_tests_reject_if_any_does():
     _, problem = problem_of()
     setting, _, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
@@ -253,10 +282,13 @@ def test_joined_tests_reject_if_any_does():
     tests = [quiet] * (len(setting.tests) - 1) + [loud]
     joined = join_tests(setting, quiet, tests)
     assert joined.rejected
-    factor = setting.noise_probability / setting.tests[-1].probability
-    assert joined.p_value == pytest.approx(1e-7 * factor)
+    total = setting.noise_probability + sum(test.probability for test in setting.tests)
+    assert joined.p_value == pytest.approx(1e-7 * total / setting.tests[-1].probability)
     assert joined.minimal_radius == 3.0
-    assert join_tests(setting, quiet, [quiet] * len(setting.tests)) == quiet
+    assert join_tests(setting, quiet, [quiet] * len(setting.tests)).p_value == pytest.approx(
+        0.8 * total / setting.noise_probability
+    )
+    assert join_tests(replace(setting, tests=()), quiet, []) == quiet
 
 
 # -------------------------------------------------------------------------------------------- what is called what

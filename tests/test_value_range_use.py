@@ -39,7 +39,7 @@ def test_a_reward_at_the_goal_gives_an_upper_end_of_at_most_one():
     texts = {item.name: item for item in stated.assumptions}
     assert texts["value range"].state == "stated"
     assert "lies in [0, 1]" in texts["value range"].text
-    assert "as you stated" in texts["value range"].text
+    assert "as was stated" in texts["value range"].text
     assert "value range" not in {item.name for item in plain.assumptions}
     assert "the stated ranges alone imply" in stated.summary()
     assert "the reward range alone implies" in plain.summary()
@@ -215,13 +215,13 @@ def test_a_streamed_certificate_keeps_the_statement(certified):
 def test_the_page_speaks_of_the_stated_ranges(certified):
     problem, result = certified
     page = report_page(result, problem, title="lake")
-    assert "whichever policy follows, as you stated" in page
+    assert "whichever policy follows, as was stated" in page
     assert "all that the stated ranges allow" in page
     assert 'data-ranges="the stated ranges alone imply"' in page
     plain = report_page(bondic.estimate_interval(lake_problem(), method=METHOD), lake_problem(), title="lake")
     assert "all that the reward range allows" in plain
     assert 'data-ranges="the reward range alone implies"' in plain
-    assert "as you stated" not in plain
+    assert "as was stated" not in plain
 
 
 # ------------------------------------------------------------------------------------------------------ the tool

@@ -211,6 +211,8 @@ class _Ensemble:
 
     def targets(self, frozen: list[Any], rows: IntArray) -> Any:
         """r + gamma sum_a pi(a|s') q(s', a) with the frozen networks, (members, rows)."""
+        if not len(self.after):  # a one-step log: nothing follows any row
+            return self.rewards[self.torch.from_numpy(rows)].expand(self.counts.shape[0], -1)
         places, weights = self.next_rows[rows], self.next_weights[rows]  # (b, m), (b, m, slots)
         points = self.after[self.torch.from_numpy(places.ravel())]
         q = self.q(frozen, points).clamp(*self.limits)

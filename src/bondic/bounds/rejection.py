@@ -90,10 +90,14 @@ def run_tests(setting: Setting, witnesses: Sequence[Function | None]) -> tuple[R
 def join_tests(setting: Setting, main: Rejection, tests: Sequence[Rejection]) -> Rejection:
     """All tests as one: Q is rejected when any of them rejects at its own level.
 
-    p-values are brought to the level of the first test (weighted Bonferroni); floors and eps stay those of W.
+    The p-value is the smallest total level, divided as it was, at which one of them rejects (weighted Bonferroni); floors
+    and eps stay those of W.
     """
-    p_value, radius, rejected = main.p_value, main.minimal_radius, main.rejected
+    total = math.fsum([setting.noise_probability, *(test.probability for test in setting.tests)])
+    p_value = main.p_value * (total / setting.noise_probability)
+    radius, rejected = main.minimal_radius, main.rejected
     for test, found in zip(setting.tests, tests, strict=True):
-        p_value = min(p_value, found.p_value * (setting.noise_probability / test.probability) * (1 + 4 * U))
+        p_value = min(p_value, found.p_value * (total / test.probability))
         radius, rejected = max(radius, found.minimal_radius), rejected or found.rejected
+    p_value = min(p_value * (1 + 8 * U), 1.0) if setting.tests else main.p_value
     return replace(main, rejected=rejected, p_value=p_value, minimal_radius=radius)

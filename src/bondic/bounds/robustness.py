@@ -47,11 +47,13 @@ def robustness(setting: Setting, low: float, high: float, ends: tuple[BoundTerms
         return None
     limits = setting.range()
     bias = math.fsum(terms.bias.upper for terms in ends)
-    room = max(
-        _ratio(terms.bound - limits.low if terms.end == "lower" else limits.high - terms.bound, terms.bias.upper)
-        for terms in ends
-    )
-    return Robustness(radius, 1.0 + max(_ratio(_SAME * (high - low), bias), 0.0), 1.0 + max(room, 0.0))
+    gained = [terms.bound - limits.low if terms.end == "lower" else limits.high - terms.bound for terms in ends]
+    room = max(_ratio(gain, terms.bias.upper) for gain, terms in zip(gained, ends, strict=True))
+    # a one-sided bound is measured by what the log gained over the range, an interval by its length
+    length = high - low if len(ends) == 2 else gained[0]
+    informative = 1.0 + max(room, 0.0)
+    same = 1.0 + max(_ratio(_SAME * length, bias), 0.0)
+    return Robustness(radius, min(same, informative), informative)
 
 
 def _ratio(room: float, step: float) -> float:

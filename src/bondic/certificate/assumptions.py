@@ -100,7 +100,7 @@ def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption,
     low, high = terms.value_range
     text = (
         f"Every discounted return from any state-action pair lies in [{low:g}, {high:g}], at any time and whichever policy "
-        "follows, as you stated (no return in the log contradicts it)."
+        "follows, as was stated (rows that stand one after the other in the log do not contradict it)."
     )
     return (Assumption(VALUE_RANGE, text, state),)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from bondic.bounds.dual import Setting
 from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
+from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.solvers.refute import propose_refutations
 from bondic.solvers.search import kernel_search
 from bondic.spaces.ball import Ball
@@ -27,10 +28,13 @@ _MOST = 20_000
 def rich_test(setting: Setting) -> Rejection | None:
     """Whether the second half of the rows contradicts Q (jointly with the ranges and the data assumption).
 
-    None when there is nothing to test: too few rows, a Q that is no ball, or a noise bound without a guarantee.
+    None when there is nothing to test: too few rows, or a number of rows that may be a stopping time, a Q that is no ball, or a
+    noise bound without a guarantee.
     """
     rows = setting.problem.rows
-    proved = setting.gauge.guarantee == "finite-sample"
+    # the rows are halved by their number, which may be a stopping time under a fixed lambda
+    stopped = isinstance(setting.gauge, FixedLambda) and setting.problem.terms.horizon is None
+    proved = setting.gauge.guarantee == "finite-sample" and not stopped
     if not (isinstance(setting.ball, Ball) and proved and len(setting.problem) >= _FEWEST):
         return None
     cut = rows.start + len(rows) // 2

@@ -31,6 +31,7 @@ from bondic.spaces.box import Box
 from bondic.spaces.instruments import Instruments
 from bondic.spaces.provenance import Provenance
 from bondic.spaces.value_class import ValueClass
+from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments, pick_table
 from bondic.tuning.refutation import class_tests
@@ -159,7 +160,7 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
     ball = _settle_class(method, certified, pilot, kind, notes)
-    tested = method.tests and pilot is not None and ball.origin == "chosen" and method.gauge != "plug-in"
+    tested = method.tests and pilot is not None and ball.origin == "chosen" and not _unproved(method.gauge)
     sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
     budget = ErrorBudget.split(alpha, _shares(tested, sampled))
     tests = class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested else ()
@@ -169,6 +170,10 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
     sides = 2 if method.side == "both" else 1
     initial = budget.get("initial")
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
+
+
+def _unproved(gauge: str | Gauge) -> bool:
+    return gauge == "plug-in" or isinstance(gauge, PlugIn)
 
 
 def _shares(tested: bool, sampled: bool) -> dict[str, float]:
@@ -252,6 +257,10 @@ def _settle_class(
     plain = default_instruments(certified, pilot, method.choices, kind.columns)
     ball, note = default_ball(certified, pilot, kernel, plain, method.choices, range_at_all_times(certified.terms))
     notes["Q"] = f"{kernel!r}, {note}"
+    why = refuted(certified, ball)
+    if why:
+        notes["Q"] = f"every function with values in the value range, as a ball was given up: {why} ({notes['Q']})"
+        return _box(certified)
     return _with_allowance(method, ball, notes)
 
 

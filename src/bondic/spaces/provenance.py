@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.errors import one_line
+from bondic.errors import InvalidInput, one_line
 
 _LONGEST_NOTE = 300
 
@@ -25,6 +25,10 @@ class Provenance:
         # printed on terminals and pages of other people: one printable line, whatever was written
         object.__setattr__(self, "note", one_line(self.note, _LONGEST_NOTE))
         object.__setattr__(self, "log_hash", one_line(self.log_hash, _LONGEST_NOTE))
+        if self.rows is not None and not 0 <= self.rows[0] < self.rows[1]:
+            raise InvalidInput(
+                f"Rows {self.rows} are no stretch of a log: (first, one after the last), at least one row."
+            )
 
     def saw(self, rows: tuple[int, int], log_hash: str) -> bool:
         """Whether any of these rows, or one after them, was used for the choice (an unknown log counts as the same log).
