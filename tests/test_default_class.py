@@ -56,6 +56,18 @@ def test_states_of_several_columns_are_a_table_only_if_they_repeat():
     assert "--categorical" in found.question
 
 
+def test_few_whole_numbers_beside_measurements_are_names():
+    """A hospital's number beside an age in years: the number is a name, a count of steps up to 400 is not."""
+    rng = np.random.default_rng(0)
+    states = np.column_stack([rng.normal(size=500), rng.integers(0, 20, 500), rng.integers(0, 400, 500)])
+    found = kind(states)
+    assert found.columns == (1,)
+    assert "columns 1 hold few whole numbers and are taken for names" in found.text
+    assert "columns 2 hold whole numbers and are taken for quantities" in found.text
+    assert kind(states, False).columns == ()
+    assert kind(np.round(10 * rng.random((500, 4)))).columns == ()  # nothing but whole numbers: intensities, counts
+
+
 def test_numbers_are_numbers():
     found = kind(np.random.default_rng(0).normal(size=(100, 1)))
     assert not found.table

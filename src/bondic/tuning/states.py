@@ -17,6 +17,8 @@ Categorical = bool | tuple[int, ...] | None
 
 _FEW = 1000
 """Distinct states that are certainly few enough for a table."""
+_FEW_NAMES = 50
+"""Different whole numbers in one column, beside columns that are not whole, that are taken for names."""
 _VISITS = 5
 """States of several columns are a table if each was seen this often on average."""
 
@@ -67,7 +69,7 @@ def _look(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind
     distinct = int(np.unique(states, axis=0).shape[0])
     numbers = [c for c in whole if np.unique(observed[:, c]).size > 2]
     if not layout.discrete:
-        return _line(numbers, "actions are numbers, so a table is impossible", layout)
+        return _line(observed, numbers, "actions are numbers, so a table is impossible")
     if layout.observation_dim == 1 and whole:
         names = int(np.unique(observed).size)
         if names > max(_FEW, count / _VISITS):
@@ -81,19 +83,27 @@ def _look(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind
     if distinct <= _FEW and distinct * _VISITS <= count:
         text = f"the first {count} states of the log show only {distinct} different ones: a table"
         return StateKind(True, (), text, "categorical=False (--numeric) relates states by their distance instead")
-    return _line(numbers, f"{distinct} different ones among {count} states are too many for a table", layout)
+    return _line(observed, numbers, f"{distinct} different ones among {count} states are too many for a table")
 
 
-def _line(numbers: list[int], why: str, layout: Layout) -> StateKind:
-    """Numbers, with a word on whole-number columns: they may be names, and nothing in the log tells."""
+def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
+    """Numbers; columns of few whole numbers beside others that are not whole are taken for names, and it is said."""
     if not numbers:
         return StateKind(False, (), f"states are numbers ({why})")
-    if layout.observation_dim == 1:
+    if observed.shape[1] == 1:
         return StateKind(False, (0,), f"states are whole numbers and are taken for names ({why})")
-    shown = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+    mixed = not np.all(observed == np.round(observed))
+    few = [c for c in numbers if mixed and np.unique(observed[:, c]).size <= _FEW_NAMES]
+    taken = [f"columns {_shown(few)} hold few whole numbers and are taken for names"] if few else []
+    others = [c for c in numbers if c not in few]
+    taken += [f"columns {_shown(others)} hold whole numbers and are taken for quantities"] if others else []
     return StateKind(
         False,
-        (),
-        f"states are numbers ({why}); columns {shown} hold whole numbers and are taken for quantities",
-        "if they are names, categorical=[...] (--categorical COLUMN) says so",
+        tuple(few),
+        f"states are numbers ({why}); {'; '.join(taken)}",
+        "categorical=[...] (--categorical COLUMN) or categorical=False (--numeric) says which are names",
     )
+
+
+def _shown(columns: list[int]) -> str:
+    return ", ".join(map(str, columns[:8])) + (", ..." if len(columns) > 8 else "")
