@@ -163,7 +163,7 @@ def run_chunk(seed: int, first: int, last: int) -> Tally:
             damage = DAMAGES[int(rng.integers(0, len(DAMAGES)))]
             try:
                 path = damage(folder, good.certificate, rng)
-            except (MemoryError, RecursionError, OverflowError, ValueError, TypeError):
+            except (MemoryError, RecursionError, OverflowError, SystemError, ValueError, TypeError):
                 tally.counts["could not be written"] += 1  # our own writer gave up on what it was asked to write
                 continue
             Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew: what writing took does not count
