@@ -241,3 +241,18 @@ def test_a_stated_box_that_is_too_small_is_a_statement():
     values = {item.name: item for item in result.assumptions}["values"]
     assert values.state in ("stated", "rejected")
     assert "within 0.5 of 0 at every point" in values.text
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_sparse_and_full_systems_reach_one_objective(share, monkeypatch):
+    from bondic.solvers import table
+
+    mdp, log, policy, initial = tabular(2000, gamma=0.8)
+    problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+    search = table_search(setting_of(problem, share))
+    full = search.solve(sign=1.0, radius=2.0, kappa=0.01), search.estimate()
+    monkeypatch.setattr(table, "_DENSE", 0)
+    sparse_one = search.solve(sign=1.0, radius=2.0, kappa=0.01), search.estimate()
+    # the constant and the table can stand in for each other: the objective is what both agree on
+    assert sparse_one[0][1] == pytest.approx(full[0][1], rel=1e-6)
+    assert sparse_one[1] == pytest.approx(full[1], rel=1e-6)

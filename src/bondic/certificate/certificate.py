@@ -20,6 +20,7 @@ from bondic.problem import StreamedProblem
 from bondic.rounding import Enclosure
 from bondic.spaces.ball import Ball
 from bondic.spaces.functions import Function
+from bondic.spaces.value_class import ValueClass
 
 FORMAT = "bondic certificate 3"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
@@ -118,15 +119,7 @@ def make_certificate(
                 "count_fixed": problem.initial_states.count_fixed,
             },
         },
-        "ball": {
-            # None: the box, whose norm is the largest deviation
-            "kernel": writer.kernel(ball.kernel, "q") if isinstance(ball, Ball) else None,
-            "radius": ball.radius,
-            "center": writer.function(ball.center, "center"),
-            "misspecification": ball.misspecification,
-            "provenance": asdict(ball.provenance),
-            "origin": ball.origin,
-        },
+        "ball": _class_spec(writer, ball),
         "instruments": {
             "kernel": writer.kernel(setting.instruments.kernel, "w"),
             "provenance": asdict(setting.instruments.provenance),
@@ -136,26 +129,49 @@ def make_certificate(
             end: {"omega": writer.function(omega, f"omega.{end}"), "claim": claim(terms)}
             for end, (terms, omega) in ends.items()
         },
-        "rejection": {
-            "witnesses": [writer.function(w, f"witness.{k}") for k, w in enumerate(witnesses)],
-            "claim": asdict(rejection),
-            "tests": [
-                {
-                    "name": test.name,
-                    "kernel": writer.kernel(test.instruments.kernel, f"test.{k}"),
-                    "provenance": asdict(test.instruments.provenance),
-                    "probability": test.probability,
-                    "witness": writer.function(witness, f"test.{k}.witness"),
-                    "claim": asdict(found),
-                }
-                for k, (test, (witness, found)) in enumerate(zip(setting.tests, tests, strict=True))
-            ],
-        },
+        "rejection": _rejection_spec(writer, setting, rejection, witnesses, tests),
         "claims": {"low": interval[0], "high": interval[1], "status": status},
         "assumptions": [asdict(item) for item in assumptions],
         "information": information,
     }
     return Certificate(_plain(body), writer.arrays)
+
+
+def _class_spec(writer: Writer, ball: ValueClass) -> Spec:
+    """Q; without a kernel it is the box, whose norm is the largest deviation."""
+    return {
+        "kernel": writer.kernel(ball.kernel, "q") if isinstance(ball, Ball) else None,
+        "radius": ball.radius,
+        "center": writer.function(ball.center, "center"),
+        "misspecification": ball.misspecification,
+        "provenance": asdict(ball.provenance),
+        "origin": ball.origin,
+    }
+
+
+def _rejection_spec(
+    writer: Writer,
+    setting: Setting,
+    rejection: Rejection,
+    witnesses: tuple[Function | None, ...],
+    tests: tuple[tuple[Function | None, Rejection], ...],
+) -> Spec:
+    """What W says about Q, and what the further tests say, each with its instruments and witness."""
+    return {
+        "witnesses": [writer.function(w, f"witness.{k}") for k, w in enumerate(witnesses)],
+        "claim": asdict(rejection),
+        "tests": [
+            {
+                "name": test.name,
+                "kernel": writer.kernel(test.instruments.kernel, f"test.{k}"),
+                "provenance": asdict(test.instruments.provenance),
+                "probability": test.probability,
+                "witness": writer.function(witness, f"test.{k}.witness"),
+                "claim": asdict(found),
+            }
+            for k, (test, (witness, found)) in enumerate(zip(setting.tests, tests, strict=True))
+        ],
+    }
 
 
 def _plain(value: Any) -> Any:

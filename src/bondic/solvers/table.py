@@ -13,7 +13,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import csr_array, diags_array, hstack
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
+from scipy.sparse.linalg import splu
 
 from bondic.bounds.dual import Setting
 from bondic.errors import InvalidInput
@@ -28,8 +29,9 @@ from bondic.spaces.functions import ExpansionFunction, Function, TermExpansion
 
 FloatArray = npt.NDArray[np.float64]
 
-_MOST_PAIRS = 3000
-"""A dense system of this size takes about a second a step."""
+_MOST_PAIRS = 20_000
+_DENSE = 600
+"""Smaller systems are solved as full matrices."""
 _STEPS = 40
 _SHRINK = 0.6
 
@@ -99,11 +101,10 @@ class TableSearch:
             lengths = np.maximum(np.abs(psi + a @ w), smooth * size / psi.size + 1e-14)
             norm = max(float(np.linalg.norm(w)), 1e-9 + smooth)
             weights = radius / lengths
-            system = (a.T @ diags_array(weights) @ a).toarray()
-            system[np.diag_indices_from(system)] += kappa / norm
+            system = csc_array(a.T @ diags_array(weights) @ a)
             try:
-                w = -cho_solve(cho_factor(system, check_finite=False), g + a.T @ (weights * psi))
-            except LinAlgError:
+                w = -_solve(system, kappa / norm, g + a.T @ (weights * psi), dense=int(self.share > 0))
+            except (LinAlgError, RuntimeError):  # singular in floating point: what was found so far is proposed
                 break
             rest = psi + a @ w
             now = float(g @ w + radius * np.abs(rest).sum() + kappa * np.linalg.norm(w))
@@ -156,11 +157,32 @@ class TableSearch:
     def estimate(self) -> float:
         """E[q] of the table that solves the empirical Bellman equation; unseen pairs stay at the center."""
         a, g = self._balance, self._gradient
-        system = (a.T @ a).toarray()
-        ridge = 1e-9 * float(np.trace(system)) / max(g.size, 1) + 1e-300
-        system[np.diag_indices_from(system)] += ridge
-        theta = -(a @ cho_solve(cho_factor(system, check_finite=False), g))
+        system = csc_array(a.T @ a)
+        ridge = 1e-9 * float(system.trace()) / max(g.size, 1) + 1e-300
+        theta = -(a @ _solve(system, ridge, g, dense=int(self.share > 0)))
         return self.offset + float(self.model.start @ theta)
+
+
+def _solve(system: csc_array, ridge: float, right: FloatArray, *, dense: int) -> FloatArray:
+    """(system + ridge I)^-1 right; of large systems the last `dense` rows and columns (the constant) are eliminated first.
+
+    Pairs are coupled only through the pairs they lead to, so what is left of a large table is sparse.
+    """
+    size = system.shape[0]
+    if size <= _DENSE:
+        matrix = system.toarray()
+        matrix[np.diag_indices_from(matrix)] += ridge
+        return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), right))
+    inner = size - dense
+    core = splu(csc_array(system[:inner, :inner] + ridge * eye_array(inner, format="csc")))
+    first = core.solve(right[:inner])
+    if not dense:
+        return np.asarray(first)
+    border = system[:inner, inner:].toarray()[:, 0]
+    along = core.solve(border)
+    rest = float(system[inner, inner]) + ridge - float(border @ along)
+    last = (float(right[inner]) - float(border @ first)) / rest
+    return np.append(first - last * along, last)
 
 
 def table_search(setting: Setting) -> TableSearch:
