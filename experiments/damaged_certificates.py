@@ -124,7 +124,7 @@ def _continuous() -> tuple[Any, bondic.Transitions, Any]:
 
 def claims(checked: Verification) -> tuple[Any, ...]:
     texts = tuple((item.name, item.text, item.state) for item in checked.assumptions)
-    return checked.alpha, checked.side, checked.status, checked.guarantee, checked.rows, texts
+    return round(checked.alpha, 12), checked.side, checked.status, checked.guarantee, checked.rows, texts
 
 
 def judge(good: Good, path: Path) -> tuple[str, str]:
