@@ -91,9 +91,14 @@ def break_text_and_sign(folder: Path, good: Certificate, rng: Rng) -> Path:
 # --- values ---------------------------------------------------------------------------------------------
 
 
+MOST_DEEP = 60
+
+
 def places(node: Any, path: Path_ = ()) -> list[Path_]:
-    """Every place of a document, branches included."""
+    """Every place of a document, branches included; a hostile nest is entered a little way only."""
     found = [path] if path else []
+    if len(path) >= MOST_DEEP:
+        return found
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, value in children:
         found += places(value, (*path, key))
