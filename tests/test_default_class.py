@@ -281,6 +281,8 @@ def test_a_policy_finer_than_the_class_gives_the_class_up():
         assert fine.low <= 0.8 <= fine.high
         assert "along the policy" in fine.choices["Q"]
         assert {item.name: item.state for item in fine.assumptions}["values"] == "checked"
+        assert fine.budget.parts.keys() == {"noise", "tests"}  # alpha was divided before the certified rows were seen
+        b.verify(fine.certificate, log)
         coarse = b.estimate_interval(asked(log, start, lambda s: s[:, 1] > 0.0), method=b.Dual(choices=QUICK))
         assert coarse.chosen  # this one acts on what the class can follow
         assert coarse.low <= 0.5 <= coarse.high

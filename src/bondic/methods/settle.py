@@ -160,16 +160,28 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
     ball = _settle_class(method, certified, pilot, kind, notes)
-    tested = method.tests and pilot is not None and ball.origin == "chosen" and not _unproved(method.gauge)
+    tested = method.tests and pilot is not None and _to_be_chosen(method, kind) and not _unproved(method.gauge)
     sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
     budget = ErrorBudget.split(alpha, _shares(tested, sampled))
-    tests = class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested else ()
+    tests = (
+        class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested and isinstance(ball, Ball) else ()
+    )
     if tests:
         notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
     sides = 2 if method.side == "both" else 1
     initial = budget.get("initial")
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
+
+
+def _to_be_chosen(method: Options, kind: StateKind) -> bool:
+    """Whether Q is left to the library, as known before the certified rows: alpha and lambda must not depend on its outcome.
+
+    A ball that the log contradicts is given up afterwards; the share of its tests is then spent on nothing.
+    """
+    if method.ball is not None:
+        return method.ball.origin == "chosen"
+    return method.radius is not None or not kind.table
 
 
 def _unproved(gauge: str | Gauge) -> bool:
