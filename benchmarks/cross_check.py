@@ -33,9 +33,9 @@ from bondic.baselines.linear import restrict
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import control_variates
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import MissingExtra
-from bondic.problem import Problem
+from bondic.rows import Problem
+from bondic_lab.worlds.tabular import TabularMDP
 
 IDENTITY = 1e-9
 TRAINING = 0.002

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from machine import describe
 
+from bondic.engines import choose, cutoff, hybrid, pairs
 from bondic.rounding import certified_sum
-from bondic.sums import choose, cutoff, hybrid, pairs
 
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")

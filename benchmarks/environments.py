@@ -11,10 +11,10 @@ from collections.abc import Callable
 import numpy as np
 from machine import describe
 
-from bondic.environments.glucose import Glucose
-from bondic.environments.glucose_model import Patient, advance
-from bondic.environments.rollout import Rollout
-from bondic.environments.shipped import ENVIRONMENTS, shipped_policy
+from bondic_lab.worlds.glucose import Glucose
+from bondic_lab.worlds.glucose_model import Patient, advance
+from bondic_lab.worlds.rollout import Rollout
+from bondic_lab.worlds.shipped import ENVIRONMENTS, shipped_policy
 
 PATIENTS, MINUTES = 400, 1440
 EPISODES = {"cartpole": 10_000, "pendulum": 20_000, "glucose": 400}

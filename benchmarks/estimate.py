@@ -18,8 +18,8 @@ import numpy as np
 from machine import describe
 
 import bondic
-from bondic.environments.synthetic import SyntheticMDP
 from bondic.tuning.defaults import Choices
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 LENGTH = 100
 

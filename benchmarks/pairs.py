@@ -27,6 +27,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = os.environ[
 import numpy as np
 from machine import describe
 
+from bondic.engines import pairs
 from bondic.kernels.base import Leaf
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.gaussian import Gaussian
@@ -35,7 +36,7 @@ from bondic.kernels.linear import Linear
 from bondic.kernels.masked import TimeMask
 from bondic.kernels.matern import Matern
 from bondic.kernels.normal_form import Term
-from bondic.sums import pairs, reference
+from bondic.sums import reference
 from bondic.sums.quadratic import quadratic_forms
 
 HERE = Path(__file__).parent
@@ -186,7 +187,7 @@ def product_table(count: int, repetitions: int) -> None:
 _FIRST = """
 import time, numpy as np
 start = time.perf_counter()
-from bondic.sums import pairs
+from bondic.engines import pairs
 seconds = [time.perf_counter() - start]
 for scale in (500.0, 1.0):
     start = time.perf_counter()

@@ -21,11 +21,11 @@ import numpy as np
 from machine import describe
 
 import bondic
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.solvers import spectral
-from bondic.solvers.basis import make_basis
-from bondic.solvers.conic import solve_dual
-from bondic.solvers.model import SearchModel, build_model
+from bondic.search import spectral
+from bondic.search.basis import make_basis
+from bondic.search.conic import solve_dual
+from bondic.search.model import SearchModel, build_model
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SIGNS = (1.0, -1.0)
 

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from machine import describe
 
 import bondic
-from bondic.environments.synthetic import SyntheticMDP
 from bondic.tuning.defaults import Choices
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 LENGTH = 100
 PART = 500_000

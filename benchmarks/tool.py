@@ -22,7 +22,7 @@ from streaming import model, write
 
 POLICY = """
 import bondic
-from bondic.environments.synthetic import SyntheticMDP
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 policy = bondic.CallablePolicy(SyntheticMDP.default(0.9, seed=1, dimension=4).target_probs)
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import bondic
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
            "timesteps", "behavior_action_probs")  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.certificate.certificate import Certificate, compute_digest
+from bondic.proofs.certificate import Certificate, compute_digest
 
 Rng = np.random.Generator
 Path_ = tuple[Any, ...]

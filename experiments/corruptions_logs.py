@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.environments.cartpole import CartPole
-from bondic.environments.rollout import simulate_steps
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.cartpole import CartPole
+from bondic_lab.worlds.rollout import simulate_steps
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 Columns = dict[str, npt.NDArray[Any]]
 Fault = Callable[[Columns, np.random.Generator], Columns | None]

@@ -25,7 +25,7 @@ from experiments.defaults_judge import ALPHA, REFUSED, Row, pooled, summarize
 from experiments.defaults_problems_library import line_world_cell, plane_world_cell, table_world_cell
 from experiments.defaults_runs import code_digest, record, run
 
-from bondic.reproduction.summary import LEVEL, failed
+from bondic_lab.reproduction.summary import LEVEL, failed
 
 GAMMAS = (0.0, 0.5, 0.9, 0.99, 0.999)
 SIZES = (20, 50, 100, 500, 2000, 10_000)

@@ -20,13 +20,13 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
-from bondic.bellman.loss import kernel_bellman_loss
-from bondic.certificate.spec import Reader
-from bondic.concentration.gauge import NoiseFacts
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
-from bondic.problem import Problem
+from bondic.identity.loss import kernel_bellman_loss
+from bondic.noise.bound import NoiseFacts
+from bondic.proofs.spec import Reader
 from bondic.rounding import Enclosure
+from bondic.rows import Problem
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 GAUGES = ("half", "range", "paper", "plug-in")
 ROWS, TABULAR_ROWS = 300, 500

@@ -15,13 +15,13 @@ import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
-from bondic.bellman.loss import kernel_bellman_loss
 from bondic.bounds.dual import Setting
-from bondic.concentration.gauge import Gauge
-from bondic.environments.rollout import Rollout
-from bondic.environments.tabular import TabularMDP
+from bondic.identity.loss import kernel_bellman_loss
 from bondic.kernels.base import Kernel
-from bondic.problem import Problem
+from bondic.noise.bound import Gauge
+from bondic.rows import Problem
+from bondic_lab.worlds.rollout import Rollout
+from bondic_lab.worlds.tabular import TabularMDP
 
 ROWS = 200
 PINELIS = {name: b.Pinelis(name) for name in ("half", "range", "paper")}

@@ -12,8 +12,8 @@ import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
 import bondic as b
-from bondic.concentration.gauge import NoiseFacts
-from bondic.concentration.initial import initial_error
+from bondic.noise.bound import NoiseFacts
+from bondic.noise.start import initial_error
 
 PLANNED, LONGEST = 100, 1000
 STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (

@@ -32,10 +32,10 @@ import numpy as np
 from experiments.certificate_damage import DAMAGES
 
 import bondic
-from bondic.certificate.verify import Verification
-from bondic.certificate.withhold import withhold_rows
-from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, VerificationError
+from bondic.proofs.verify import Verification
+from bondic.proofs.withhold import withhold_rows
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SECONDS = 10
 """Of processor time; a machine that is busy elsewhere is no fault of a file. Waiting ends after WAIT seconds."""

@@ -28,7 +28,7 @@ from experiments.defaults_problems_library import library_cells
 from experiments.defaults_problems_worlds import world_cells
 from experiments.defaults_runs import code_digest, record, run
 
-from bondic.reproduction.summary import LEVEL
+from bondic_lab.reproduction.summary import LEVEL
 
 
 def all_cells() -> dict[str, Cell]:

@@ -11,10 +11,10 @@ from experiments.defaults_cells import Cell, Trial
 from scipy import stats
 
 import bondic
-from bondic.certificate.spec import Reader
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.reproduction.summary import Check, binomial_checks, failed, groups
+from bondic.proofs.spec import Reader
+from bondic_lab.reproduction.summary import Check, binomial_checks, failed, groups
 
 ALPHA = 0.1
 REFUSED = "REFUSED"

@@ -8,10 +8,10 @@ import numpy as np
 from experiments.defaults_cells import Cell, Recorder, Trial, draw_actions
 
 import bondic
-from bondic.environments.continuous import ContinuousMDP
-from bondic.environments.shipped import ENVIRONMENTS, ground_truth, shipped_policy
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.continuous import ContinuousMDP
+from bondic_lab.worlds.shipped import ENVIRONMENTS, ground_truth, shipped_policy
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 STARTS = 500
 

@@ -1,4 +1,4 @@
-"""Makes src/bondic/environments/data/ground_truth.json: J* of the shipped policies by simulation, with standard errors.
+"""Makes src/bondic_lab/worlds/data/ground_truth.json: J* of the shipped policies by simulation, with standard errors.
 
 python scripts/ground_truth.py              # all; or name some: cartpole pendulum glucose
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bondic.environments.shipped import (
+from bondic_lab.worlds.shipped import (
     BEHAVIOUR_TEMPERATURE,
     ENVIRONMENTS,
     STAGES,
@@ -22,7 +22,7 @@ from bondic.environments.shipped import (
     shipped_policy,
 )
 
-PATH = Path(__file__).parent.parent / "src" / "bondic" / "environments" / "data" / "ground_truth.json"
+PATH = Path(__file__).parent.parent / "src" / "bondic_lab" / "worlds" / "data" / "ground_truth.json"
 EPISODES = {"cartpole": 100_000, "pendulum": 100_000, "glucose": 8_000}
 LENGTH = 250  # 0.95^250 = 2.7e-6: what is cut is worth less than 6e-5 of values up to 20
 SEED = 20210503

@@ -1,10 +1,10 @@
-"""Makes src/bondic/environments/demo_log.npz: a wearing machine, operators who run or maintain it. Prints the true value."""
+"""Makes src/bondic/demo_log.npz: a wearing machine, operators who run or maintain it. Prints the true value."""
 
 from pathlib import Path
 
 import numpy as np
 
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 LEVELS = 6
 EARNINGS = [1.0, 0.95, 0.85, 0.7, 0.4, 0.05]  # per step of running, by wear
@@ -29,7 +29,7 @@ def machine() -> TabularMDP:
 def main() -> None:
     mdp = machine()
     log = mdp.rollout(EPISODES, LENGTH, np.random.default_rng(SEED))
-    path = Path(__file__).parent.parent / "src" / "bondic" / "environments" / "demo_log.npz"
+    path = Path(__file__).parent.parent / "src" / "bondic" / "demo_log.npz"
     np.savez_compressed(
         path,
         observations=log.observations.astype(np.int8),

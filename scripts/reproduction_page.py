@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bondic.reproduction.experiment import LABELS
-from bondic.reproduction.summary import slope
+from bondic_lab.reproduction.experiment import LABELS
+from bondic_lab.reproduction.summary import slope
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"

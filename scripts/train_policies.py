@@ -1,4 +1,4 @@
-"""Makes src/bondic/environments/data/<environment>-<stage>.npz: small PPO policies, "partly" and "good", seeds fixed.
+"""Makes src/bondic_lab/worlds/data/<environment>-<stage>.npz: small PPO policies, "partly" and "good", seeds fixed.
 
     python scripts/train_policies.py              # all; or name some: cartpole pendulum glucose
 
@@ -17,14 +17,14 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from bondic.environments.cartpole import CartPole
-from bondic.environments.dynamics import Dynamics
-from bondic.environments.glucose import Glucose
-from bondic.environments.gym import GymEnvironment
-from bondic.environments.pendulum import InvertedPendulum
 from bondic.policies.mlp import MLPPolicy
+from bondic_lab.worlds.cartpole import CartPole
+from bondic_lab.worlds.dynamics import Dynamics
+from bondic_lab.worlds.glucose import Glucose
+from bondic_lab.worlds.gym import GymEnvironment
+from bondic_lab.worlds.pendulum import InvertedPendulum
 
-DATA = Path(__file__).parent.parent / "src" / "bondic" / "environments" / "data"
+DATA = Path(__file__).parent.parent / "src" / "bondic_lab" / "worlds" / "data"
 COPIES = 8  # episodes side by side while training
 
 

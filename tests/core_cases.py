@@ -12,7 +12,7 @@ from mpmath import mpf
 import bondic
 import naive
 from bondic.policies.answers import PolicyAnswers
-from bondic.problem import Problem, Terms, assemble
+from bondic.rows import Problem, Terms, assemble
 
 
 def normalised(row):

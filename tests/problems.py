@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import bondic
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 
 def as_log(rollout: object) -> bondic.Transitions:

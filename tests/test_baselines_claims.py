@@ -26,8 +26,8 @@ from bondic.baselines.outcome import split_ends
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput
+from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log
 
 

@@ -13,7 +13,7 @@ from bondic.baselines.lstd import Lstd
 from bondic.baselines.marginalized import Marginalized
 from bondic.baselines.model_based import ModelBased
 from bondic.baselines.trajectory_dr import DoublyRobust
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log
 from worlds import tabular_problem
 

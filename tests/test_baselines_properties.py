@@ -11,7 +11,7 @@ import pytest
 
 import bondic
 from bondic.baselines.registry import BASELINES, make_baseline
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there

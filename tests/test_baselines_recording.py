@@ -7,8 +7,8 @@ import pytest
 
 import bondic
 from bondic.baselines.registry import make_baseline
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput
+from bondic_lab.worlds.tabular import TabularMDP
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
            "timesteps", "behavior_action_probs")  # fmt: skip

@@ -23,10 +23,10 @@ from bondic.baselines.model_based import ModelBased, table_values
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust, control_variates, corrections
-from bondic.concentration.gauge import NoiseFacts
-from bondic.concentration.v_statistic import VStatistic
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput, NumericalError
+from bondic.noise.bound import NoiseFacts
+from bondic.noise.v_statistic import VStatistic
+from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log, synthetic
 from worlds import exact_log, tabular_problem
 

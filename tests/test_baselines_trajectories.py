@@ -22,8 +22,8 @@ from bondic.baselines.intervals import (
 )
 from bondic.baselines.outcome import split_ends
 from bondic.baselines.trajectories import trajectories
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput, PolicyError
+from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log
 
 WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")

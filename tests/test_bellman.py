@@ -9,21 +9,9 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bellman.discrepancy import discrepancy, signed_measure
-from bondic.bellman.doubly_robust import doubly_robust_value
-from bondic.bellman.loss import kernel_bellman_loss, slot_weights
-from bondic.bellman.residual import (
-    FunctionValues,
-    bellman_residual,
-    function_values,
-    initial_value,
-    residual_error,
-)
 from bondic.bounds.weighing import weights_at_rows
 from bondic.errors import InvalidInput
-from bondic.kernels.normal_form import Layout
-from bondic.rounding import U
-from bondic.spaces.functions import (
+from bondic.functions.functions import (
     ExpansionFunction,
     FeatureFunction,
     Function,
@@ -31,6 +19,18 @@ from bondic.spaces.functions import (
     TermExpansion,
     values_together,
 )
+from bondic.identity.loss import kernel_bellman_loss, slot_weights
+from bondic.identity.measure import discrepancy, signed_measure
+from bondic.identity.residual import (
+    FunctionValues,
+    bellman_residual,
+    function_values,
+    initial_value,
+    residual_error,
+)
+from bondic.identity.value import doubly_robust_value
+from bondic.kernels.normal_form import Layout
+from bondic.rounding import U
 from core_cases import inside, kernel_function, make_case
 
 SETTINGS = {

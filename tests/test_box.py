@@ -15,14 +15,14 @@ from scipy import sparse
 
 import bondic as b
 from bondic.bounds.dual import Setting, dual_bound
-from bondic.certificate.certificate import Certificate
-from bondic.concentration.pinelis import Pinelis
+from bondic.classes.box import Box, constant_function, constant_value
+from bondic.classes.instruments import Instruments
 from bondic.errors import InvalidInput, VerificationError
 from bondic.kernels.normal_form import Layout
-from bondic.solvers.table import TableSearch, table_kernel, table_search, table_share
-from bondic.solvers.table_model import TableModel
-from bondic.spaces.box import Box, constant_function, constant_value
-from bondic.spaces.instruments import Instruments
+from bondic.noise.pinelis import Pinelis
+from bondic.proofs.certificate import Certificate
+from bondic.search.table import TableSearch, table_kernel, table_search, table_share
+from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
 from bondic.sums.streamed import Batch
 from bondic.sums.total_variation import total_variations
@@ -245,7 +245,7 @@ def test_a_stated_box_that_is_too_small_is_a_statement():
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_sparse_and_full_systems_reach_one_objective(share, monkeypatch):
-    from bondic.solvers import table
+    from bondic.search import table
 
     mdp, log, policy, initial = tabular(2000, gamma=0.8)
     problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.environments.cartpole import CartPole
-from bondic.environments.rollout import discounted_returns, simulate_steps
-from bondic.environments.shipped import shipped_policy
 from bondic.errors import InvalidInput, PolicyError
 from bondic.policies.discrete import UniformPolicy
-from bondic.problem import make_problem
+from bondic.rows import make_problem
+from bondic_lab.worlds.cartpole import CartPole
+from bondic_lab.worlds.rollout import discounted_returns, simulate_steps
+from bondic_lab.worlds.shipped import shipped_policy
 
 CART = CartPole()
 uniform = UniformPolicy(2).action_probs

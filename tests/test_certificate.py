@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.certificate.certificate import Certificate
-from bondic.concentration.fixed_lambda import FixedLambda
 from bondic.errors import InvalidInput, VerificationError
-from bondic.spaces.functions import ExpansionFunction, FeatureFunction, KernelFunction
+from bondic.functions.functions import ExpansionFunction, FeatureFunction, KernelFunction
+from bondic.noise.fixed_lambda import FixedLambda
+from bondic.proofs.certificate import Certificate
 from problems import continuous, synthetic
 
 

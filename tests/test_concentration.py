@@ -11,16 +11,16 @@ from scipy.stats import binom
 import bondic
 import core_cases
 import naive
-from bondic.concentration.budget import ErrorBudget, check_alpha
-from bondic.concentration.gauge import NoiseFacts
-from bondic.concentration.initial import initial_error
-from bondic.concentration.noise_facts import noise_facts
-from bondic.concentration.rademacher import GUARANTEE, unproved_rademacher_radius
-from bondic.concentration.value_range import discounted_steps, row_widths, value_range
 from bondic.errors import InvalidInput, NumericalError
 from bondic.methods.settle import _mean_square_width
-from bondic.problem import Terms
+from bondic.noise.bound import NoiseFacts
+from bondic.noise.budget import ErrorBudget, check_alpha
+from bondic.noise.facts import noise_facts
+from bondic.noise.rademacher import GUARANTEE, unproved_rademacher_radius
+from bondic.noise.start import initial_error
+from bondic.noise.value_range import discounted_steps, row_widths, value_range
 from bondic.rounding import U
+from bondic.rows import Terms
 from core_cases import inside, make_case
 
 GAMMAS = [0.0, 1e-17, 0.3, 0.95, 0.999, 1 - 2.0**-30]

@@ -12,9 +12,10 @@ import pytest
 from scipy import integrate, stats
 
 import bondic
-from bondic.environments.bumps import Bumps
-from bondic.environments.continuous import ContinuousMDP, hermite_rule
-from bondic.environments.occupancy import (
+from bondic.errors import InvalidInput
+from bondic_lab.worlds.bumps import Bumps
+from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
+from bondic_lab.worlds.occupancy import (
     density_ratio,
     efficient_variance,
     log_distribution,
@@ -23,7 +24,6 @@ from bondic.environments.occupancy import (
     state_grid,
     visitation,
 )
-from bondic.errors import InvalidInput
 from problems import as_log
 
 WORLDS = {
@@ -180,7 +180,7 @@ def test_the_curvature_behind_the_range_bounds_and_is_used(mdp, rng, monkeypatch
     behind = mdp.expected_rewards(states - h * np.cos(turn), actions - h * np.sin(turn))
     bends = (ahead + behind - 2 * mdp.expected_rewards(states, actions)) / h**2
     assert np.abs(bends).max() <= mdp._reward_curvature < 30 * np.abs(bends).max()
-    monkeypatch.setattr("bondic.environments.continuous.COVER_CELLS", 20)
+    monkeypatch.setattr("bondic_lab.worlds.continuous.COVER_CELLS", 20)
     low, high = replace(mdp).reward_range
     edge = 6 * mdp.bandwidth + max(np.abs(mdp.state_centers).max(), np.abs(mdp.action_centers).max())
     centres = edge * (np.arange(20) + 0.5 - 10) / 10
@@ -362,8 +362,8 @@ def test_no_better_log_than_the_targets_own():
 def test_the_grid_is_fine_enough(monkeypatch):
     mdp = WORLDS["contrary"]
     found = efficient_variance(mdp, log_distribution(mdp, 10, (0.2,)))
-    monkeypatch.setattr("bondic.environments.occupancy.NODES_PER_DEVIATION", 8.0)
-    monkeypatch.setattr("bondic.environments.occupancy.REACH", 12.0)
+    monkeypatch.setattr("bondic_lab.worlds.occupancy.NODES_PER_DEVIATION", 8.0)
+    monkeypatch.setattr("bondic_lab.worlds.occupancy.REACH", 12.0)
     assert state_grid(mdp)[0].size > 200
     assert found == pytest.approx(efficient_variance(mdp, log_distribution(mdp, 10, (0.2,))), rel=1e-10)
 

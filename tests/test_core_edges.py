@@ -10,18 +10,18 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.bellman.residual import FunctionValues, initial_value
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.primal import sum_of_values
 from bondic.bounds.rejection import evaluate_witness
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.gauge import NoiseFacts
+from bondic.engines import separable
 from bondic.errors import InvalidInput, NumericalError, VerificationError
+from bondic.functions.functions import FeatureFunction, term_feature_bounds
+from bondic.identity.residual import FunctionValues, initial_value
 from bondic.kernels.base import same_kernel
 from bondic.kernels.normal_form import Layout, normal_form
+from bondic.noise.bound import NoiseFacts
+from bondic.noise.budget import ErrorBudget
 from bondic.rounding import Enclosure, U
-from bondic.spaces.functions import FeatureFunction, term_feature_bounds
-from bondic.sums import separable
 from bondic.sums.quadratic import evaluate, quadratic_form
 from core_cases import kernel_function, kernels, make_case
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import bondic
+from bondic.engines import boxes, choose, cutoff, hybrid, pairs
 from bondic.errors import NumericalError
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums import boxes, choose, cutoff, hybrid, pairs
 from bondic.sums.quadratic import quadratic_form, quadratic_forms
 
 

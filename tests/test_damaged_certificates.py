@@ -21,8 +21,8 @@ from experiments import damaged_certificates
 from experiments.certificate_damage import as_archive, as_member, as_text
 
 import bondic
-from bondic.certificate.certificate import Certificate, compute_digest
 from bondic.errors import InvalidInput, VerificationError
+from bondic.proofs.certificate import Certificate, compute_digest
 from problems import synthetic
 
 

@@ -11,11 +11,11 @@ import pytest
 import bondic as b
 from bondic.bounds.rejection import Rejection, join_tests
 from bondic.bounds.robustness import robustness
-from bondic.certificate.conclude import Status, conclude, uses_log
+from bondic.classes.box import Box, constant_value
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.methods.settle import TEST_SHARE, settle
-from bondic.spaces.box import Box, constant_value
+from bondic.proofs.conclude import Status, conclude, uses_log
 from bondic.tuning.radius import held_out_radius, weakness
 from bondic.tuning.states import check_categorical, state_kind
 from problems import synthetic, tabular

@@ -14,8 +14,8 @@ from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance, 
 from bondic.bounds.rejection import evaluate_witness, trivial_rejection
 from bondic.bounds.weighing import Candidate, weigh, weights_at_rows
 from bondic.errors import InvalidInput
+from bondic.functions.functions import FeatureFunction, Function
 from bondic.rounding import Enclosure
-from bondic.spaces.functions import FeatureFunction, Function
 from core_cases import inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
-from bondic.environments.rollout import EXPLORE_AFTER_GAIN, EXPLORE_AFTER_LOSS, Rollout, exploration_rate
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
+from bondic_lab.worlds.rollout import EXPLORE_AFTER_GAIN, EXPLORE_AFTER_LOSS, Rollout, exploration_rate
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 SYNTHETIC = {
     "default": SyntheticMDP.default(0.8),

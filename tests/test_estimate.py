@@ -9,14 +9,14 @@ import pytest
 
 import bondic as b
 import worlds
-from bondic.bellman.residual import function_values
-from bondic.certificate.spec import Reader
-from bondic.concentration.gauge import NoiseFacts
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput
-from bondic.solvers.basis import make_basis
+from bondic.identity.residual import function_values
+from bondic.noise.bound import NoiseFacts
+from bondic.proofs.spec import Reader
+from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 QUICK = Choices(pairs=16, weight_bandwidth=1.0, constant_share=0.5)
 

@@ -12,12 +12,12 @@ import pytest
 import bondic
 from bondic.bounds.dual import dual_bound
 from bondic.bounds.rejection import evaluate_witness, trivial_rejection
-from bondic.certificate.assumptions import list_assumptions
-from bondic.certificate.certificate import Certificate, make_certificate
-from bondic.certificate.conclude import conclude
-from bondic.certificate.foreign_text import clean_text
 from bondic.errors import InvalidInput, VerificationError
-from bondic.spaces.functions import KernelFunction
+from bondic.functions.functions import KernelFunction
+from bondic.proofs.assumptions import list_assumptions
+from bondic.proofs.certificate import Certificate, make_certificate
+from bondic.proofs.conclude import conclude
+from bondic.proofs.foreign_text import clean_text
 from problems import synthetic
 
 
@@ -36,8 +36,8 @@ def honest(world):
 def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), alpha=0.1) -> Certificate:
     """A certificate with right numbers for any choice of W, Q, omega and witnesses."""
     from bondic.bounds.dual import Setting
-    from bondic.concentration.budget import ErrorBudget
-    from bondic.concentration.pinelis import Pinelis
+    from bondic.noise.budget import ErrorBudget
+    from bondic.noise.pinelis import Pinelis
 
     sampled = problem.initial_states.kind == "sample"
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from bondic.environments.glucose import DAY, MEALS, Glucose, Meal, risk
-from bondic.environments.glucose_model import DBAR, LEFT, NAMES, STATES, WIDTH, Patient, _people, advance
 from bondic.errors import InvalidInput, PolicyError
+from bondic_lab.worlds.glucose import DAY, MEALS, Glucose, Meal, risk
+from bondic_lab.worlds.glucose_model import DBAR, LEFT, NAMES, STATES, WIDTH, Patient, _people, advance
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "glucose.json").read_text())["trajectories"]
 PEOPLE = ("adult#001", "adolescent#001", "child#001", "adolescent#002")

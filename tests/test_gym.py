@@ -7,13 +7,13 @@ import warnings
 import numpy as np
 import pytest
 
-from bondic.environments.cartpole import CartPole
-from bondic.environments.continuous import ContinuousMDP
-from bondic.environments.glucose import Glucose
-from bondic.environments.pendulum import InvertedPendulum
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput
+from bondic_lab.worlds.cartpole import CartPole
+from bondic_lab.worlds.continuous import ContinuousMDP
+from bondic_lab.worlds.glucose import Glucose
+from bondic_lab.worlds.pendulum import InvertedPendulum
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 KINDS = {
     "cartpole": CartPole,
@@ -32,7 +32,7 @@ def test_the_checker_of_gymnasium_has_no_complaint(name):
     import gymnasium
     from gymnasium.utils.env_checker import check_env
 
-    from bondic.environments.gym import register
+    from bondic_lab.worlds.gym import register
 
     assert register() == register()
     with warnings.catch_warnings():
@@ -45,7 +45,7 @@ def test_the_checker_of_gymnasium_has_no_complaint(name):
 @pytest.mark.train
 @kinds
 def test_steps_are_those_of_the_dynamics(name):
-    from bondic.environments.gym import GymEnvironment
+    from bondic_lab.worlds.gym import GymEnvironment
 
     dynamics = KINDS[name]()
     environment, rng = GymEnvironment(dynamics, 15), np.random.default_rng(7)
@@ -66,7 +66,7 @@ def test_steps_are_those_of_the_dynamics(name):
 
 @pytest.mark.train
 def test_a_seed_fixes_the_episode_and_wrong_actions_are_refused():
-    from bondic.environments.gym import GymEnvironment
+    from bondic_lab.worlds.gym import GymEnvironment
 
     environment = GymEnvironment(Glucose())
     with pytest.raises(InvalidInput, match="reset"):
@@ -88,7 +88,7 @@ def test_the_line_as_a_space_of_actions():
     """Draws of both policies stay within the finite spaces; what is no number is refused, and settings reach the world."""
     import gymnasium
 
-    from bondic.environments.gym import GymEnvironment, register
+    from bondic_lab.worlds.gym import GymEnvironment, register
 
     register()
     environment = gymnasium.make("bondic/continuous-v0", gamma=0.5, seed=2, length=200).unwrapped
@@ -115,7 +115,7 @@ def test_the_line_as_a_space_of_actions():
 def test_logs_of_a_foreign_environment_tell_ends_from_cuts():
     import gymnasium
 
-    from bondic.environments.gym import rollout_gym
+    from bondic_lab.worlds.gym import rollout_gym
 
     environment = gymnasium.make("CartPole-v1", max_episode_steps=25)
 
@@ -141,7 +141,7 @@ def test_logs_of_a_foreign_environment_tell_ends_from_cuts():
 
 @pytest.mark.mujoco
 def test_mujoco_with_seven_actions():
-    from bondic.environments.gym import mujoco_pendulum, rollout_gym
+    from bondic_lab.worlds.gym import mujoco_pendulum, rollout_gym
 
     environment = mujoco_pendulum()
     assert environment.action_space.n == 7
@@ -160,7 +160,7 @@ def test_a_trained_network_is_exported_without_loss():
     import torch
     from stable_baselines3 import PPO
 
-    from bondic.environments.gym import GymEnvironment
+    from bondic_lab.worlds.gym import GymEnvironment
 
     path = Path(__file__).parent.parent / "scripts" / "train_policies.py"
     specification = importlib.util.spec_from_file_location("train_policies", path)

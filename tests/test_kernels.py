@@ -10,14 +10,14 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.certificate.spec import LEAVES
-from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, NumericalError
+from bondic.functions.functions import FeatureMap, term_feature_bounds, term_features
 from bondic.kernels import accuracy
 from bondic.kernels.base import NUMPY_ULP, FeatureLeaf, Kernel
 from bondic.kernels.normal_form import Layout, normal_form
+from bondic.proofs.spec import LEAVES
 from bondic.rounding import U
-from bondic.spaces.functions import FeatureMap, term_feature_bounds, term_features
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 
 def _linear(center, scales):

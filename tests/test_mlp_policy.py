@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bondic.environments.shipped import ENVIRONMENTS, STAGES, ground_truth, shipped_policy
 from bondic.errors import InvalidInput, PolicyError
 from bondic.policies.mixture import MixturePolicy
 from bondic.policies.mlp import MLPPolicy
+from bondic_lab.worlds.shipped import ENVIRONMENTS, STAGES, ground_truth, shipped_policy
 
 SHIPPED = [(name, stage) for name in ENVIRONMENTS for stage in STAGES]
 shipped = pytest.mark.parametrize(("name", "stage"), SHIPPED, ids=lambda part: part)
@@ -171,11 +171,11 @@ def test_neither_torch_nor_gymnasium_is_needed():
         "import sys\n"
         "for name in ('torch', 'gymnasium', 'stable_baselines3', 'mujoco'): sys.modules[name] = None\n"
         "import numpy as np\n"
-        "from bondic.environments.shipped import ENVIRONMENTS, shipped_policy\n"
+        "from bondic_lab.worlds.shipped import ENVIRONMENTS, shipped_policy\n"
         "for name, kind in ENVIRONMENTS.items():\n"
         "    kind().rollout(shipped_policy(name).action_probs, 2, 2, rng=np.random.default_rng(0))\n"
         "try:\n"
-        "    import bondic.environments.gym\n"
+        "    import bondic_lab.worlds.gym\n"
         "except ImportError as problem:\n"
         "    print(problem)\n"
     )

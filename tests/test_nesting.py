@@ -12,19 +12,19 @@ from scipy.stats import binom
 
 import bondic as b
 import worlds
-from bondic.bellman.discrepancy import discrepancy
-from bondic.bellman.doubly_robust import doubly_robust_value
-from bondic.bellman.loss import kernel_bellman_loss
-from bondic.bellman.residual import bellman_residual, function_values
-from bondic.bellman.semi_expected import noise_width, semi_expected_loss
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.oracle import infinite_data_interval, oracle_interval
 from bondic.bounds.primal import primal_point
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
-from bondic.solvers import spectral
-from bondic.solvers.basis import make_basis
-from bondic.solvers.model import build_model
+from bondic.identity.loss import kernel_bellman_loss
+from bondic.identity.measure import discrepancy
+from bondic.identity.residual import bellman_residual, function_values
+from bondic.identity.semi_expected import noise_width, semi_expected_loss
+from bondic.identity.value import doubly_robust_value
+from bondic.search import spectral
+from bondic.search.basis import make_basis
+from bondic.search.model import build_model
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 
 class World:

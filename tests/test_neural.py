@@ -11,14 +11,14 @@ import pytest
 
 import bondic as b
 from bondic.bounds.dual import Setting, dual_bound
-from bondic.environments.synthetic import SyntheticMDP
 from bondic.errors import InvalidInput, MissingExtra
-from bondic.solvers import neural, row_batches, spectral
-from bondic.solvers.basis import make_basis
-from bondic.solvers.model import build_model
-from bondic.solvers.neural import NeuralSearch, best_multiple
-from bondic.solvers.row_batches import Centers, RowSums
-from bondic.spaces.functions import FeatureFunction, KernelFunction
+from bondic.functions.functions import FeatureFunction, KernelFunction
+from bondic.search import neural, row_batches, spectral
+from bondic.search.basis import make_basis
+from bondic.search.model import build_model
+from bondic.search.neural import NeuralSearch, best_multiple
+from bondic.search.row_batches import Centers, RowSums
+from bondic_lab.worlds.synthetic import SyntheticMDP
 from worlds import log_of, noise_problem, synthetic_kernel, synthetic_problem
 
 GAUSSIAN = 0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(0.5) * b.Dirac()
@@ -429,7 +429,7 @@ def test_torch_that_vanishes_later_is_named_too(monkeypatch):
 
 
 def test_importing_the_module_does_not_import_torch():
-    code = "import sys, bondic.solvers.neural; sys.exit('torch' in sys.modules)"
+    code = "import sys, bondic.search.neural; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

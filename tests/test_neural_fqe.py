@@ -14,8 +14,8 @@ from bondic.baselines import neural_fqe
 from bondic.baselines.fqe import FittedQ
 from bondic.baselines.neural_fqe import NeuralFittedQ, default_updates, start_weights
 from bondic.baselines.registry import BASELINES, make_baseline
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
+from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log
 from worlds import exact_log, tabular_problem
 

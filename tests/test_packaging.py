@@ -96,8 +96,8 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     from bondic.baselines.registry import BASELINES
     from bondic.cli import commands, options
     from bondic.methods.dual import Dual
-    from bondic.reproduction.registry import EXPERIMENTS
     from bondic.tuning.defaults import Choices
+    from bondic_lab.reproduction.registry import EXPERIMENTS
 
     assert tuple(EXPERIMENTS) == commands.FIGURES
     assert ("dual", *BASELINES) == commands.METHODS

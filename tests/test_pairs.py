@@ -18,13 +18,13 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.engines import exponential, pairs, products
+from bondic.engines.exponential import EXP_ULP, LARGEST, power_of_two
+from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.linear import ExplicitFeatures, Linear
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U
-from bondic.sums import exponential, pairs, products
-from bondic.sums.exponential import EXP_ULP, LARGEST, power_of_two
-from bondic.sums.lanes import LANES, NARROW, accumulate, load, splat
 from bondic.sums.quadratic import evaluate, quadratic_form, quadratic_forms
 
 ONE = np.ones((1, 1))
@@ -409,7 +409,7 @@ def test_far_points_and_small_sums_take_the_long_route(rng):
 
 _TWICE = """
 import numpy as np
-from bondic.sums import pairs
+from bondic.engines import pairs
 pairs.block_sums(np.arange(400.0)[:, None], np.array([500.0]), np.ones((400, 2)))
 pairs.block_sums(np.arange(400.0)[:, None], np.array([1.0]), np.ones((400, 2)))
 for compiled in (pairs._near_sums, pairs.product_sums):

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from bondic.environments import pendulum
-from bondic.environments.pendulum import FORCES, InvertedPendulum
-from bondic.environments.shipped import shipped_policy
 from bondic.errors import InvalidInput
+from bondic_lab.worlds import pendulum
+from bondic_lab.worlds.pendulum import FORCES, InvertedPendulum
+from bondic_lab.worlds.shipped import shipped_policy
 
 PENDULUM = InvertedPendulum()
 
@@ -128,7 +128,7 @@ def test_same_seed_same_log_and_refusals():
 
 @pytest.mark.mujoco
 def test_steps_are_those_of_mujoco():
-    from bondic.environments.gym import mujoco_pendulum
+    from bondic_lab.worlds.gym import mujoco_pendulum
 
     theirs, rng, rows = mujoco_pendulum(), np.random.default_rng(0), 0
     policy = shipped_policy("pendulum", "partly", 1.0)

@@ -9,18 +9,18 @@ from scipy.stats import binom
 
 import bondic as b
 import worlds
-from bondic.bellman.residual import bellman_residual, function_values
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.finite_class import finite_class_bound
 from bondic.bounds.primal import primal_point
 from bondic.bounds.weighing import weights_at_rows
-from bondic.concentration.finite_class import FiniteClass
-from bondic.environments.tabular import TabularMDP
 from bondic.errors import InvalidInput, MissingExtra
-from bondic.solvers import conic, spectral
-from bondic.solvers.basis import make_basis
-from bondic.solvers.conic import ConicSearch, solve_finite_class, solve_primal
-from bondic.solvers.model import build_model
+from bondic.identity.residual import bellman_residual, function_values
+from bondic.noise.finite_class import FiniteClass
+from bondic.search import conic, spectral
+from bondic.search.basis import make_basis
+from bondic.search.conic import ConicSearch, solve_finite_class, solve_primal
+from bondic.search.model import build_model
+from bondic_lab.worlds.tabular import TabularMDP
 
 EQUAL = 1e-6
 """Primal against dual, relative to r |mu_0|."""

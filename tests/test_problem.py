@@ -27,7 +27,7 @@ from bondic import (
     make_problem,
     verify,
 )
-from bondic.problem import Cloud, Problem, Terms, assemble
+from bondic.rows import Cloud, Problem, Terms, assemble
 
 START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])
 STATEMENTS = {"gamma": 0.9, "reward_range": (-1.0, 1.0), "accept": None}  # rows are draws of no world: not inspected

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 import bondic
-from bondic.bellman.discrepancy import discrepancy
-from bondic.bellman.doubly_robust import doubly_robust_value
-from bondic.bellman.loss import kernel_bellman_loss, slot_weights
-from bondic.bellman.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import evaluate_witness
 from bondic.bounds.weighing import weights_at_rows
+from bondic.identity.loss import kernel_bellman_loss, slot_weights
+from bondic.identity.measure import discrepancy
+from bondic.identity.residual import bellman_residual, function_values, initial_value, residual_error
+from bondic.identity.value import doubly_robust_value
 from bondic.policies.answers import PolicyAnswers
-from bondic.problem import Terms, assemble
-from bondic.solvers import spectral
-from bondic.solvers.basis import make_basis
-from bondic.solvers.model import build_model
+from bondic.rows import Terms, assemble
+from bondic.search import spectral
+from bondic.search.basis import make_basis
+from bondic.search.model import build_model
 
 FOLDER = Path(__file__).parent / "reference"
 NAMES = ["continuous-1", "continuous-2", "discrete-1", "discrete-2"]

@@ -548,7 +548,7 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
 
 
 def frontier_omega(result, problem):
-    from bondic.certificate.spec import Reader
+    from bondic.proofs.spec import Reader
 
     return Reader(result.certificate.arrays, problem.layout).function(result.certificate.body["ends"]["lower"]["omega"])
 

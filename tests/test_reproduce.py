@@ -14,18 +14,25 @@ from scipy import stats
 
 import bondic
 from bondic.cli import main as cli
-from bondic.concentration.v_statistic import VStatistic
-from bondic.environments.occupancy import efficient_variance, log_distribution
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.methods.settle import settle
-from bondic.reproduction import ablations, fig1, fig2, pendulum_ablations, prior, tightness, trials, worlds
-from bondic.reproduction.intervals import GAUGES, dual_intervals
-from bondic.reproduction.known import start_rule, synthetic, synthetic_world, tabular, tabular_world, weight_features
-from bondic.reproduction.registry import EXPERIMENTS, find_experiment
-from bondic.reproduction.store import fingerprint, read_trial, trial_path, write_trial
-from bondic.reproduction.summary import binomial_checks, failed, holm, slope
-from bondic.reproduction.trials import Job, run_jobs
+from bondic.noise.v_statistic import VStatistic
+from bondic_lab.reproduction import ablations, fig1, fig2, pendulum_ablations, prior, tightness, trials, worlds
+from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
+from bondic_lab.reproduction.known import (
+    start_rule,
+    synthetic,
+    synthetic_world,
+    tabular,
+    tabular_world,
+    weight_features,
+)
+from bondic_lab.reproduction.registry import EXPERIMENTS, find_experiment
+from bondic_lab.reproduction.store import fingerprint, read_trial, trial_path, write_trial
+from bondic_lab.reproduction.summary import binomial_checks, failed, holm, slope
+from bondic_lab.reproduction.trials import Job, run_jobs
+from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
 
 
 @pytest.fixture(autouse=True)

@@ -12,21 +12,21 @@ import pytest
 import bondic
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import combine_witnesses
-from bondic.certificate.certificate import Certificate, claim
-from bondic.certificate.conclude import conclude
-from bondic.certificate.rebuild import rebuild
-from bondic.certificate.spec import Reader
-from bondic.concentration.fixed_lambda import FixedLambda
+from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
-from bondic.environments.synthetic import SyntheticMDP
+from bondic.engines import series_stream
+from bondic.engines.spool import SpooledPairs
 from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.spaces.ball import Ball
-from bondic.sums import series_stream
+from bondic.noise.fixed_lambda import FixedLambda
+from bondic.proofs.certificate import Certificate, claim
+from bondic.proofs.conclude import conclude
+from bondic.proofs.rebuild import rebuild
+from bondic.proofs.spec import Reader
 from bondic.sums.quadratic import quadratic_forms
-from bondic.sums.spool import SpooledPairs
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
 POLICY = bondic.CallablePolicy(MDP.target_probs)

@@ -9,9 +9,9 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.engines import hybrid, pairs, separable
 from bondic.kernels import series
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums import hybrid, pairs, separable
 from bondic.sums.quadratic import quadratic_form, quadratic_forms
 
 

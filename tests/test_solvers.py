@@ -10,14 +10,14 @@ import pytest
 import bondic as b
 import naive
 import worlds
-from bondic.bellman.residual import bellman_residual, function_values
 from bondic.bounds.weighing import weights_at_rows
+from bondic.functions.functions import ExpansionFunction, FeatureFunction
+from bondic.identity.residual import bellman_residual, function_values
 from bondic.kernels.normal_form import Layout
-from bondic.solvers import spectral
-from bondic.solvers.basis import make_basis
-from bondic.solvers.conic import solve_dual, solve_primal
-from bondic.solvers.model import SearchModel, build_model
-from bondic.spaces.functions import ExpansionFunction, FeatureFunction
+from bondic.search import spectral
+from bondic.search.basis import make_basis
+from bondic.search.conic import solve_dual, solve_primal
+from bondic.search.model import SearchModel, build_model
 
 AGREEMENT = 1e-6
 """Spectral against conic optimum, relative to max( r |psi_0|, |optimum| )."""
@@ -568,7 +568,7 @@ def test_blocks_of_rows_add_up(rng, monkeypatch):
     w_kernel, q_kernel = kernels(True, features=True, rng=rng)
     whole = model_of(problem, w_kernel, q_kernel, rank=20)
     shares = []
-    monkeypatch.setattr("bondic.solvers.model._BLOCK", 7)
+    monkeypatch.setattr("bondic.search.model._BLOCK", 7)
     weights, values = whole.weights, whole.values
     parts = build_model(problem, weights, values, None, progress=shares.append)
     for name in ("balance", "gradient", "start"):

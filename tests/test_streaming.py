@@ -17,18 +17,18 @@ import bondic
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.primal import primal_point
 from bondic.bounds.weighing import Candidate, weigh
+from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.names import find_columns
 from bondic.data.parquet import ParquetStream, list_parts
 from bondic.data.stream import SMALLEST_BATCH, ArrayStream, MemoryPlan, parse_memory
-from bondic.environments.synthetic import SyntheticMDP
+from bondic.engines import series_stream, spool
 from bondic.errors import InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.problem import StreamedProblem
-from bondic.spaces.ball import Ball
-from bondic.sums import series_stream, spool
+from bondic.rows import StreamedProblem
 from bondic.sums.quadratic import quadratic_forms
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
+from bondic_lab.worlds.synthetic import SyntheticMDP
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
 POLICY = bondic.CallablePolicy(MDP.target_probs)
@@ -672,7 +672,7 @@ def test_an_interrupted_estimate_leaves_nothing_behind(pair, tmp_path, monkeypat
 SCRIPT = """
 import resource, sys
 import numpy as np, bondic
-from bondic.environments.synthetic import SyntheticMDP
+from bondic_lab.worlds.synthetic import SyntheticMDP
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
 path, rows = sys.argv[1], int(sys.argv[2])
 n = int(np.load(path + "/rewards.npy", mmap_mode="r").size)

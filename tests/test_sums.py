@@ -13,12 +13,13 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
+from bondic.engines import pairs, separable
+from bondic.engines.exponential import EXP_ULP
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels import series
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import U
-from bondic.sums import pairs, reference, separable
-from bondic.sums.exponential import EXP_ULP
+from bondic.sums import reference
 from bondic.sums.merge import merge_points
 from bondic.sums.quadratic import evaluate, quadratic_form
 

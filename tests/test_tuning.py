@@ -8,16 +8,16 @@ import pytest
 
 import bondic as b
 import worlds
-from bondic.concentration.value_range import value_range
-from bondic.environments.synthetic import SyntheticMDP
+from bondic.classes.box import constant_function
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.solvers.basis import make_basis
-from bondic.solvers.model import build_model
-from bondic.spaces.box import constant_function
+from bondic.noise.value_range import value_range
+from bondic.search.basis import make_basis
+from bondic.search.model import build_model
 from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
+from bondic_lab.worlds.synthetic import SyntheticMDP
 from problems import tabular
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)

@@ -10,12 +10,12 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.concentration.noise_facts import noise_facts
-from bondic.concentration.v_statistic import VStatistic
-from bondic.concentration.value_range import row_widths
 from bondic.errors import InvalidInput
-from bondic.problem import Terms
-from bondic.problem.question import make_terms
+from bondic.noise.facts import noise_facts
+from bondic.noise.v_statistic import VStatistic
+from bondic.noise.value_range import row_widths
+from bondic.rows import Terms
+from bondic.rows.question import make_terms
 from bondic.value_range import ValueRange, largest_width, range_at_all_times, range_of
 from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, lake, lake_problem
 

@@ -13,12 +13,12 @@ import bondic
 from bondic.baselines.registry import BASELINES
 from bondic.baselines.trajectories import trajectories
 from bondic.bounds.dual import Setting, dual_bound
-from bondic.certificate.certificate import Certificate, compute_digest
-from bondic.certificate.spec import Reader
+from bondic.classes.ball import Ball
 from bondic.errors import VerificationError
-from bondic.problem import Terms
+from bondic.proofs.certificate import Certificate, compute_digest
+from bondic.proofs.spec import Reader
 from bondic.report.page import report_page
-from bondic.spaces.ball import Ball
+from bondic.rows import Terms
 from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 

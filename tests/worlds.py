@@ -3,9 +3,9 @@
 import numpy as np
 
 import bondic as b
-from bondic.environments.synthetic import SyntheticMDP
-from bondic.environments.tabular import TabularMDP
-from bondic.spaces.functions import ExpansionFunction, TermExpansion
+from bondic.functions.functions import ExpansionFunction, TermExpansion
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations")
 KEYS = ("truncations", "episode_ids", "timesteps")

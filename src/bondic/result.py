@@ -9,17 +9,17 @@ from typing import Any
 from bondic.bounds.dual import BoundTerms
 from bondic.bounds.rejection import Rejection
 from bondic.bounds.robustness import Robustness
-from bondic.certificate.assumptions import VALUE_RANGE, Assumption
-from bondic.certificate.certificate import Certificate
-from bondic.certificate.conclude import Status
-from bondic.certificate.withhold import withhold_rows
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.gauge import Guarantee
-from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
-from bondic.problem import Question
+from bondic.noise.bound import Guarantee
+from bondic.noise.budget import ErrorBudget
+from bondic.noise.value_range import ValueRange
+from bondic.proofs.assumptions import VALUE_RANGE, Assumption
+from bondic.proofs.certificate import Certificate
+from bondic.proofs.conclude import Status
+from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
-from bondic.solvers.search import Search
+from bondic.rows import Question
+from bondic.search.search import Search
 
 
 @dataclass(frozen=True)

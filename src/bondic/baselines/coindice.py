@@ -20,10 +20,10 @@ from scipy.special import ndtri, xlogy
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, Unit, make_design, start_error, units_of
 from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.concentration.gauge import Guarantee
 from bondic.kernels.base import Kernel
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -19,10 +19,10 @@ from bondic.baselines.folds import fold_numbers
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import LinearFit, fit_lstd, restrict
 from bondic.bounds.dual import problem_range
-from bondic.concentration.gauge import Guarantee
 from bondic.kernels.base import Kernel
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 BoolArray = npt.NDArray[np.bool_]
 

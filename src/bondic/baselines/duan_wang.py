@@ -21,12 +21,12 @@ import numpy as np
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, make_design
 from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
+from bondic.noise.budget import ErrorBudget
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 from bondic.value_range import largest_width, range_at_all_times
 
 

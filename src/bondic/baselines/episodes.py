@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
-from bondic.problem import Problem, Source
+from bondic.rows import Problem, Source
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

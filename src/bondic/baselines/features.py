@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.episodes import episode_numbers, starts_are_episodes
-from bondic.certificate.assumptions import Assumption
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import normal_form
-from bondic.problem import Cloud, Problem
-from bondic.solvers.basis import Basis, make_basis
+from bondic.proofs.assumptions import Assumption
+from bondic.rows import Cloud, Problem
+from bondic.search.basis import Basis, make_basis
 from bondic.tuning.defaults import Choices, default_value_kernel
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,6 +1,6 @@
 """The kernel Bellman interval of Feng, Ren, Tang and Liu (2020): { E[q] : q in Q, L_W(q) <= eps }, eps = O(n^-1/4).
 
-Its threshold is Hoeffding's bound for the V-statistic L_W(q*)^2 of independent rows (`concentration/v_statistic.py`);
+Its threshold is Hoeffding's bound for the V-statistic L_W(q*)^2 of independent rows (`noise/v_statistic.py`);
 the interval is evaluated through the dual at that eps, which any number of rows allows and which is certified.
 """
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from bondic.baselines import outcome as out
-from bondic.concentration.gauge import Guarantee
-from bondic.concentration.v_statistic import VStatistic
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
+from bondic.noise.v_statistic import VStatistic
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Design, Unit, make_design, units_of
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
-from bondic.problem import Problem, Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Problem, Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -21,10 +21,10 @@ from bondic.baselines import outcome as out
 from bondic.baselines.importance import positive_values, trajectory_assumptions, weighted_sums
 from bondic.baselines.intervals import bernstein_lower
 from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -28,12 +28,12 @@ from bondic.baselines.intervals import (
     student_ends,
 )
 from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
-from bondic.certificate.assumptions import Assumption
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
-from bondic.problem import Problem, Question, in_memory
+from bondic.noise.bound import Guarantee
+from bondic.noise.budget import ErrorBudget
+from bondic.proofs.assumptions import Assumption
 from bondic.result import Result
+from bondic.rows import Problem, Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

@@ -17,11 +17,11 @@ from scipy.spatial.distance import cdist
 from bondic.baselines import outcome as out
 from bondic.baselines.features import make_design
 from bondic.baselines.linear import fit_lstd
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
-from bondic.problem import Cloud, Problem, Question, in_memory
+from bondic.noise.bound import Guarantee
+from bondic.noise.budget import ErrorBudget
 from bondic.result import Result
+from bondic.rows import Cloud, Problem, Question, in_memory
 from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]

@@ -17,11 +17,11 @@ from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, Unit, make_design, total_error, units_of
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import fit_lstd
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -16,10 +16,10 @@ from bondic.baselines.features import Design, Unit, make_design, table_kernel, u
 from bondic.baselines.fqe import resampled_starts
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
 from bondic.bounds.dual import problem_range
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 

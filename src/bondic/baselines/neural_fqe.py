@@ -22,10 +22,10 @@ from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Unit, is_table, units_of
 from bondic.baselines.intervals import need_units, resample_counts, student_around
-from bondic.concentration.gauge import Guarantee
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
-from bondic.problem import Problem, Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Problem, Question, in_memory
 from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]

@@ -11,14 +11,14 @@ import numpy as np
 
 from bondic._version import __version__
 from bondic.bounds.dual import problem_range
-from bondic.certificate.assumptions import Assumption, range_assumption
-from bondic.certificate.conclude import Status
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.gauge import Guarantee
-from bondic.concentration.initial import initial_error
 from bondic.errors import InvalidInput, NumericalError
-from bondic.problem import Problem
+from bondic.noise.bound import Guarantee
+from bondic.noise.budget import ErrorBudget
+from bondic.noise.start import initial_error
+from bondic.proofs.assumptions import Assumption, range_assumption
+from bondic.proofs.conclude import Status
 from bondic.result import Result
+from bondic.rows import Problem
 
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]

@@ -16,7 +16,7 @@ from bondic.baselines.behavior import estimate_behavior
 from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
-from bondic.problem import Problem
+from bondic.rows import Problem
 from bondic.terms import Terms
 from bondic.value_range import ValueRange, discounted_steps, range_of, value_range
 

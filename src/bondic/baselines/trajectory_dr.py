@@ -24,10 +24,10 @@ from bondic.baselines.importance import trajectory_assumptions
 from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.linear import restrict
 from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
-from bondic.concentration.gauge import Guarantee
 from bondic.kernels.base import Kernel
-from bondic.problem import Question, in_memory
+from bondic.noise.bound import Guarantee
 from bondic.result import Result
+from bondic.rows import Question, in_memory
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -13,19 +13,19 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import mean_over_starts, values_at_starts
 from bondic.bounds.weighing import Candidate, Weighing, weigh
-from bondic.concentration.gauge import Gauge, NoiseFacts
-from bondic.concentration.initial import initial_error
-from bondic.concentration.noise_facts import counted_facts, noise_facts
-from bondic.concentration.value_range import ValueRange, range_of
+from bondic.classes.instruments import Instruments
+from bondic.classes.value_class import ValueClass
 from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
+from bondic.identity.residual import mean_over_starts, values_at_starts
 from bondic.kernels.base import same_kernel
-from bondic.problem import Problem, Question, StreamedProblem
+from bondic.noise.bound import Gauge, NoiseFacts
+from bondic.noise.facts import counted_facts, noise_facts
+from bondic.noise.start import initial_error
+from bondic.noise.value_range import ValueRange, range_of
 from bondic.rounding import Enclosure, U, inflate
-from bondic.spaces.functions import Function
-from bondic.spaces.instruments import Instruments
-from bondic.spaces.value_class import ValueClass
+from bondic.rows import Problem, Question, StreamedProblem
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.discrepancy import discrepancy
-from bondic.bellman.doubly_robust import doubly_robust_value
-from bondic.bellman.residual import function_values
 from bondic.bounds.dual import BoundTerms, End, add_up, misspecification_allowance
 from bondic.bounds.weighing import weights_at_rows
-from bondic.concentration.finite_class import FiniteClass
-from bondic.concentration.value_range import row_widths
+from bondic.classes.ball import Ball
 from bondic.errors import InvalidInput
-from bondic.problem import Problem
+from bondic.functions.functions import Function
+from bondic.identity.measure import discrepancy
+from bondic.identity.residual import function_values
+from bondic.identity.value import doubly_robust_value
+from bondic.noise.finite_class import FiniteClass
+from bondic.noise.value_range import row_widths
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.spaces.ball import Ball
-from bondic.spaces.functions import Function
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import function_values
+from bondic.classes.ball import Ball
+from bondic.functions.functions import Function
+from bondic.identity.residual import function_values
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
-from bondic.problem import Problem
-from bondic.spaces.ball import Ball
-from bondic.spaces.functions import Function
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.bellman.loss import kernel_bellman_loss
-from bondic.bellman.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.bounds.dual import Setting
-from bondic.problem import in_memory
+from bondic.functions.functions import Function
+from bondic.identity.loss import kernel_bellman_loss
+from bondic.identity.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.rounding import Enclosure, U, inflate
-from bondic.spaces.functions import Function
+from bondic.rows import in_memory
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 
 from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance
 from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.functions.functions import Function
 from bondic.rounding import Enclosure, U, inflate
-from bondic.spaces.functions import Function
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from bondic.bounds.dual import BoundTerms, Setting
-from bondic.spaces.ball import Ball
+from bondic.classes.ball import Ball
 
 _SAME = 0.1
 """An interval that is longer by at most this share still says the same."""

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.discrepancy import discrepancies, rows_measure, start_measure
-from bondic.bellman.doubly_robust import weighted_residuals
-from bondic.bellman.residual import values_at_rows
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.classes.value_class import ValueClass
+from bondic.functions.functions import Function, values_together
+from bondic.identity.measure import discrepancies, rows_measure, start_measure
+from bondic.identity.residual import values_at_rows
+from bondic.identity.value import weighted_residuals
 from bondic.kernels.normal_form import normal_form
-from bondic.problem import Problem, Question
 from bondic.rounding import Enclosure, U, certified_dot
-from bondic.spaces.ball import Ball
-from bondic.spaces.box import Box
-from bondic.spaces.functions import Function, values_together
-from bondic.spaces.value_class import ValueClass
+from bondic.rows import Problem, Question
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 from bondic.sums.streamed import Batch, PointStream, streamed_forms

@@ -16,7 +16,7 @@ FIGURES = (
     "fig1", "fig2", "ablation-radius", "ablation-temperature", "ablation-bandwidth", "ablation-behaviour",
     "ablation-length", "tightness",
 )  # fmt: skip
-"""The names of bondic.reproduction.registry."""
+"""The names of bondic_lab.reproduction.registry."""
 METHODS = (
     "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile", "is-bca", "hcope", "dm",
     "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",

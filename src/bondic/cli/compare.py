@@ -16,13 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.baselines.registry import BASELINES
-from bondic.certificate.conclude import Status
-from bondic.certificate.io import write_atomically
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
-from bondic.concentration.budget import ErrorBudget
 from bondic.errors import BondicError, Doubt, InvalidInput, printable
 from bondic.estimate import Method, estimate_interval
+from bondic.noise.budget import ErrorBudget
+from bondic.proofs.conclude import Status
+from bondic.proofs.io import write_atomically
 from bondic.rendering import lies_outside
 from bondic.report.exports import result_dict, split_notes
 from bondic.report.plots import CONDITIONAL, comparison_figure, held_word, save_plot

@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bondic.certificate.io import load_certificate, save_certificate, write_atomically
-from bondic.certificate.verify import Verification, verify
 from bondic.cli.outputs import refuse_existing, result_folder
-from bondic.environments.demo import Demo, load_demo
+from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
-from bondic.problem import Question, make_problem
+from bondic.proofs.io import load_certificate, save_certificate, write_atomically
+from bondic.proofs.verify import Verification, verify
 from bondic.report.exports import result_json
 from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
+from bondic.rows import Question, make_problem
 
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:

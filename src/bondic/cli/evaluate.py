@@ -11,8 +11,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.certificate.conclude import Status
-from bondic.certificate.io import save_certificate, write_atomically
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
@@ -20,7 +18,8 @@ from bondic.errors import Doubt, printable
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.problem import Question
+from bondic.proofs.conclude import Status
+from bondic.proofs.io import save_certificate, write_atomically
 from bondic.rendering import number
 from bondic.report.exports import result_csv, result_json, result_markdown, split_notes
 from bondic.report.page import report_page
@@ -28,6 +27,7 @@ from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
+from bondic.rows import Question
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 

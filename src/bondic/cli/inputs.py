@@ -26,7 +26,7 @@ from bondic.estimate import Method
 from bondic.methods.dual import Dual
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.protocol import RowProbabilities
-from bondic.problem import Question, make_problem
+from bondic.rows import Question, make_problem
 from bondic.tuning.defaults import Choices
 
 COLUMNS_POLICY = "columns"

@@ -18,10 +18,10 @@ from typing import Any
 
 import click
 
-from bondic.certificate.certificate import Certificate
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput, printable
+from bondic.proofs.certificate import Certificate
 from bondic.report.exports import FORMAT as RESULT_FORMAT
 
 WRITTEN = (

@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bondic.certificate.io import write_atomically
 from bondic.errors import MissingExtra
+from bondic.proofs.io import write_atomically
 from bondic.report.progress import counting_bar
-from bondic.reproduction.figures import Outcome
-from bondic.reproduction.registry import find_experiment
-from bondic.reproduction.summary import LEVEL
+from bondic_lab.reproduction.figures import Outcome
+from bondic_lab.reproduction.registry import find_experiment
+from bondic_lab.reproduction.summary import LEVEL
 
 _WIDTH = 130  # of tables in pipes, where there is no screen to fit
 

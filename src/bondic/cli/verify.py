@@ -8,11 +8,6 @@ from typing import Any
 import click
 import numpy as np
 
-from bondic.certificate.certificate import Certificate
-from bondic.certificate.foreign_text import clean_text
-from bondic.certificate.io import load_certificate
-from bondic.certificate.limits import MOST_ARRAY_BYTES
-from bondic.certificate.verify import Verification, verify
 from bondic.cli.inputs import choose_policy, load_log, open_stream, read_initial
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
@@ -20,6 +15,11 @@ from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
 from bondic.methods.retest import rich_test
+from bondic.proofs.certificate import Certificate
+from bondic.proofs.foreign_text import clean_text
+from bondic.proofs.io import load_certificate
+from bondic.proofs.limits import MOST_ARRAY_BYTES
+from bondic.proofs.verify import Verification, verify
 from bondic.rendering import STATE_WORDS
 
 

@@ -14,23 +14,23 @@ from bondic._version import __version__
 from bondic.bounds.dual import BoundTerms, End, Setting
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.robustness import robustness
-from bondic.certificate.assumptions import list_assumptions
-from bondic.certificate.certificate import make_certificate
-from bondic.certificate.conclude import Status, conclude, uses_log
-from bondic.concentration.gauge import Gauge
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.classes.instruments import Instruments
 from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
 from bondic.methods.settle import settle
-from bondic.problem import Question
+from bondic.noise.bound import Gauge
+from bondic.proofs.assumptions import list_assumptions
+from bondic.proofs.certificate import make_certificate
+from bondic.proofs.conclude import Status, conclude, uses_log
 from bondic.result import Result
-from bondic.solvers.best_so_far import Ends, best_bounds
-from bondic.solvers.model import SearchModel
-from bondic.solvers.refute import propose_refutations
-from bondic.solvers.search import KernelSearch, Search, gap_of
-from bondic.solvers.searches import make_search
-from bondic.spaces.ball import Ball
-from bondic.spaces.box import Box
-from bondic.spaces.functions import Function
-from bondic.spaces.instruments import Instruments
+from bondic.rows import Question
+from bondic.search.best_so_far import Ends, best_bounds
+from bondic.search.model import SearchModel
+from bondic.search.refute import propose_refutations
+from bondic.search.search import KernelSearch, Search, gap_of
+from bondic.search.searches import make_search
 from bondic.sums.quadratic import Engine
 from bondic.tuning.defaults import Choices
 

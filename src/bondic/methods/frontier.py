@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bondic.bounds.dual import Setting
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.fixed_lambda import FixedLambda
-from bondic.concentration.gauge import Gauge, NoiseFacts
-from bondic.concentration.pinelis import Pinelis
-from bondic.concentration.plug_in import PlugIn
-from bondic.concentration.value_range import ValueRange
 from bondic.errors import InvalidInput
+from bondic.noise.bound import Gauge, NoiseFacts
+from bondic.noise.budget import ErrorBudget
+from bondic.noise.fixed_lambda import FixedLambda
+from bondic.noise.pinelis import Pinelis
+from bondic.noise.plug_in import PlugIn
+from bondic.noise.value_range import ValueRange
 from bondic.rounding import Enclosure, certified_dot, next_down
 
 SMALLEST_ALPHA = 1e-9

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from bondic.problem import Question
 from bondic.result import Result
-from bondic.solvers.conic import ConicSearch
+from bondic.rows import Question
+from bondic.search.conic import ConicSearch
 
 _MOST_ROWS = 3000
 

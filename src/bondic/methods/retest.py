@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from bondic.bounds.dual import Setting
 from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
-from bondic.concentration.fixed_lambda import FixedLambda
-from bondic.solvers.refute import propose_refutations
-from bondic.solvers.search import kernel_search
-from bondic.spaces.ball import Ball
+from bondic.classes.ball import Ball
+from bondic.noise.fixed_lambda import FixedLambda
+from bondic.search.refute import propose_refutations
+from bondic.search.search import kernel_search
 from bondic.tuning.defaults import Choices
 from bondic.tuning.refutation import class_tests
 

@@ -12,21 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import BoundTerms, Setting
-from bondic.certificate.rebuild import setting_of
-from bondic.certificate.spec import UserFunctions
-from bondic.concentration.budget import ErrorBudget, check_alpha
+from bondic.classes.box import Box
 from bondic.errors import InvalidInput, VerificationError
+from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
-from bondic.problem import Question
+from bondic.noise.budget import ErrorBudget, check_alpha
+from bondic.proofs.rebuild import setting_of
+from bondic.proofs.spec import UserFunctions
 from bondic.result import Result
 from bondic.rounding import U
-from bondic.solvers.best_so_far import evaluate_all
-from bondic.solvers.search import Search
-from bondic.solvers.searches import make_search
-from bondic.spaces.box import Box
-from bondic.spaces.functions import Function
+from bondic.rows import Question
+from bondic.search.best_so_far import evaluate_all
+from bondic.search.search import Search
+from bondic.search.searches import make_search
 
 FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[str, float], None]

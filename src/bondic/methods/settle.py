@@ -12,25 +12,25 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import bellman_residual, values_at_rows
 from bondic.bounds.dual import Setting
-from bondic.concentration.budget import ErrorBudget
-from bondic.concentration.fixed_lambda import FixedLambda
-from bondic.concentration.gauge import Gauge
-from bondic.concentration.pinelis import Pinelis
-from bondic.concentration.plug_in import PlugIn
-from bondic.concentration.value_range import range_of
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.classes.instruments import Instruments
+from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import ValueClass
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.problem import Cloud, Problem, Question, Terms
-from bondic.solvers.basis import make_basis
-from bondic.solvers.model import build_model
-from bondic.solvers.table import table_kernel
-from bondic.spaces.ball import Ball
-from bondic.spaces.box import Box
-from bondic.spaces.instruments import Instruments
-from bondic.spaces.provenance import Provenance
-from bondic.spaces.value_class import ValueClass
+from bondic.identity.residual import bellman_residual, values_at_rows
+from bondic.noise.bound import Gauge
+from bondic.noise.budget import ErrorBudget
+from bondic.noise.fixed_lambda import FixedLambda
+from bondic.noise.pinelis import Pinelis
+from bondic.noise.plug_in import PlugIn
+from bondic.noise.value_range import range_of
+from bondic.rows import Cloud, Problem, Question, Terms
+from bondic.search.basis import make_basis
+from bondic.search.model import build_model
+from bondic.search.table import table_kernel
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments, pick_table

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.certificate.assumptions import Assumption
-from bondic.certificate.conclude import Status
+from bondic.proofs.assumptions import Assumption
+from bondic.proofs.conclude import Status
 from bondic.rendering import (
     OUTSIDE,
     STATE_WORDS,

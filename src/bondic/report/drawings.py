@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bondic.bounds.dual import BoundTerms
-from bondic.certificate.conclude import Status
+from bondic.proofs.conclude import Status
 from bondic.rendering import bound_text, escape, is_conditional, lies_outside, number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health

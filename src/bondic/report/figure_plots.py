@@ -1,4 +1,4 @@
-"""Figures of `bondic.reproduction` on paper: the only module that imports matplotlib."""
+"""Figures of `bondic_lab.reproduction` on paper: the only module that imports matplotlib."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bondic.certificate.io import write_atomically
 from bondic.errors import MissingExtra
-from bondic.reproduction.figures import Outcome, Panel, Series
+from bondic.proofs.io import write_atomically
+from bondic_lab.reproduction.figures import Outcome, Panel, Series
 
 try:
     import matplotlib

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from bondic.data.blocks import RowRange
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
-from bondic.problem import Question, StreamedProblem
 from bondic.report.bins import FEWEST_ROWS, Bins, range_bins
+from bondic.rows import Question, StreamedProblem
 
 FloatArray = npt.NDArray[np.float64]
 

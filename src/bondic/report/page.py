@@ -8,14 +8,14 @@ from importlib.resources import files
 from typing import Any
 
 from bondic._version import __version__
-from bondic.certificate.conclude import Status
-from bondic.certificate.spec import Reader, UserFunctions
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.problem import Question
+from bondic.proofs.conclude import Status
+from bondic.proofs.spec import Reader, UserFunctions
 from bondic.rendering import escape
 from bondic.report import sections
 from bondic.report.answer import answer, assumptions
@@ -24,7 +24,7 @@ from bondic.report.health import examine
 from bondic.report.support import Support, column_names, find_support
 from bondic.report.what_if import what_if
 from bondic.result import Result
-from bondic.spaces.functions import Function
+from bondic.rows import Question
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Content security policy: whatever a text on the page says, nothing is loaded from anywhere."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bondic.certificate.conclude import Status
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
+from bondic.proofs.conclude import Status
 from bondic.rendering import is_conditional, lies_outside
 from bondic.report.drawings import TERM_NAMES, sizes
 from bondic.result import Result

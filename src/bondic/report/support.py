@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from bondic.bounds.weighing import weights_at_rows
 from bondic.data.spread import spread_rows
+from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout
-from bondic.problem import Problem, Question
 from bondic.report.bins import FEWEST_ROWS, Bins, round_bins
-from bondic.spaces.functions import Function
+from bondic.rows import Problem, Question
 
 FloatArray = npt.NDArray[np.float64]
 

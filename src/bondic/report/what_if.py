@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bondic.certificate.assumptions import assumes_nothing
 from bondic.methods.frontier import Frontier
+from bondic.proofs.assumptions import assumes_nothing
 from bondic.report.elements import esc
 
 _PROVED = (

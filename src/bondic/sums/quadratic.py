@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.engines import choose, pairs, products
+from bondic.engines.choose import Engine as Engine
 from bondic.errors import InvalidInput
 from bondic.kernels.accuracy import check_elementary_functions
 from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums import choose, pairs, products, reference
-from bondic.sums.choose import Engine as Engine
+from bondic.sums import reference
 from bondic.sums.merge import merge_points
 from bondic.sums.reference import Progress
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.engines.series_stream import SeriesSum
+from bondic.engines.spool import SpooledPairs
 from bondic.errors import InvalidInput
 from bondic.kernels.accuracy import check_elementary_functions
 from bondic.kernels.base import FeatureLeaf
@@ -28,8 +30,6 @@ from bondic.sums import reference
 from bondic.sums.merge import merge_points
 from bondic.sums.quadratic import Engine, as_gaussian, check_finite
 from bondic.sums.reference import Progress
-from bondic.sums.series_stream import SeriesSum
-from bondic.sums.spool import SpooledPairs
 from bondic.sums.term_sum import TermSum
 
 FloatArray = npt.NDArray[np.float64]

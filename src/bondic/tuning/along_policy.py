@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import bellman_residual, values_at_rows
+from bondic.classes.ball import Ball
+from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.policies.answers import Questions, ask_next
 from bondic.policies.protocol import RowProbabilities
-from bondic.problem import Problem, Question, StreamedProblem
-from bondic.solvers.basis import Basis, make_basis
-from bondic.solvers.model import cloud_coordinates
-from bondic.spaces.ball import Ball
+from bondic.rows import Problem, Question, StreamedProblem
+from bondic.search.basis import Basis, make_basis
+from bondic.search.model import cloud_coordinates
 
 FloatArray = npt.NDArray[np.float64]
 

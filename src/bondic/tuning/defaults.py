@@ -8,20 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.concentration.value_range import ValueRange
+from bondic.classes.ball import Ball
+from bondic.classes.box import constant_function
+from bondic.classes.instruments import Instruments
+from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
-from bondic.problem import Problem, Question
-from bondic.spaces.ball import Ball
-from bondic.spaces.box import constant_function
-from bondic.spaces.functions import Function
-from bondic.spaces.instruments import Instruments
-from bondic.spaces.provenance import Provenance
+from bondic.noise.value_range import ValueRange
+from bondic.rows import Problem, Question
 from bondic.tuning.radius import FittedRadius, held_out_radius
 from bondic.tuning.scales import Scales, measure_scales, pilot_points
 from bondic.tuning.states import Categorical

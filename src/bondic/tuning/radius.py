@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bellman.residual import bellman_residual, values_at_rows
+from bondic.classes.box import constant_function, constant_value
+from bondic.functions.functions import Function
+from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.kernels.base import Kernel
-from bondic.problem import Cloud, Problem
-from bondic.solvers.basis import Basis, make_basis
-from bondic.solvers.model import build_model, cloud_coordinates
-from bondic.spaces.box import constant_function, constant_value
-from bondic.spaces.functions import Function
+from bondic.rows import Cloud, Problem
+from bondic.search.basis import Basis, make_basis
+from bondic.search.model import build_model, cloud_coordinates
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import ClassTest
+from bondic.classes.instruments import Instruments
 from bondic.kernels.base import Kernel, Sum
 from bondic.kernels.dirac import Dirac
-from bondic.problem import Problem
-from bondic.spaces.instruments import Instruments
+from bondic.rows import Problem
 from bondic.tuning.defaults import Choices, feature_pairs, local_features, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
 from bondic.data.spread import spread_rows
-from bondic.problem import Problem
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 

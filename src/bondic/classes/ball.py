@@ -1,0 +1,40 @@
+"""Q: the ball of functions that must contain q* (section 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import Origin, ValueClass, check_origin
+from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
+from bondic.kernels.base import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Ball(ValueClass):
+    """Q = { q : |q - center| <= radius } in the RKHS of `kernel`; center 0 unless given.
+
+    q* in Q is an assumption; it may be chosen with the log in any way (for the dual bound), it can be rejected by
+    data but not proved. `misspecification` = beta >= 0 weakens it to "some q in Q is within beta of q* everywhere".
+    """
+
+    kernel: Kernel
+    radius: float
+    center: Function | None = None
+    misspecification: float = 0.0
+    provenance: Provenance = field(default_factory=Provenance)
+    origin: Origin = "stated"
+
+    def __post_init__(self) -> None:
+        check_origin(self.origin)
+        object.__setattr__(self, "radius", float(self.radius))
+        object.__setattr__(self, "misspecification", float(self.misspecification))
+        if not (math.isfinite(self.radius) and self.radius >= 0):
+            raise InvalidInput(f"The radius of Q must be finite and >= 0, not {self.radius}.")
+        if not (math.isfinite(self.misspecification) and self.misspecification >= 0):
+            raise InvalidInput(f"The misspecification allowance must be finite and >= 0, not {self.misspecification}.")
+
+    def with_radius(self, radius: float) -> Ball:
+        return replace(self, radius=radius)

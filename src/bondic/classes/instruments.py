@@ -1,0 +1,28 @@
+"""W: the instruments, chosen without the rows they are used on (section 3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from bondic.classes.provenance import Provenance
+from bondic.errors import InvalidInput
+from bondic.kernels.base import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Instruments:
+    """The unit ball of the RKHS of `kernel`; weight functions omega are multiples of its members.
+
+    The noise bound needs K_max = sup k(x, x) < inf, and that neither the kernel nor its bandwidth has seen the
+    rows that are certified: `provenance` says where they come from and `estimate_interval` checks it.
+    """
+
+    kernel: Kernel
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.kernel.sup_diag):
+            raise InvalidInput(
+                f"W needs a kernel that is bounded on the diagonal; {self.kernel!r} has no finite supremum."
+            )

@@ -1,0 +1,1 @@
+"""How a tile of a kernel sum is computed: engines, compared with the reference."""

@@ -1,0 +1,343 @@
+"""Pair engine: all pairs, compiled, symmetric, in tiles, threads outside a serial kernel.
+
+    k(x, y) = 2^-( squares + absolute differences + lengths rho ) * polynomials in rho * dot products * [labels equal]
+
+A recipe names the segments of a point's coordinates and what each adds; `sums.products` writes it. Points with scaled
+coordinates that are not too large take a shorter route (`NEAR`), in which differences need no scaling.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from bondic.engines.exponential import EXP_ULP, LARGEST, power_of_two
+from bondic.engines.lanes import LANES, NARROW, absolute, accumulate, load, root, smaller, splat, total, where_equal
+from bondic.rounding import U
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[float], None]
+
+TILE = 256
+_BATCH = 64  # tiles per call of the compiled part
+GROUP = 8  # rows that meet a chunk while it is in the first-level cache; even
+
+GAUSSIAN, LAPLACE, MATERN_1, MATERN_3, MATERN_5, FEATURES, LABEL, NEAR = range(8)
+
+LOG2E = math.log2(math.e)
+HALF_LOG2E = float.fromhex("0x1.b2da4e9808a53p-1")  # sqrt(log2(e) / 2), correctly rounded
+RHO_LARGEST = 710.0
+"""exp(-710) is as good as zero, and polynomials of smaller lengths do not overflow."""
+
+_NEAR_REACH = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
+_NEAR_COST = 5.8
+"""Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
+_CHAIN = 40
+"""Roundings of one product u_i k_ij u_j besides the sum over rows: 32 + 3 in a row of a tile, 2 products, and some."""
+
+
+def sum_error(count: int) -> float:
+    """Twice the side of a tile: more than the chain of additions in a tile; tile totals are summed exactly.
+
+    What the chain leaves of it pays for the coordinates of near points.
+    """
+    return (2 * min(TILE, count) + 8) * U
+
+
+def value_error(dimension: int) -> float:
+    """Absolute error of a Gaussian value: t e^-t <= 0.368 times (d + 8) U, plus the exponential's own."""
+    return (0.37 * (dimension + 8) + EXP_ULP) * U
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """Segments of the coordinates: kinds[s] acts on the axes from ends[s - 1] to ends[s]; scales (axes,)."""
+
+    kinds: IntArray
+    ends: IntArray
+    scales: FloatArray
+
+
+# ------------------------------------------------------------------------------------------------- compiled part
+
+
+@numba.njit(nogil=True, forceinline=True)
+def _near_two(x, row, next_row, y, start, axes):  # type: ignore[no-untyped-def]
+    """2^-|x - y|^2 for two points x, which share every load of y; squares at most LARGEST."""
+    one, two = splat(0.0), splat(0.0)
+    for axis in range(axes):
+        other = load(y, start + axis * LANES)
+        difference = splat(x[row + axis]) - other
+        one = one - difference * difference
+        difference = splat(x[next_row + axis]) - other
+        two = two - difference * difference
+    return power_of_two(one), power_of_two(two)
+
+
+@numba.njit(nogil=True, forceinline=True)
+def _product(x, row, y, start, kinds, ends, scales):  # type: ignore[no-untyped-def]
+    """The kernel of a recipe between one point x and LANES points y."""
+    exponent, factor, begin = splat(0.0), splat(1.0), 0
+    for s in range(kinds.size):
+        kind, end = kinds[s], ends[s]
+        if kind == LABEL:
+            factor = where_equal(splat(x[row + begin]), load(y, start + begin * LANES), factor)
+        elif kind == FEATURES:
+            dot = splat(0.0)
+            for axis in range(begin, end):
+                dot = dot + splat(x[row + axis]) * load(y, start + axis * LANES)
+            factor = factor * dot
+        elif kind == LAPLACE:
+            for axis in range(begin, end):
+                difference = absolute(splat(x[row + axis]) - load(y, start + axis * LANES))
+                exponent = exponent + difference * splat(scales[axis])
+        else:
+            squares = splat(0.0)
+            for axis in range(begin, end):
+                difference = (splat(x[row + axis]) - load(y, start + axis * LANES)) * splat(scales[axis])
+                squares = squares + difference * difference
+            if kind == GAUSSIAN:
+                exponent = exponent + squares
+            else:
+                rho = smaller(root(squares), splat(RHO_LARGEST))
+                exponent = exponent + rho * splat(LOG2E)
+                if kind == MATERN_3:
+                    factor = factor * (splat(1.0) + rho)
+                elif kind == MATERN_5:
+                    factor = factor * (splat(1.0) + rho * (splat(1.0) + rho * splat(1.0 / 3.0)))
+        begin = end
+    return factor * power_of_two(splat(0.0) - smaller(exponent, splat(LARGEST)))
+
+
+@numba.njit(nogil=True, cache=True)
+def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
+    """out[t, p, i - top] = sum_j k(x_i, y_j) u_pj over the t-th tile of the chunks left..right-1; a recipe [NEAR]."""
+    scales = recipe[2]
+    axes, width = scales.size, out.shape[1]
+    for first in range(left, right, TILE // LANES):
+        tile = (first - left) * LANES // TILE
+        for begin in range(top, bottom, GROUP):
+            end = min(begin + GROUP, bottom)
+            sums[:] = 0.0
+            for chunk in range(first, min(first + TILE // LANES, right)):
+                for i in range(begin, end, 2):
+                    # the last of an odd number of rows is its own partner; nobody reads that sum
+                    rows = i * axes, min(i + 1, end - 1) * axes
+                    one, two = _near_two(x, rows[0], rows[1], y, chunk * axes * LANES, axes)
+                    for p in range(width):
+                        place, column = ((i - begin) * width + p) * NARROW, load(columns, (chunk * width + p) * LANES)
+                        accumulate(sums, place, one * column)
+                        accumulate(sums, place + width * NARROW, two * column)
+            for i in range(begin, end):
+                for p in range(width):
+                    out[tile, p, i - top] = total(sums, ((i - begin) * width + p) * NARROW)
+
+
+@numba.njit(nogil=True, cache=True)
+def product_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
+    """The same for any recipe."""
+    kinds, ends, scales = recipe
+    axes, width = scales.size, out.shape[1]
+    for first in range(left, right, TILE // LANES):
+        tile = (first - left) * LANES // TILE
+        for begin in range(top, bottom, GROUP):
+            end = min(begin + GROUP, bottom)
+            sums[:] = 0.0
+            for chunk in range(first, min(first + TILE // LANES, right)):
+                for i in range(begin, end):
+                    values = _product(x, i * axes, y, chunk * axes * LANES, kinds, ends, scales)
+                    for p in range(width):
+                        place = ((i - begin) * width + p) * NARROW
+                        accumulate(sums, place, values * load(columns, (chunk * width + p) * LANES))
+            for i in range(begin, end):
+                for p in range(width):
+                    out[tile, p, i - top] = total(sums, ((i - begin) * width + p) * NARROW)
+
+
+# -------------------------------------------------------------------------------------------------- around it
+
+
+def threads() -> int:
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1))
+
+
+def _aligned(size: int) -> FloatArray:
+    """Zeros that begin on a cache line: vectors across two lines cost twice."""
+    room = np.zeros(size + 8)
+    skip = -(room.ctypes.data // 8) % 8
+    return room[skip : skip + size]
+
+
+def _chunked(rows: FloatArray, *, pad: bool) -> FloatArray:
+    """(n, a) -> (chunks, a, LANES), flat, on a cache line; filled up with the last row (`pad`) or with zeros."""
+    count, axes = rows.shape
+    chunks = -(-count // LANES)
+    flat = _aligned(chunks * axes * LANES)
+    filled = np.zeros((chunks * LANES, axes))
+    filled[:count] = rows
+    if pad and count:
+        filled[count:] = rows[-1]
+    flat.reshape(chunks, axes, LANES)[...] = filled.reshape(chunks, LANES, axes).transpose(0, 2, 1)
+    return flat
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """What the compiled part wants: points x row by row, points y and weight columns in chunks."""
+
+    x: FloatArray
+    y: FloatArray
+    columns: FloatArray
+    recipe: Recipe
+    width: int
+
+    @staticmethod
+    def of(rows_x: FloatArray, rows_y: FloatArray, recipe: Recipe, columns: FloatArray) -> Side:
+        x, y = np.ascontiguousarray(rows_x).reshape(-1), _chunked(rows_y, pad=True)
+        return Side(x, y, _chunked(columns, pad=False), recipe, columns.shape[1])
+
+    def sums(self, rows: tuple[int, int], low: int, high: int) -> FloatArray:
+        """sum_j k(x_i, y_j) u_jp over every tile of low <= j < high, low on the edge of a tile: (tiles, p, rows)."""
+        recipe = self.recipe
+        out = np.empty((-(-(high - low) // TILE), self.width, rows[1] - rows[0]))
+        compiled = _near_sums if recipe.kinds.size == 1 and recipe.kinds[0] == NEAR else product_sums
+        parts, place = (recipe.kinds, recipe.ends, recipe.scales), (low // LANES, -(-high // LANES))
+        compiled(self.x, self.y, self.columns, parts, *rows, *place, _aligned(GROUP * self.width * NARROW), out)
+        return out
+
+
+def _each(strip: Callable[[int], FloatArray], count: int) -> Generator[tuple[int, FloatArray], None, None]:
+    """(top, strip(top)) for the strips of TILE rows as they are finished; threads where there is work for two."""
+    tops = range(0, count, TILE)
+    if threads() == 1 or len(tops) < 2:
+        for top in tops:
+            yield top, strip(top)
+        return
+    with ThreadPoolExecutor(threads()) as pool:
+        futures = {pool.submit(strip, top): top for top in tops}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:  # also when the consumer stops
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def symmetric(
+    rows: FloatArray,
+    recipe: Recipe,
+    columns: FloatArray,
+    stops: IntArray | None = None,
+    progress: Progress | None = None,
+) -> FloatArray:
+    """Totals of u_ip k(z_i, z_j) u_jp over tiles, off-diagonal ones twice: (tiles, columns); rows (n, axes).
+
+    Point i has no partner from stops[i] on (increasing); without `stops` every pair counts.
+    """
+    count, side, by_column = rows.shape[0], Side.of(rows, rows, recipe, columns), np.ascontiguousarray(columns.T)
+
+    def end(top: int) -> int:
+        return count if stops is None else int(stops[min(top + TILE, count) - 1])
+
+    def strip(top: int) -> FloatArray:
+        """One row of tiles from the diagonal on."""
+        bottom, parts = min(top + TILE, count), []
+        for low in range(top, end(top), _BATCH * TILE):
+            sums = side.sums((top, bottom), low, min(low + _BATCH * TILE, end(top)))
+            parts.append(np.sum(sums * by_column[:, top:bottom], axis=2))
+        totals = np.concatenate(parts)
+        totals[1:] *= 2.0
+        return totals
+
+    results, done, work = {0: np.zeros((1, columns.shape[1]))}, 0, sum(end(top) - top for top in range(0, count, TILE))
+    with closing(_each(strip, count)) as finished:
+        for top, totals in finished:
+            results[top] = totals
+            done += end(top) - top
+            if progress is not None:
+                progress(done / work)
+    return np.concatenate([results[top] for top in sorted(results)])
+
+
+def crossed(
+    rows_x: FloatArray,
+    rows_y: FloatArray,
+    recipe: Recipe,
+    columns: FloatArray,
+    limits: tuple[IntArray, IntArray] | None = None,
+) -> FloatArray:
+    """K(x, y) C; point x_i has partners only in limits[0][i] <= j < limits[1][i] (increasing)."""
+    count, side = rows_x.shape[0], Side.of(rows_x, rows_y, recipe, columns)
+    out = np.zeros((count, columns.shape[1]))
+
+    def strip(top: int) -> FloatArray:
+        bottom = min(top + TILE, count)
+        low, high = (0, rows_y.shape[0]) if limits is None else (limits[0][top], limits[1][bottom - 1])
+        sums = np.zeros((columns.shape[1], bottom - top))
+        for left in range(int(low) // TILE * TILE, int(high), _BATCH * TILE):
+            for tile in side.sums((top, bottom), left, min(left + _BATCH * TILE, int(high))):
+                sums += tile
+        return sums.T
+
+    for top, sums in _each(strip, count):
+        out[top : top + TILE] = sums
+    return out
+
+
+# ---------------------------------------------------------------------------------------------- Gaussian terms
+
+
+def _gaussian(
+    points: tuple[FloatArray, ...], scales: FloatArray, spare: float
+) -> tuple[Recipe, tuple[FloatArray, ...]]:
+    """Centered and scaled coordinates where `spare` roundings pay for them, else the points as they are."""
+    axes = scales.size
+    factors, ends = HALF_LOG2E / scales, np.array([axes], dtype=np.int64)
+    far = Recipe(np.array([GAUSSIAN], dtype=np.int64), ends, factors), points
+    if min(len(part) for part in points) == 0:
+        return far
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = (np.array([edge(part, axis=0) for part in points]) for edge in (np.min, np.max))
+        center = 0.5 * low.min(axis=0) + 0.5 * high.max(axis=0)
+        scaled = tuple((part - center) * factors for part in points)
+        reach = math.sqrt(max(float(np.einsum("ij,ij->i", part, part).max()) for part in scaled)) * 1.001
+    if reach <= _NEAR_REACH and _NEAR_COST * reach <= spare:
+        return Recipe(np.array([NEAR], dtype=np.int64), ends, factors), scaled
+    return far
+
+
+def gaussian_side(points: FloatArray, scales: FloatArray, columns: FloatArray, leaf: int) -> Side:
+    """Points and weights in the form of `product_sums`, for engines that choose tiles themselves.
+
+    Every `leaf` points begin a new chunk.
+    """
+    recipe = Recipe(np.array([GAUSSIAN]), np.array([scales.size]), HALF_LOG2E / scales)
+    room = -(-leaf // LANES) * LANES
+    place = np.arange(points.shape[0]) // leaf * room + np.arange(points.shape[0]) % leaf
+    partners, weights = np.zeros((place[-1] + 1, scales.size)), np.zeros((place[-1] + 1, columns.shape[1]))
+    partners[place], weights[place] = points, columns
+    return Side.of(points, partners, recipe, weights)
+
+
+def block_sums(
+    points: FloatArray, scales: FloatArray, columns: FloatArray, progress: Progress | None = None
+) -> FloatArray:
+    """Totals of u_ip exp(-1/2 |(z_i - z_j)/h|^2) u_jp over tiles of pairs: (tiles, columns)."""
+    spare = sum_error(points.shape[0]) / U - min(TILE, points.shape[0]) - _CHAIN
+    recipe, (rows,) = _gaussian((points,), scales, spare)
+    return symmetric(rows, recipe, columns, progress=progress)
+
+
+def cross_sums(x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatArray) -> FloatArray:
+    """K(x, y) C for a Gaussian term; a row's sum meets fewer than TILE + (number of tiles of y) roundings."""
+    recipe, (rows_x, rows_y) = _gaussian((x, y), scales, TILE - _CHAIN)
+    return crossed(rows_x, rows_y, recipe, columns)

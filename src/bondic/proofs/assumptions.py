@@ -1,0 +1,130 @@
+"""The assumptions behind an interval, in words, with what was checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bondic.bounds.dual import Setting
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box, constant_value
+from bondic.classes.value_class import ValueClass
+from bondic.terms import Terms
+from bondic.value_range import range_at_all_times
+
+State = Literal["stated", "chosen", "checked", "rejected"]
+VALUE_RANGE = "value range"
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Who vouches for it: `stated` by the user, `chosen` by the library, `checked` on the data, `rejected` by them."""
+
+    name: str
+    text: str
+    state: State
+
+
+def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, ...]:
+    """Everything the guarantee rests on."""
+    problem, terms = setting.problem, setting.problem.terms
+    low, high = terms.reward_range
+    joint: State = "rejected" if rejected else "stated"
+    items = [
+        Assumption(
+            "data",
+            "Given everything before a row and its (s, a), reward and next state were drawn from the environment; rows are "
+            "in the order of time, none was copied, and none was dropped because of its reward or next state.",
+            joint,
+        ),
+        Assumption(
+            "rewards",
+            f"Every possible reward lies in [{low:g}, {high:g}] (the {len(problem)} certified rewards do).",
+            joint,
+        ),
+        *range_assumption(terms, joint),
+        _values(setting, rejected),
+        _instruments(setting),
+        Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
+        Assumption("policy", _policy_text(setting), "checked" if problem.answers.exact else "stated"),
+        Assumption("start", _start_text(setting), "stated"),
+        Assumption("process", _process_text(setting), "stated"),
+    ]
+    return tuple(items)
+
+
+def _instruments(setting: Setting) -> Assumption:
+    """W without the certified rows: checked where it comes from rows of this very log that precede them, else stated."""
+    provenance, problem = setting.instruments.provenance, setting.problem
+    earlier = provenance.rows is not None and provenance.rows[1] <= problem.rows.start
+    state: State = "checked" if earlier and provenance.log_hash == problem.log_hash else "stated"
+    return Assumption("instruments", f"W was chosen without the certified rows: {provenance}.", state)
+
+
+def _values(setting: Setting, rejected: bool) -> Assumption:
+    """What is assumed about q*: nothing for a box that holds the value range, else membership in a ball."""
+    ball = setting.ball
+    if assumes_nothing(setting):
+        text = "Nothing is assumed about q*: it lies in the value range, and every function there is in Q."
+        return Assumption("values", text, "rejected" if rejected else "checked")
+    state: State = "rejected" if rejected else ball.origin
+    center = _center_text(ball)
+    if isinstance(ball, Box):
+        text = f"q* lies in Q: within {ball.radius:.6g} of {center} at every point. Q: {ball.provenance}."
+        return Assumption("values", text, state)
+    assert isinstance(ball, Ball)
+    allowance = f", up to {ball.misspecification:g} everywhere" if ball.misspecification else ""
+    tests = f" Further tests of Q: {', '.join(test.name for test in setting.tests)}." if setting.tests else ""
+    text = (
+        f"q* lies in Q: within distance {ball.radius:.6g} of {center} in the space of {ball.kernel!r}{allowance}. Data can "
+        f"reject this, not prove it. Q: {ball.provenance}.{tests}"
+    )
+    return Assumption("values", text, state)
+
+
+def assumes_nothing(setting: Setting) -> bool:
+    """Whether Q is a box that holds every function with values in the value range."""
+    limits = range_at_all_times(setting.problem.terms)
+    return isinstance(setting.ball, Box) and setting.ball.holds(limits.low, limits.high)
+
+
+def _center_text(ball: ValueClass) -> str:
+    value = constant_value(ball.center)
+    return f"the given center {ball.center!r}" if value is None else f"{value:.6g}"
+
+
+def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption, ...]:
+    """The value range, where one was stated."""
+    if terms.value_range is None:
+        return ()
+    low, high = terms.value_range
+    text = (
+        f"Every discounted return from any state-action pair lies in [{low:g}, {high:g}], at any time and whichever policy "
+        "follows, as was stated (rows that stand one after the other in the log do not contradict it)."
+    )
+    return (Assumption(VALUE_RANGE, text, state),)
+
+
+def _policy_text(setting: Setting) -> str:
+    problem = setting.problem
+    if problem.answers.exact:
+        return "Means over the policy's next actions are exact sums."
+    return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
+
+
+def _start_text(setting: Setting) -> str:
+    states, draws = setting.problem.initial_states, setting.problem.initial_draws
+    if states.kind == "sample":
+        size = "fixed beforehand" if states.count_fixed else "not fixed beforehand, which is paid for"
+        return f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
+    text = f"The initial distribution is exactly the given list of {len(states)} weighted states."
+    return text if draws == 0 else f"{text} {draws} actions were drawn at each, which is paid for."
+
+
+def _process_text(setting: Setting) -> str:
+    terms = setting.problem.terms
+    end = "may terminate (value 0 afterwards)" if terms.may_terminate else "never terminates"
+    if terms.horizon is None:
+        return f"The value is the discounted sum with gamma = {terms.gamma:g} (not normalised); the process {end}."
+    dropped = f"; {setting.problem.dropped} rows beyond it were dropped" if setting.problem.dropped else ""
+    return f"The value is the sum of {terms.horizon} rewards with gamma = {terms.gamma:g}; the process {end}{dropped}."

@@ -1,0 +1,189 @@
+"""The certificate: specs, arrays and claims, with one digest over all of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.dual import BoundTerms, End, Setting
+from bondic.bounds.rejection import Rejection
+from bondic.classes.ball import Ball
+from bondic.classes.value_class import ValueClass
+from bondic.functions.functions import Function
+from bondic.noise.budget import ErrorBudget
+from bondic.proofs.assumptions import Assumption
+from bondic.proofs.spec import Arrays, Spec, Writer
+from bondic.rounding import Enclosure
+from bondic.rows import StreamedProblem
+
+FORMAT = "bondic certificate 3"
+"""Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """`body` is JSON data, `arrays` what it refers to; `digest` covers both."""
+
+    body: Spec
+    arrays: Mapping[str, npt.NDArray[Any]]
+    digest: str = field(default="")
+
+    def __post_init__(self) -> None:
+        if not self.digest:
+            object.__setattr__(self, "digest", compute_digest(self.body, self.arrays))
+
+    @property
+    def low(self) -> float:
+        return float(self.body["claims"]["low"])
+
+    @property
+    def high(self) -> float:
+        return float(self.body["claims"]["high"])
+
+    def __repr__(self) -> str:
+        return f"Certificate([{self.low:.6g}, {self.high:.6g}], digest={self.digest[:12]})"
+
+
+def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """sha256 of the canonical JSON text and of every array with its name, type and shape."""
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=True).encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        portable = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        digest.update(f"|{name}:{portable.dtype.str}:{portable.shape}|".encode())
+        digest.update(portable.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def claim(terms: BoundTerms) -> Spec:
+    """Numbers of one end point: every term as [value, error]."""
+    out: Spec = {"bound": terms.bound, "rounding": terms.rounding}
+    for key, value in vars_of(terms).items():
+        if isinstance(value, Enclosure):
+            out[key] = [value.mid, value.rad]
+    return out
+
+
+def vars_of(terms: BoundTerms) -> dict[str, Any]:
+    return {name: getattr(terms, name) for name in terms.__dataclass_fields__}
+
+
+def make_certificate(
+    setting: Setting,
+    budget: ErrorBudget,
+    *,
+    side: str,
+    ends: dict[End, tuple[BoundTerms, Function | None]],
+    rejection: Rejection,
+    witnesses: tuple[Function | None, ...],
+    tests: tuple[tuple[Function | None, Rejection], ...] = (),
+    interval: tuple[float, float],
+    status: str,
+    assumptions: tuple[Assumption, ...],
+    information: Spec,
+) -> Certificate:
+    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
+    writer = Writer()
+    problem, ball = setting.problem, setting.ball
+    streamed = isinstance(problem, StreamedProblem)
+    body: Spec = {
+        "format": FORMAT,
+        "alpha": budget.alpha,
+        "budget": dict(budget.parts),
+        "side": side,
+        "problem": {
+            "log_hash": problem.log_hash,
+            "terms": asdict(problem.terms),
+            "rows": [problem.rows.start, problem.rows.stop],
+            "seed": problem.seed,
+            "answers": {
+                "next": None if streamed else writer.array("policy.next", problem.answers.next),
+                "initial": writer.array("policy.initial", problem.answers.initial),
+                "discrete": problem.answers.discrete,
+                "exact": problem.answers.exact,
+            },
+            # answers at the next states of a streamed log are not stored: verification asks the policy again
+            "streamed": {"batch_rows": problem.log.batch_rows, "draws": problem.draws}
+            if isinstance(problem, StreamedProblem)
+            else None,
+            "initial": {
+                "observations": writer.array("initial.observations", problem.initial_states.observations),
+                "weights": writer.array("initial.weights", problem.initial_states.weights),
+                "kind": problem.initial_states.kind,
+                "count_fixed": problem.initial_states.count_fixed,
+            },
+        },
+        "ball": _class_spec(writer, ball),
+        "instruments": {
+            "kernel": writer.kernel(setting.instruments.kernel, "w"),
+            "provenance": asdict(setting.instruments.provenance),
+        },
+        "gauge": writer.gauge(setting.gauge),
+        "ends": {
+            end: {"omega": writer.function(omega, f"omega.{end}"), "claim": claim(terms)}
+            for end, (terms, omega) in ends.items()
+        },
+        "rejection": _rejection_spec(writer, setting, rejection, witnesses, tests),
+        "claims": {"low": interval[0], "high": interval[1], "status": status},
+        "assumptions": [asdict(item) for item in assumptions],
+        "information": information,
+    }
+    return Certificate(_plain(body), writer.arrays)
+
+
+def _class_spec(writer: Writer, ball: ValueClass) -> Spec:
+    """Q; without a kernel it is the box, whose norm is the largest deviation."""
+    return {
+        "kernel": writer.kernel(ball.kernel, "q") if isinstance(ball, Ball) else None,
+        "radius": ball.radius,
+        "center": writer.function(ball.center, "center"),
+        "misspecification": ball.misspecification,
+        "provenance": asdict(ball.provenance),
+        "origin": ball.origin,
+    }
+
+
+def _rejection_spec(
+    writer: Writer,
+    setting: Setting,
+    rejection: Rejection,
+    witnesses: tuple[Function | None, ...],
+    tests: tuple[tuple[Function | None, Rejection], ...],
+) -> Spec:
+    """What W says about Q, and what the further tests say, each with its instruments and witness."""
+    return {
+        "witnesses": [writer.function(w, f"witness.{k}") for k, w in enumerate(witnesses)],
+        "claim": asdict(rejection),
+        "tests": [
+            {
+                "name": test.name,
+                "kernel": writer.kernel(test.instruments.kernel, f"test.{k}"),
+                "provenance": asdict(test.instruments.provenance),
+                "probability": test.probability,
+                "witness": writer.function(witness, f"test.{k}.witness"),
+                "claim": asdict(found),
+            }
+            for k, (test, (witness, found)) in enumerate(zip(setting.tests, tests, strict=True))
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """The same data after a JSON round trip, so that digests agree before and after saving."""
+    return json.loads(json.dumps(value, allow_nan=True, default=_scalar))
+
+
+def _scalar(value: Any) -> Any:
+    """A numpy number as the Python number it is."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} does not belong into a certificate")
+
+
+__all__ = ["FORMAT", "Arrays", "Certificate", "claim", "compute_digest", "make_certificate"]

@@ -1,0 +1,88 @@
+"""What is doubtful about a question: faults of the log, and actions of the policy that the log never took."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.hygiene.findings import Finding, settle
+from bondic.data.stream import LogStream
+from bondic.data.transitions import Transitions
+from bondic.errors import ValidityWarning, shown
+from bondic.rows.rows import Problem
+from bondic.rows.streamed import StreamedProblem
+from bondic.terms import Terms
+
+Asked = TypeVar("Asked", Problem, StreamedProblem)
+FloatArray = npt.NDArray[np.float64]
+
+_OUTSIDE = 0.25
+"""Share of a continuous policy's actions outside everything logged that is worth a warning."""
+
+
+def inspected(question: Asked, log: Transitions | LogStream, accept: Iterable[str]) -> Asked:
+    """The question with its warnings and with what the user states by accepting findings; faults are refused."""
+    terms: Terms = question.terms
+    found = [
+        *unseen_actions(question, log),
+        *log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
+    ]
+    doubts, stated = settle(found, accept)
+    for doubt in doubts:
+        warnings.warn(doubt, ValidityWarning, stacklevel=4)
+    return replace(question, doubts=doubts, stated=stated)
+
+
+def unseen_actions(question: Problem | StreamedProblem, log: Transitions | LogStream) -> Iterator[Finding]:
+    """Where the policy goes beyond the log's actions, no row says what it earns."""
+    if question.layout.discrete:
+        yield from _never_taken(question, log.inspection.action_counts)
+    else:
+        yield from _outside(question, log.inspection.action_range)
+
+
+def _never_taken(question: Problem | StreamedProblem, counts: npt.NDArray[np.int64]) -> Iterator[Finding]:
+    slots = question.layout.slots
+    used = np.zeros(slots, dtype=np.int64)
+    used[: counts.size] = counts[:slots]
+    unseen = np.flatnonzero(used == 0)
+    if not unseen.size:
+        return
+    start = question.initial.weights * question.initial_states.weights[question.initial.rows, None]
+    share, points = np.zeros(slots), 0
+    for part in question.parts():
+        share += part.next.weights.sum(axis=0)
+        points += part.next.weights.shape[0]
+    share /= max(points, 1)
+    first = start.sum(axis=0)
+    taken = unseen[(share[unseen] > 0) | (first[unseen] > 0)]
+    if not taken.size:
+        return
+    yield Finding(
+        "unseen-actions", "warn", int(taken.size), -1,
+        f"The policy takes actions that the log never took: {shown(f'action {action}' for action in taken)}. They get "
+        f"{share[taken].sum():.1%} of its probability at the log's next states and {first[taken].sum():.1%} at the initial "
+        "states. No row says what they earn: what is said of them rests on assumptions alone.",
+        "Evaluate a policy that keeps to logged actions, or log these; check that actions are numbered as the policy has them.",
+    )  # fmt: skip
+
+
+def _outside(question: Problem | StreamedProblem, limits: tuple[FloatArray, FloatArray] | None) -> Iterator[Finding]:
+    """Judged on the first part of a streamed log: its policy is not asked twice everywhere for a warning."""
+    part = next(question.parts(), None)
+    if limits is None or part is None or not part.next.points.shape[0]:
+        return
+    drawn = part.next.points[:, -question.layout.action_dim :]
+    far = ((drawn < limits[0]) | (drawn > limits[1])).any(axis=1)
+    if far.mean() > _OUTSIDE:
+        yield Finding(
+            "unseen-actions", "warn", int(far.sum()), int(part.log_rows[part.next.rows[int(np.argmax(far))]]),
+            f"{far.mean():.0%} of the policy's actions at the log's next states lie outside the range of all logged actions. No "
+            "row is near them: what is said of them rests on assumptions alone.",
+            "Evaluate a policy that keeps to logged actions, or log these; check the units of the actions.",
+        )  # fmt: skip

@@ -1,0 +1,162 @@
+"""Finite coordinates for kernel spaces: explicit features, or landmark points (Nyström).
+
+For a term k_t of a kernel, landmarks l_1..l_M and K_ll = R^T R, the coordinates psi(z) = R^-T k_t(l, z) satisfy
+psi(x) . psi(y) = <P k_t(x), P k_t(y)>, P the projection onto span k_t(., l). A function in that span keeps its
+norm and all its values, so what is feasible for these coordinates is feasible in the whole space.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+
+from bondic.functions.functions import (
+    ExpansionFunction,
+    FeatureFunction,
+    Function,
+    TermExpansion,
+    term_features,
+)
+from bondic.kernels.base import FeatureLeaf, Kernel
+from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.sums.quadratic import as_gaussian
+
+FloatArray = npt.NDArray[np.float64]
+
+_FAR = 1e6
+"""Beyond this squared distance from the landmarks the matrix product would lose digits that may matter."""
+
+
+@dataclass(frozen=True, eq=False)
+class TermBasis:
+    """Coordinates of one term: features (no landmarks) or landmarks with their triangular factor."""
+
+    term: Term
+    landmarks: FloatArray | None  # (M, D)
+    factor: FloatArray | None  # (M, M) upper triangular, K_ll = factor^T factor
+
+    @property
+    def embedded(self) -> int:
+        return int(self.term.embedding.shape[1])
+
+    def raw(self, points: FloatArray) -> FloatArray:
+        """Features, or kernel values at the landmarks: (N, m). `finish` turns sums of these into coordinates."""
+        if self.landmarks is None:
+            return term_features(self.term, points)
+        return kernel_block(self.term, points, self.landmarks)
+
+    def finish(self, raw: FloatArray) -> FloatArray:
+        """Coordinates from raw rows; raw (N, m)."""
+        if self.factor is None:
+            return raw
+        return np.asarray(solve_triangular(self.factor, raw.T, trans="T").T)
+
+    @property
+    def size(self) -> int:
+        if self.landmarks is not None:
+            return int(self.landmarks.shape[0])
+        return int(term_features(self.term, np.zeros((1, _width(self.term)))).shape[1])
+
+    def expansion(self, coordinates: FloatArray) -> TermExpansion:
+        """The function with these coordinates (m, p) as an expansion on the landmarks."""
+        assert self.landmarks is not None
+        assert self.factor is not None
+        return TermExpansion(self.landmarks, np.asarray(solve_triangular(self.factor, coordinates)))
+
+
+def kernel_block(term: Term, x: FloatArray, y: FloatArray) -> FloatArray:
+    """`term.block` for the search: a Gaussian by one matrix product, |x|^2 + |y|^2 - 2 x.y, where that loses nothing."""
+    gaussian = as_gaussian(term) if term.factors else None
+    if gaussian is None:
+        return term.block(x, y)
+    axes, scales = gaussian
+    center = y[:, axes].mean(axis=0)
+    a, b = (x[:, axes] - center) / scales, (y[:, axes] - center) / scales
+    squares = np.einsum("ij,ij->i", a, a), np.einsum("ij,ij->i", b, b)
+    if max(part.max(initial=0.0) for part in squares) > _FAR:
+        return term.block(x, y)
+    out = a @ b.T
+    out -= 0.5 * squares[0][:, None]
+    out -= 0.5 * squares[1]
+    np.minimum(out, 0.0, out=out)
+    np.exp(out, out=out)
+    return np.asarray(out if term.coefficient == 1.0 else out * term.coefficient)
+
+
+def _width(term: Term) -> int:
+    return max((max(columns, default=-1) + 1 for _, columns in term.factors), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Coordinates of a whole kernel: the terms side by side, features times embedding columns."""
+
+    kernel: Kernel
+    layout: Layout
+    parts: tuple[TermBasis, ...]
+
+    @property
+    def dimension(self) -> int:
+        return sum(part.size * part.embedded for part in self.parts)
+
+    def split(self, coordinates: FloatArray) -> list[FloatArray]:
+        """Coordinates of each term as a matrix (m, p)."""
+        sizes = [part.size * part.embedded for part in self.parts]
+        pieces = np.split(coordinates, np.cumsum(sizes)[:-1])
+        return [piece.reshape(part.size, part.embedded) for piece, part in zip(pieces, self.parts, strict=True)]
+
+    def function(self, coordinates: FloatArray) -> Function:
+        """The function phi . w, in a form that the trusted core can evaluate."""
+        if all(part.landmarks is None for part in self.parts):
+            return FeatureFunction(self.kernel, self.layout, np.ascontiguousarray(coordinates))
+        if any(part.landmarks is None for part in self.parts):
+            raise AssertionError("a basis mixes features and landmarks")
+        matrices = self.split(coordinates)
+        parts = tuple(part.expansion(matrix) for part, matrix in zip(self.parts, matrices, strict=True))
+        return ExpansionFunction(self.kernel, self.layout, parts)
+
+
+def make_basis(
+    kernel: Kernel, layout: Layout, candidates: FloatArray, *, rank: int, tolerance: float = 1e-13, seed: int = 0
+) -> Basis:
+    """Explicit features where every term has them; otherwise at most `rank` landmarks per term."""
+    terms = normal_form(kernel, layout)
+    if all(isinstance(leaf, FeatureLeaf) for term in terms for leaf, _ in term.factors):
+        return Basis(kernel, layout, tuple(TermBasis(term, None, None) for term in terms))
+    pool = _thin(candidates, rank, seed)
+    return Basis(kernel, layout, tuple(_landmarks(term, pool, rank, tolerance) for term in terms))
+
+
+def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
+    """Distinct candidates, a random subset of them when there are many more than the rank."""
+    distinct = np.unique(candidates, axis=0)
+    limit = max(4 * rank, 2000)
+    if distinct.shape[0] > limit:
+        chosen = np.random.default_rng(seed).choice(distinct.shape[0], size=limit, replace=False)
+        distinct = distinct[np.sort(chosen)]
+    return np.asarray(distinct)
+
+
+def _landmarks(term: Term, pool: FloatArray, rank: int, tolerance: float) -> TermBasis:
+    """Greedy pivoted Cholesky: take the point that the span represents worst until all are represented."""
+    if not term.factors:
+        point, factor = pool[:1], np.array([[np.sqrt(term.coefficient)]])
+        return TermBasis(term, point, factor)
+    residual = term.diag(pool).copy()
+    floor = tolerance * float(residual.max())
+    columns = np.zeros((min(rank, pool.shape[0]), pool.shape[0]))
+    chosen: list[int] = []
+    for step in range(columns.shape[0]):
+        pivot = int(np.argmax(residual))
+        if residual[pivot] <= floor:
+            break
+        column = term.block(pool[pivot : pivot + 1], pool)[0] - columns[:step].T @ columns[:step, pivot]
+        columns[step] = column / np.sqrt(residual[pivot])
+        residual = np.maximum(residual - columns[step] ** 2, 0.0)
+        residual[pivot] = 0.0
+        chosen.append(pivot)
+    factor = columns[: len(chosen)][:, chosen]
+    return TermBasis(term, np.ascontiguousarray(pool[chosen]), np.triu(factor))

@@ -1,0 +1,42 @@
+"""Look for witnesses against Q, one for each of its further tests; what is found is evaluated on all rows elsewhere."""
+
+from __future__ import annotations
+
+from bondic.bounds.dual import ClassTest, Setting
+from bondic.classes.ball import Ball
+from bondic.functions.functions import Function
+from bondic.rows import Problem
+from bondic.search.basis import Basis, make_basis
+from bondic.search.model import build_model
+from bondic.search.search import KernelSearch
+
+_MOST_ROWS = 10_000
+"""Witnesses are looked for on this many of the certified rows."""
+_RANK = 200
+_COORDINATES = 800
+_PROMISING = 0.5
+"""A witness is evaluated on all rows if the rows it was found on show this share of what a rejection needs."""
+
+
+def propose_refutations(setting: Setting) -> tuple[Function | None, ...]:
+    """A witness per test; None where no q in Q is far from fitting."""
+    if not setting.tests or not isinstance(setting.ball, Ball):
+        return (None,) * len(setting.tests)
+    rows = setting.problem.rows
+    some = setting.problem.load(rows.start, min(rows.stop, rows.start + _MOST_ROWS))
+    if some is None:
+        return (None,) * len(setting.tests)
+    layout = setting.problem.layout
+    rank = max(20, min(_RANK, _COORDINATES // layout.slots))
+    values = make_basis(setting.ball.kernel, layout, some.some_points(_MOST_ROWS), rank=rank)
+    return tuple(_witness(setting, test, values, some) for test in setting.tests)
+
+
+def _witness(setting: Setting, test: ClassTest, values: Basis, some: Problem) -> Function | None:
+    rank = max(20, min(_RANK, _COORDINATES // some.layout.slots))
+    weights = make_basis(test.instruments.kernel, some.layout, some.logged, rank=rank, tolerance=1e-9)
+    search = KernelSearch(build_model(some, weights, values, setting.ball.center))
+    radius = setting.ball.radius
+    if search.floor(radius) <= _PROMISING * setting.for_test(test).epsilon().upper:
+        return None
+    return search.floor_witness(radius)

@@ -1,0 +1,194 @@
+"""Search for a box with tables as instruments: min_w  sign g.w + r sum_x |psi_0 + A w|_x + kappa |w|.
+
+Majorize-minimize: |m| <= m^2 / (2 t) + t / 2 and |w| <= |w|^2 / (2 s) + s / 2 turn every step into one linear system.
+Small |m| are smoothed by a length that shrinks from step to step. Whatever comes out is a proposal.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
+from scipy.sparse.linalg import splu
+
+from bondic.bounds.dual import Setting
+from bondic.classes.box import Box
+from bondic.errors import InvalidInput
+from bondic.functions.functions import ExpansionFunction, Function, TermExpansion
+from bondic.kernels.base import Kernel, Product, Scaled, Sum
+from bondic.kernels.constant import Constant
+from bondic.kernels.dirac import Dirac
+from bondic.kernels.normal_form import Layout
+from bondic.search.search import Found
+from bondic.search.table_model import TableModel, table_model
+
+FloatArray = npt.NDArray[np.float64]
+
+_MOST_PAIRS = 20_000
+_DENSE = 600
+"""Smaller systems are solved as full matrices."""
+_STEPS = 40
+_SHRINK = 0.6
+
+
+def table_kernel(share: float) -> Kernel:
+    """share * constant + (1 - share) * state-action table; K_max = 1. share 0 is the table alone."""
+    local = Dirac(on="state") * Dirac(on="action")
+    return local if share == 0 else share * Constant(1.0) + (1.0 - share) * local
+
+
+def table_share(kernel: Kernel) -> float | None:
+    """The share of the constant in a kernel made by `table_kernel`; None for any other kernel."""
+    if _is_table(kernel):
+        return 0.0
+    if not isinstance(kernel, Sum) or len(kernel.parts) != 2:
+        return None
+    first, second = kernel.parts
+    fits = isinstance(first, Scaled) and isinstance(second, Scaled) and isinstance(first.part, Constant)
+    if not fits or not _is_table(second.part) or first.part.value != 1.0:  # type: ignore[attr-defined]
+        return None
+    return float(first.factor) if first.factor + second.factor == 1.0 else None  # type: ignore[attr-defined]
+
+
+def _is_table(kernel: Kernel) -> bool:
+    return (
+        isinstance(kernel, Product)
+        and len(kernel.parts) == 2
+        and all(isinstance(part, Dirac) for part in kernel.parts)
+        and [part.on for part in kernel.parts] == ["state", "action"]  # type: ignore[attr-defined]
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class TableSearch:
+    """Omegas that are tables plus a constant, for a Q that is a box."""
+
+    model: TableModel
+    kernel: Kernel
+    share: float
+    layout: Layout
+
+    @property
+    def offset(self) -> float:
+        return self.model.offset
+
+    @cached_property
+    def _balance(self) -> csr_array:
+        """A in the coordinates of W: the table scaled by sqrt(1 - share), then the constant's column."""
+        scaled = self.model.balance * math.sqrt(1.0 - self.share)
+        if self.share == 0:
+            return csr_array(scaled)
+        ones = np.asarray(self.model.balance.sum(axis=1)).reshape(-1, 1) * math.sqrt(self.share)
+        return csr_array(hstack([scaled, csr_array(ones)]))
+
+    @cached_property
+    def _gradient(self) -> FloatArray:
+        scaled = self.model.gradient * math.sqrt(1.0 - self.share)
+        return scaled if self.share == 0 else np.append(scaled, self.model.gradient.sum() * math.sqrt(self.share))
+
+    def solve(self, *, sign: float, radius: float, kappa: float) -> tuple[FloatArray, float, float]:
+        """(w, its objective, a lower bound of the best objective or -inf)."""
+        a, g, psi = self._balance, sign * self._gradient, self.model.start
+        best, value = np.zeros(g.size), radius * float(np.abs(psi).sum())
+        w, primal = best, -math.inf
+        smooth, size = 1.0, 1.0 / max(float(np.abs(psi).sum()), 1e-300)
+        for _ in range(_STEPS):
+            lengths = np.maximum(np.abs(psi + a @ w), smooth * size / psi.size + 1e-14)
+            norm = max(float(np.linalg.norm(w)), 1e-9 + smooth)
+            weights = radius / lengths
+            system = csc_array(a.T @ diags_array(weights) @ a)
+            try:
+                w = -_solve(system, kappa / norm, g + a.T @ (weights * psi), dense=int(self.share > 0))
+            except (LinAlgError, RuntimeError):  # singular in floating point: what was found so far is proposed
+                break
+            rest = psi + a @ w
+            now = float(g @ w + radius * np.abs(rest).sum() + kappa * np.linalg.norm(w))
+            if not np.isfinite(now):
+                break
+            if now < value:
+                best, value = w, now
+            primal = max(primal, self._feasible(np.clip(weights * rest, -radius, radius), g, kappa))
+            smooth *= _SHRINK
+        return best, value, primal
+
+    def _feasible(self, theta: FloatArray, g: FloatArray, kappa: float) -> float:
+        """psi_0 . theta if theta is (or becomes, pulled towards the center) a q that the log does not contradict."""
+        moved = self._balance.T @ theta
+        inner, outer = float(np.linalg.norm(g)), float(np.linalg.norm(g + moved))
+        if outer <= kappa:
+            return float(self.model.start @ theta)
+        if inner >= kappa:
+            return -math.inf
+        # |g + t moved| is convex in t: the largest feasible t lies on the segment to the center
+        b, c, square = float(g @ moved), inner**2 - kappa**2, float(moved @ moved)
+        share = (-b + math.sqrt(b * b - square * c)) / square
+        return min(share, 1.0) * float(self.model.start @ theta)
+
+    def propose(self, *, sign: float, radius: float, kappa: float) -> Found:
+        w, _, primal = self.solve(sign=sign, radius=radius, kappa=kappa)
+        note = f"{_STEPS} steps, {w.size} coordinates"
+        return Found(self.function(w) if np.any(w) else None, note, primal)
+
+    def function(self, w: FloatArray) -> Function:
+        """omega = phi . w as tables over states, in the form the trusted core evaluates."""
+        model, count = self.model, self.model.pairs.size
+        table = np.zeros(model.states.shape[0] * model.slots)
+        # the kernel's coefficient 1 - share multiplies what stands in the table
+        table[model.pairs] = w[:count] / math.sqrt(1.0 - self.share)
+        used = np.unique(model.pairs // model.slots)
+        local = TermExpansion(model.states[used], table.reshape(-1, model.slots)[used])
+        if self.share == 0:
+            return ExpansionFunction(self.kernel, self.layout, (local,))
+        flat = TermExpansion(model.states[:1], np.array([[w[-1] / math.sqrt(self.share)]]))
+        return ExpansionFunction(self.kernel, self.layout, (flat, local))
+
+    def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]:
+        """A box holds q* by the ranges alone, so only these could be contradicted: the direction of the residual."""
+        del radius
+        g = self._gradient
+        size = float(np.linalg.norm(g))
+        return (self.function(-g / size),) if size > epsilon else ()
+
+    def estimate(self) -> float:
+        """E[q] of the table that solves the empirical Bellman equation; unseen pairs stay at the center."""
+        a, g = self._balance, self._gradient
+        system = csc_array(a.T @ a)
+        ridge = 1e-9 * float(system.trace()) / max(g.size, 1) + 1e-300
+        theta = -(a @ _solve(system, ridge, g, dense=int(self.share > 0)))
+        return self.offset + float(self.model.start @ theta)
+
+
+def _solve(system: csc_array, ridge: float, right: FloatArray, *, dense: int) -> FloatArray:
+    """(system + ridge I)^-1 right; of large systems the last `dense` rows and columns (the constant) are eliminated first.
+
+    Pairs are coupled only through the pairs they lead to, so what is left of a large table is sparse.
+    """
+    size = system.shape[0]
+    if size <= _DENSE:
+        matrix = system.toarray()
+        matrix[np.diag_indices_from(matrix)] += ridge
+        return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), right))
+    inner = size - dense
+    core = splu(csc_array(system[:inner, :inner] + ridge * eye_array(inner, format="csc")))
+    first = core.solve(right[:inner])
+    if not dense:
+        return np.asarray(first)
+    border = system[:inner, inner:].toarray()[:, 0]
+    along = core.solve(border)
+    rest = float(system[inner, inner]) + ridge - float(border @ along)
+    last = (float(right[inner]) - float(border @ first)) / rest
+    return np.append(first - last * along, last)
+
+
+def table_search(setting: Setting) -> TableSearch:
+    """The search for a box and instruments made by `table_kernel`."""
+    share = table_share(setting.instruments.kernel)
+    if share is None or not isinstance(setting.ball, Box):
+        raise InvalidInput("This search is for a box with tables as instruments.")
+    model = table_model(setting.problem, setting.ball.center, _MOST_PAIRS)
+    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout)

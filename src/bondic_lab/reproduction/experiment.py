@@ -1,0 +1,127 @@
+"""What a figure consists of: cells with a number of trials, the function of one trial, and the way to sum up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.errors import InvalidInput
+from bondic.result import Result
+from bondic_lab.reproduction.figures import Outcome, Series
+from bondic_lab.reproduction.intervals import Found
+from bondic_lab.reproduction.store import Row
+from bondic_lab.reproduction.summary import failed, groups, median, raw_length
+from bondic_lab.reproduction.trials import Cell, Job, Progress, Trial, run_jobs
+from bondic_lab.reproduction.worlds import Setup
+
+LABELS = {
+    "paper": "paper's constant",
+    "half": "half",
+    "plug-in": "plug-in (no guarantee)",
+    "feng2020": "Feng 2020",
+    "hcope": "IS, Bernstein",
+    "is-percentile": "IS, bootstrap",
+    "dm": "FQE, bootstrap",
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`cells(quick)` gives every cell with its number of trials; `--trials` replaces that number."""
+
+    name: str
+    title: str
+    cells: Callable[[bool], list[tuple[Cell, int]]]
+    trial: Trial
+    summarise: Callable[[list[Row]], Outcome]
+
+    def jobs(self, *, quick: bool, trials: int | None) -> list[Job]:
+        if trials is not None and trials < 1:
+            raise InvalidInput(f"--trials {trials}: at least one trial per cell is needed.")
+        return [
+            Job(self.name, cell, number, self.trial)
+            for cell, wanted in self.cells(quick)
+            for number in range(wanted if trials is None else trials)
+        ]
+
+    def run(
+        self,
+        folder: Path,
+        *,
+        quick: bool = False,
+        trials: int | None = None,
+        processes: int = 1,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Run what `folder` does not hold yet, then sum up all."""
+        jobs = self.jobs(quick=quick, trials=trials)
+        return self.summarise(run_jobs(jobs, folder, processes=processes, progress=progress))
+
+
+def dual_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any) -> list[Row]:
+    """Intervals of (10) as rows; seconds are those of the whole trial, divided evenly."""
+    seconds = (time.perf_counter() - started) / max(len(found), 1)
+    return [
+        {"method": item.gauge, **asdict(item), "truth": setup.truth, "slack": setup.slack, "seconds": seconds, **more}
+        for item in found
+    ]
+
+
+def rival_row(setup: Setup, name: str, result: Result, seconds: float, **more: Any) -> Row:
+    """A rival's interval as a row with the same columns; it has no terms."""
+    return {
+        "method": name,
+        "gauge": "",
+        "alpha": result.alpha,
+        "low": result.low,
+        "high": result.high,
+        "raw_low": result.low,
+        "raw_high": result.high,
+        "status": result.status.name,
+        "guarantee": result.guarantee,
+        "noise": float("nan"),
+        "bias": float("nan"),
+        "truth": setup.truth,
+        "slack": setup.slack,
+        "seconds": seconds,
+        **more,
+    }
+
+
+def lengths_against(rows: list[Row], x: str, by: str = "method", *, raw: bool = False) -> tuple[Series, ...]:
+    """Median length against `x`, one line per `by`, band from first to third quartile; `raw` is F⁺ − F⁻ uncut."""
+    out = []
+    for (label,), lines in groups(rows, by).items():
+        points = sorted(groups(lines, x).items(), key=lambda item: item[0])
+        sizes = [[raw_length(row) if raw else row["high"] - row["low"] for row in found] for _, found in points]
+        low, middle, high = (tuple(float(np.quantile(size, q)) for size in sizes) for q in (0.25, 0.5, 0.75))
+        name = LABELS.get(str(label), str(label))
+        out.append(Series(name, tuple(float(key[0]) for key, _ in points), middle, low, high))
+    return tuple(out)
+
+
+def interval_table(rows: list[Row], *keys: str) -> tuple[dict[str, Any], ...]:
+    """Per cell: medians of the ends, of the length and of the raw length, and how often the interval was trivial."""
+    out: list[dict[str, Any]] = []
+    for key, found in groups(rows, *keys, "method").items():
+        lengths = [{"length": row["high"] - row["low"], "raw": row["raw_high"] - row["raw_low"]} for row in found]
+        trivial = sum(row["status"] == "TRIVIAL" for row in found)
+        missed = sum(map(failed, found))
+        out.append(
+            dict(zip((*keys, "method"), key, strict=True))
+            | {
+                "trials": len(found),
+                "low": median(found, "low"),
+                "high": median(found, "high"),
+                "length": median(lengths, "length"),
+                "raw length": median(lengths, "raw"),
+                "trivial": trivial,
+                "misses": missed,
+            }
+        )
+    return tuple(out)

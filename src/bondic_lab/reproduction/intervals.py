@@ -1,0 +1,86 @@
+"""Many intervals from one decomposition: (11) sees neither δ nor the gauge, so all of them share A = P diag(σ) Vᵀ.
+
+Every end point is the certified one of `Dual` with the same W, Q and rank. The rejection test is that of the search
+(r_Q < r_min in coordinates), not a certified witness; a rejection reports the value range, as `Dual` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bondic.bounds.dual import Setting
+from bondic.bounds.rejection import combine_witnesses
+from bondic.classes.ball import Ball
+from bondic.classes.instruments import Instruments
+from bondic.methods.dual import Dual
+from bondic.methods.settle import settle
+from bondic.noise.bound import Gauge
+from bondic.noise.v_statistic import VStatistic
+from bondic.proofs.conclude import Status, conclude
+from bondic.rows import Problem
+from bondic.search import spectral
+from bondic.search.best_so_far import best_bounds
+from bondic.search.model import SearchModel
+from bondic.search.search import kernel_search
+
+GAUGES = ("paper", "half", "plug-in", "feng2020")
+"""Noise bounds by short name: three constants of (9), and the threshold of 2020 for independent rows."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One interval; `raw_*` are F⁻ and F⁺ before they are cut to the value range."""
+
+    gauge: str
+    alpha: float
+    low: float
+    high: float
+    raw_low: float
+    raw_high: float
+    status: str
+    guarantee: str
+    noise: float  # ε ‖ω‖, mean of both ends
+    bias: float  # r_Q ‖μ_ω‖, mean of both ends
+
+
+def dual_intervals(
+    problem: Problem,
+    instruments: Instruments,
+    balls: Sequence[Ball],
+    *,
+    gauges: Sequence[str] = GAUGES,
+    alphas: Sequence[float] = (0.1,),
+    rank: int = 150,
+) -> list[list[Found]]:
+    """One list per ball, gauges outer, alphas inner. The balls share kernel and center and differ in their radii."""
+    out: list[list[Found]] = [[] for _ in balls]
+    base = Dual(instruments=instruments, ball=balls[0], rank=rank)
+    model = kernel_search(settle(base, problem, alphas[0])[0], rank).model
+    spectrum = spectral.Spectrum.of(model)
+    for name in gauges:
+        gauge: str | Gauge = VStatistic("paper") if name == "feng2020" else name
+        for alpha in alphas:
+            for ball, found in zip(balls, out, strict=True):
+                setting, _, _ = settle(Dual(instruments=instruments, ball=ball, gauge=gauge, rank=rank), problem, alpha)
+                gauge = setting.gauge  # a plugged-in constant is estimated once
+                found.append(_interval(name, alpha, setting, model, spectrum))
+    return out
+
+
+def _interval(name: str, alpha: float, setting: Setting, model: SearchModel, spectrum: spectral.Spectrum) -> Found:
+    epsilon, radius = setting.epsilon().upper, setting.ball.radius
+    proposals = []
+    for sign in (-1.0, 1.0):
+        weights = spectral.propose(spectrum, sign=sign, radius=radius, kappa=epsilon).weights
+        if weights.any():
+            proposals.append(model.function(weights))
+    ends = best_bounds(setting, ("lower", "upper"), proposals)
+    lower, upper = ends["lower"].terms, ends["upper"].terms
+    verdict = conclude(setting, lower, upper, combine_witnesses(setting, []), "both")
+    low, high, status = verdict.low, verdict.high, verdict.status
+    if spectral.minimal_radius(spectrum, epsilon) > radius:
+        low, high, status = setting.range().low, setting.range().high, Status.REJECTED
+    noise = 0.5 * (lower.noise.upper + upper.noise.upper)
+    bias = 0.5 * (lower.bias.upper + upper.bias.upper)
+    return Found(name, alpha, low, high, lower.bound, upper.bound, status.name, setting.gauge.guarantee, noise, bias)
