@@ -32,6 +32,7 @@ from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
 from bondic.sums.quadratic import Engine
 from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import PILOT_SHARE
 
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
@@ -55,7 +56,7 @@ class Dual:
     side: Side = "both"
     radius: float | None = None
     misspecification: float = 0.0
-    pilot: float | int = 0.2
+    pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
     tests: bool = True  # test a Q that the library chose with further instruments, at a tenth of alpha
