@@ -358,7 +358,7 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
     assert all(panel.series or panel.heat for panel in outcome.panels)
     json.dumps([*outcome.table, *(check.record() for check in outcome.checks)])
     importlib.import_module("matplotlib")
-    from bondic.report.figure_plots import save_figure
+    from bondic_lab.reproduction.plots import save_figure
 
     png, svg = save_figure(outcome, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
