@@ -30,7 +30,7 @@ class Commands(click.Group):
         """As every group does it, with a hint."""
         if args and args[0] in _ITS_COMMANDS and self.get_command(ctx, args[0]) is None:
             ctx.fail(
-                f"The command '{args[0]}' belongs to the package {LAB}, which is not installed. It holds the simulated worlds "
-                "and the experiments, and comes with every wheel and source archive of bondic."
+                f"The command '{args[0]}' belongs to the package {LAB}, which is not installed. It holds simulated worlds and "
+                "experiments, and comes with bondic: install bondic again from its wheel or its sources."
             )
         return super().resolve_command(ctx, args)
