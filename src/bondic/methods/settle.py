@@ -31,6 +31,7 @@ from bondic.rows import Cloud, Problem, Question, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
+from bondic.sums.forms import Sums
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments, pick_table
@@ -80,6 +81,8 @@ class Options(Protocol):
     def tests(self) -> bool: ...
     @property
     def rank(self) -> int: ...
+    @property
+    def engine(self) -> str: ...
 
 
 def pilot_rows(method: Options, problem: Question) -> int:
@@ -171,7 +174,8 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
     sides = 2 if method.side == "both" else 1
     initial = budget.get("initial")
-    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
+    sums = Sums.named(method.engine)
+    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests, sums), budget, notes
 
 
 def _to_be_chosen(method: Options, kind: StateKind) -> bool:
