@@ -217,7 +217,7 @@ def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
     spec = result.certificate.body["ends"][end]["omega"]
     function = Reader(result.certificate.arrays, problem.layout).function(spec)
-    return function.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
+    return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
 def test_misspecification_saves_a_class_that_is_too_small(table):
@@ -313,7 +313,9 @@ def test_unknown_gauge(table):
 def test_more_candidates_never_hurt(table, plain, rng):
     """Any omega may be tried on the same event; a good one from elsewhere is kept, a bad one ignored."""
     layout, instruments = table.problem.layout, table.method().instruments
-    basis = make_basis(instruments.kernel, layout, table.problem.logged, rank=1)  # hardly any coordinates to search in
+    basis = make_basis(
+        instruments.kernel, layout, table.problem.whole().logged, rank=1
+    )  # hardly any coordinates to search in
     poor = table.run(rank=1)
     assert poor.length >= plain.length
     good = Reader(plain.certificate.arrays, layout).function(plain.certificate.body["ends"]["upper"]["omega"])
@@ -376,7 +378,9 @@ def test_finite_horizon(horizon, gamma):
     truth = mdp.finite_horizon(horizon)[:horizon]
     kernel = worlds.table_kernel()  # "state" includes time
     q_star = worlds.table_function(truth, problem.layout)
-    assert function_values(problem, q_star).initial @ mdp.initial_probs == pytest.approx(mdp.finite_value(horizon))
+    assert function_values(problem.whole(), q_star).initial @ mdp.initial_probs == pytest.approx(
+        mdp.finite_value(horizon)
+    )
     instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * kernel)
     ball = b.Ball(kernel * b.TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=b.TablePolicy(mdp.target))

@@ -22,7 +22,7 @@ from bondic.bounds.dual import problem_range
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -56,8 +56,7 @@ class DoubleRL:
     name: ClassVar[str] = "drl"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         design = make_design(problem, self.kernel, rank=self.rank)

@@ -26,7 +26,7 @@ from bondic.kernels.base import Kernel
 from bondic.noise.bound import Guarantee
 from bondic.noise.budget import ErrorBudget
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 from bondic.value_range import largest_width, range_at_all_times
 
 
@@ -56,8 +56,7 @@ class LinearFittedQ:
     side: out.Side = "both"
     name: ClassVar[str] = "duan-wang"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         design = make_design(problem, self.kernel, rank=self.rank)
         radius = self.radius

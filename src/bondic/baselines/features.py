@@ -15,7 +15,7 @@ from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import normal_form
 from bondic.proofs.assumptions import Assumption
-from bondic.rows import Cloud, Problem
+from bondic.rows import Cloud, Rows
 from bondic.search.basis import Basis, make_basis
 from bondic.tuning.defaults import Choices, default_value_kernel
 
@@ -71,9 +71,9 @@ def table_kernel() -> Kernel:
     return Dirac(on="state") * Dirac(on="action")
 
 
-def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 100) -> Design:
+def make_design(problem: Rows, kernel: Kernel | None = None, *, rank: int = 100) -> Design:
     """Features of `kernel`; by default a table when few distinct points repeat, else landmarks of the default kernel."""
-    everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
     few = problem.layout.discrete and is_table(everything, len(problem))
     if kernel is None:
         kernel = table_kernel() if few else default_value_kernel(problem, Choices())
@@ -83,12 +83,12 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
     explicit = all(
         isinstance(leaf, FeatureLeaf) for term in normal_form(kernel, problem.layout) for leaf, _ in term.factors
     )
-    one = np.eye(problem.layout.slots)[problem.slots]
+    one = np.eye(problem.layout.slots)[problem.whole().slots]
     return Design(
-        logged=coordinates(basis, problem.logged, one),
-        following=_cloud_rows(basis, problem.next, len(problem)),
+        logged=coordinates(basis, problem.whole().logged, one),
+        following=_cloud_rows(basis, problem.whole().next, len(problem)),
         starts=_cloud_rows(basis, problem.initial, len(problem.initial_states)),
-        rewards=problem.rewards,
+        rewards=problem.whole().rewards,
         start_weights=problem.initial_states.weights,
         gamma=problem.gamma,
         table=table,
@@ -98,7 +98,7 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
     )
 
 
-def _draws(basis: Basis, problem: Problem) -> FloatArray | None:
+def _draws(basis: Basis, problem: Rows) -> FloatArray | None:
     if problem.answers.exact:
         return None
     ones = np.ones((problem.initial.points.shape[0], 1))
@@ -131,9 +131,9 @@ def _cloud_rows(basis: Basis, cloud: Cloud, count: int) -> FloatArray:
     return total
 
 
-def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
+def units_of(problem: Rows, unit: Unit) -> tuple[IntArray, Assumption]:
     """Which rows belong together, and what is assumed of the groups: whole episodes where the log names them."""
-    named = problem.source is not None and problem.source.log.episode_ids is not None
+    named = problem.log.has_episode_ids
     if unit == "episodes" or (unit == "auto" and named):
         return episode_numbers(problem), out.EPISODES
     grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
@@ -149,7 +149,7 @@ def grouped_error(parts: FloatArray, units: IntArray) -> float:
     return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
 
 
-def total_error(problem: Problem, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
+def total_error(problem: Rows, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
     """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
 
     Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
@@ -161,7 +161,7 @@ def total_error(problem: Problem, design: Design, theta: FloatArray, parts: Floa
     return float(np.hypot(grouped_error(parts, units), start_error(problem, design, theta)))
 
 
-def start_error(problem: Problem, design: Design, theta: FloatArray) -> float:
+def start_error(problem: Rows, design: Design, theta: FloatArray) -> float:
     """Standard error of E_0[v]: from a sample of initial states, or from draws of actions at an exact list; else 0."""
     if problem.initial_states.kind == "sample":
         values = design.starts @ theta

@@ -15,7 +15,7 @@ from bondic.methods.dual import Dual
 from bondic.noise.bound import Guarantee
 from bondic.noise.v_statistic import VStatistic
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class Feng2020:
     name: ClassVar[str] = "feng2020"
     guarantee: ClassVar[Guarantee] = "finite-sample"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         if self.settings.planned_rows is not None:
             raise InvalidInput(
                 "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."

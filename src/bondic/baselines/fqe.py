@@ -23,7 +23,7 @@ from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Problem, Question, in_memory
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -98,8 +98,7 @@ class FittedQ:
     name: ClassVar[str] = "dm"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         count = int(units.max()) + 1
@@ -133,7 +132,7 @@ class FittedQ:
 
 
 def resampled_starts(
-    problem: Problem, design: Design, units: int
+    problem: Rows, design: Design, units: int
 ) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
     """phi_0 of a bootstrap sample, given how often each unit was drawn.
 

@@ -24,7 +24,7 @@ from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -58,8 +58,7 @@ class EmpiricalBernstein:
     def guarantee(self) -> Guarantee:
         return "none" if self.behavior == "estimated" else "finite-sample"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         budget = out.split_ends(alpha, self.side)

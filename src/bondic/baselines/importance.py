@@ -33,7 +33,7 @@ from bondic.noise.bound import Guarantee
 from bondic.noise.budget import ErrorBudget
 from bondic.proofs.assumptions import Assumption
 from bondic.result import Result
-from bondic.rows import Problem, Question, in_memory
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -136,8 +136,7 @@ class ImportanceSampling:
             return "none"
         return "finite-sample" if self.interval == "hoeffding" else "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.weighting, progress)
         self._refuse_densities(problem)
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
@@ -204,7 +203,7 @@ class ImportanceSampling:
             ends[end] = base + mean if end == "lower" else base - mean
         return ends["lower"], ends["upper"]
 
-    def _refuse_densities(self, problem: Problem) -> None:
+    def _refuse_densities(self, problem: Rows) -> None:
         if self.interval == "hoeffding" and self.largest_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
                 "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "

@@ -15,7 +15,7 @@ from bondic.baselines.linear import fit_lstd
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,7 @@ class Lstd:
     name: ClassVar[str] = "lstd"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         design = make_design(problem, self.kernel, rank=self.rank)

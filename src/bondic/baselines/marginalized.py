@@ -21,7 +21,7 @@ from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,8 +56,7 @@ class Marginalized:
     name: ClassVar[str] = "mis"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         units, independent = units_of(problem, self.unit)
         design = make_design(problem, self.kernel, rank=self.rank)
@@ -65,7 +64,7 @@ class Marginalized:
         critics = design if same else make_design(problem, self.critic_kernel, rank=self.rank)
         w = minimax_weights(design, critics, ridge=self.ridge)
         q = fit_lstd(critics, ridge=critics.ridge(None))
-        estimate = float(np.mean(w * problem.rewards))
+        estimate = float(np.mean(w * problem.whole().rewards))
         parts = w * q.differences(critics) / len(problem)
         error = total_error(problem, critics, q.theta, parts, units)
         budget = out.split_ends(alpha, self.side)

@@ -19,7 +19,7 @@ from bondic.bounds.dual import problem_range
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -51,10 +51,9 @@ class ModelBased:
     name: ClassVar[str] = "model"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
-        states = np.unique(np.concatenate([problem.logged, problem.next.points]), axis=0).shape[0]
+        states = np.unique(np.concatenate([problem.whole().logged, problem.whole().next.points]), axis=0).shape[0]
         if not problem.layout.discrete or states > _MOST_STATES:
             raise InvalidInput(
                 f"The model is a table of states and discrete actions; this log has {states} distinct states (at most "

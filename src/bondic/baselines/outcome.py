@@ -18,7 +18,7 @@ from bondic.noise.start import initial_error
 from bondic.proofs.assumptions import Assumption, range_assumption
 from bondic.proofs.conclude import Status
 from bondic.result import Result
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 Progress = Callable[[str, float], None]
 Side = Literal["both", "lower", "upper"]
@@ -51,13 +51,13 @@ def split_ends(alpha: float, side: Side, **others: float) -> ErrorBudget:
     return ErrorBudget.split(alpha, {**{end: left / len(ends) for end in ends}, **others})
 
 
-def initial_events(problem: Problem) -> dict[str, float]:
+def initial_events(problem: Rows) -> dict[str, float]:
     """The share of alpha for the initial distribution: none when d_0 and the means over its actions are exact."""
     exact = problem.initial_states.kind == "exact" and problem.answers.exact
     return {} if exact else {"initial": INITIAL_SHARE}
 
 
-def initial_allowance(problem: Problem, budget: ErrorBudget, side: Side) -> float:
+def initial_allowance(problem: Rows, budget: ErrorBudget, side: Side) -> float:
     """Hoeffding's bound of |J* - J_emp| for initial states (or initial actions) that are a sample, else 0."""
     probability = budget.get("initial")
     if probability is None:
@@ -88,7 +88,7 @@ class Stopwatch:
 
 
 def conclude_baseline(
-    problem: Problem, outcome: Outcome, *, name: str, alpha: float, side: Side, watch: Stopwatch
+    problem: Rows, outcome: Outcome, *, name: str, alpha: float, side: Side, watch: Stopwatch
 ) -> Result:
     """Intersect with [v_lo, v_hi]; ends that miss that range altogether contradict the assumptions.
 
@@ -130,12 +130,12 @@ def conclude_baseline(
     )
 
 
-def reward_assumption(problem: Problem) -> Assumption:
+def reward_assumption(problem: Rows) -> Assumption:
     low, high = problem.terms.reward_range
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
 
 
-def start_assumption(problem: Problem) -> Assumption:
+def start_assumption(problem: Rows) -> Assumption:
     """What a method that averages over the initial states of the problem takes them for."""
     given, draws = problem.initial_states, problem.initial_draws
     if given.kind == "sample":

@@ -27,7 +27,7 @@ from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import Guarantee
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -76,8 +76,7 @@ class DoublyRobust:
     def guarantee(self) -> Guarantee:
         return "none" if self.behavior == "estimated" else "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         episodes = episode_numbers(problem)

@@ -16,13 +16,13 @@ from bondic.identity.value import doubly_robust_value
 from bondic.noise.finite_class import FiniteClass
 from bondic.noise.value_range import row_widths
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.rows import Problem
+from bondic.rows import Batch
 
 FloatArray = npt.NDArray[np.float64]
 
 
 def finite_class_bound(
-    problem: Problem,
+    problem: Batch,
     ball: Ball,
     members: tuple[Function, ...],
     gauge: FiniteClass,

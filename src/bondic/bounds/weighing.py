@@ -20,7 +20,8 @@ from bondic.identity.residual import values_at_rows
 from bondic.identity.value import weighted_residuals
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U, certified_dot
-from bondic.rows import Problem, Question
+from bondic.rows import Batch as RowBatch
+from bondic.rows import Rows
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
@@ -33,6 +34,7 @@ _STREAMED_TOGETHER = 4
 """What the memory plan of streamed logs allows for (benchmarks/streaming.py)."""
 _MOST_BYTES, _COPIES = 1.2e9, 5
 """Weights of all points exist about five times on the way through a sum."""
+_HELD_NUMBERS = 2**24
 _AT_ONCE = 8
 """Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
@@ -56,12 +58,12 @@ class Candidate:
     start: bool = True
 
 
-def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
+def weights_at_rows(problem: RowBatch, omega: Function | None) -> tuple[FloatArray, float]:
     """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
     return all_weights_at_rows(problem, [omega])[0]
 
 
-def all_weights_at_rows(problem: Problem, omegas: list[Function | None]) -> list[tuple[FloatArray, float]]:
+def all_weights_at_rows(problem: RowBatch, omegas: list[Function | None]) -> list[tuple[FloatArray, float]]:
     """The same for several omegas."""
     out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
     used = [(k, omega) for k, omega in enumerate(omegas) if omega is not None and not omega.is_zero]
@@ -74,7 +76,7 @@ def all_weights_at_rows(problem: Problem, omegas: list[Function | None]) -> list
 
 
 def weigh(
-    question: Question,
+    question: Rows,
     ball: ValueClass,
     candidates: list[Candidate],
     *,
@@ -96,10 +98,11 @@ def weigh(
     if isinstance(ball, Box):
         return sums.finish(total_variations(_batches(question, candidates, sums), len(candidates)))
     assert isinstance(ball, Ball)
-    if isinstance(question, Problem):
-        weights = sums.add(question)
+    if _holds(question, len(candidates)):
+        by_batch = [sums.add(batch) for batch in question.batches()]
+        weights = [np.concatenate(parts) for parts in zip(*by_batch, strict=True)]
         pairs = [(rows, candidate.start) for rows, candidate in zip(weights, candidates, strict=True)]
-        sizes = discrepancies(question, ball.kernel, pairs, engine=engine, progress=progress)
+        sizes = discrepancies(question.whole(), ball.kernel, pairs, engine=engine, progress=progress)
     else:
         stream = PointStream(
             batches=lambda: _batches(question, candidates, sums),
@@ -114,21 +117,30 @@ def weigh(
     return sums.finish(sizes)
 
 
-def _at_once(question: Question) -> int:
+def _at_once(question: Rows) -> int:
     """How many candidates may be weighed together."""
-    if not isinstance(question, Problem):
+    if not _holds(question, 2):
         return _STREAMED_TOGETHER
-    points = len(question) + len(question.next.rows) + len(question.initial.rows)
-    return max(2, int(_MOST_BYTES // (_COPIES * 8 * points * question.layout.slots)))
+    return max(2, int(_MOST_BYTES // (_COPIES * 8 * _most_points(question) * question.layout.slots)))
 
 
-def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) -> Iterator[Batch]:
+def _most_points(question: Rows) -> int:
+    return len(question) * (1 + question.answers.draws) + len(question.initial.rows)
+
+
+def _holds(question: Rows, candidates: int) -> bool:
+    """Whether all points are summed at once: their number alone decides."""
+    numbers = question.layout.dimension + candidates * question.layout.slots
+    return _most_points(question) * numbers <= _HELD_NUMBERS
+
+
+def _batches(question: Rows, candidates: list[Candidate], sums: _RowSums) -> Iterator[Batch]:
     """mu_omega of every candidate, part by part, the initial distribution first."""
     start = start_measure(question)
     groups = np.array([start.weights if candidate.start else np.zeros_like(start.weights) for candidate in candidates])
     yield Batch(start.points, groups, start.error)
     count, first_time = len(question), sums.fresh
-    for part in question.parts():
+    for part in question.batches():
         omegas = [candidate.omega for candidate in candidates]
         weights = sums.add(part) if first_time else [rows for rows, _ in all_weights_at_rows(part, omegas)]
         measures = [rows_measure(part, rows, count) for rows in weights]
@@ -138,7 +150,7 @@ def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) ->
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Question, ball: ValueClass, candidates: list[Candidate]) -> None:
+    def __init__(self, question: Rows, ball: ValueClass, candidates: list[Candidate]) -> None:
         self._question, self._ball, self._candidates = question, ball, candidates
         zero = [Enclosure(0.0)] * len(candidates)
         self._residuals, self._reaches = list(zero), list(zero)
@@ -146,7 +158,7 @@ class _RowSums:
         self._moments = np.zeros((len(candidates), 2))
         self.fresh = True
 
-    def add(self, part: Problem) -> list[FloatArray]:
+    def add(self, part: RowBatch) -> list[FloatArray]:
         """omega_i of every candidate at these rows."""
         self.fresh = False
         center = values_at_rows(part, self._ball.center)

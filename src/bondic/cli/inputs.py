@@ -18,6 +18,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
+from bondic.data.log import Log
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
@@ -26,7 +27,7 @@ from bondic.estimate import Method
 from bondic.methods.dual import Dual
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows import Question, make_problem
+from bondic.rows import Rows, make_problem
 from bondic.tuning.defaults import Choices
 
 COLUMNS_POLICY = "columns"
@@ -37,7 +38,7 @@ COLUMNS_POLICY = "columns"
 class Inputs:
     """What was read, and how it was understood."""
 
-    log: Transitions | LogStream
+    log: Log
     initial: InitialStates
     loaded: LoadedLog | None  # None for a streamed log
     notes: tuple[str, ...]
@@ -89,7 +90,7 @@ def load_log(log: str, options: dict[str, Any]) -> LoadedLog:
     )
 
 
-def _initial(log: Transitions | LogStream, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates:
+def _initial(log: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates:
     path, count = options["initial"], options["initial_count"]
     if path is not None and count is not None:
         raise InvalidInput("--initial and --initial-count exclude each other: a file of states, or starts of the log.")
@@ -103,23 +104,23 @@ def _initial(log: Transitions | LogStream, loaded: LoadedLog | None, options: di
     return InitialStates.exact(states, weights)
 
 
-def read_initial(path: Path, log: Transitions | LogStream, loaded: LoadedLog | None) -> tuple[Any, Any]:
+def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:
     """(states, weights or None) of a file, with the dimensions of the log."""
     return read_states(path, () if loaded is None else loaded.names, observation_dim(log))
 
 
-def observation_dim(log: Transitions | LogStream) -> int:
-    return log.observation_dim if isinstance(log, LogStream) else int(log.observations.shape[1])
+def observation_dim(log: Log) -> int:
+    return log.observation_dim
 
 
-def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Question:
+def make_question(inputs: Inputs, policy: str, options: dict[str, Any]) -> Rows:
     """The question for one policy."""
     _require_action_order(inputs.loaded, policy, options)
     low, high = options["reward_range"]
     chosen = choose_policy(policy, inputs.loaded, len(inputs.initial), options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
-        question: Question = make_problem(
+        question: Rows = make_problem(
             inputs.log,
             chosen,
             inputs.initial,

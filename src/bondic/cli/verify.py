@@ -11,8 +11,7 @@ import numpy as np
 from bondic.cli.inputs import choose_policy, load_log, open_stream, read_initial
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.methods.retest import rich_test
 from bondic.proofs.certificate import Certificate
@@ -72,7 +71,7 @@ def _most_bytes(log: str) -> int:
     return max(MOST_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
 
 
-def _read(log: str, options: dict[str, Any]) -> tuple[Transitions | LogStream, LoadedLog | None]:
+def _read(log: str, options: dict[str, Any]) -> tuple[Log, LoadedLog | None]:
     if options["memory"]:
         return open_stream(log, options), None
     loaded = load_log(log, options)
@@ -95,9 +94,7 @@ def _start_count(found: Certificate) -> int:
     return int(found.arrays[found.body["problem"]["initial"]["weights"]["array"]].size)
 
 
-def _initial(
-    found: Certificate, rows: Transitions | LogStream, loaded: LoadedLog | None, options: dict[str, Any]
-) -> InitialStates | None:
+def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates | None:
     """The states of --initial, held against those of the certificate where it has them."""
     if options["initial"] is None:
         return None

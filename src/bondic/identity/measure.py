@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U
-from bondic.rows import Problem, Question
+from bondic.rows import Batch, Rows
 from bondic.sums.quadratic import Engine, quadratic_forms
 from bondic.sums.reference import Progress
 
@@ -26,7 +26,7 @@ class SignedMeasure:
     error: float
 
 
-def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -> SignedMeasure:
+def signed_measure(problem: Batch, omega: FloatArray, *, start: bool = True) -> SignedMeasure:
     """mu_omega = d_{pi,0} + (1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ).
 
     The floats omega_i are taken as the weights. With `start=False` the initial part is left out (mu_omega - mu_0).
@@ -39,7 +39,7 @@ def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -
     return SignedMeasure(points, weights, max(rows.error, first.error))
 
 
-def rows_measure(problem: Problem, omega: FloatArray, count: int) -> SignedMeasure:
+def rows_measure(problem: Batch, omega: FloatArray, count: int) -> SignedMeasure:
     """(1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ) over these rows, n = `count` rows in the whole log."""
     n = len(problem)
     share = omega / count
@@ -53,7 +53,7 @@ def rows_measure(problem: Problem, omega: FloatArray, count: int) -> SignedMeasu
     return SignedMeasure(np.concatenate(points), np.concatenate(weights), error)
 
 
-def start_measure(question: Question) -> SignedMeasure:
+def start_measure(question: Rows | Batch) -> SignedMeasure:
     """d_{pi,0}; its weights p_j, too, are defined as a normalised list."""
     cloud = question.initial
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
@@ -62,7 +62,7 @@ def start_measure(question: Question) -> SignedMeasure:
 
 
 def discrepancy(
-    problem: Problem,
+    problem: Batch,
     kernel: Kernel,
     omega: FloatArray,
     *,
@@ -75,7 +75,7 @@ def discrepancy(
 
 
 def discrepancies(
-    problem: Problem,
+    problem: Batch,
     kernel: Kernel,
     omegas: list[tuple[FloatArray, bool]],
     *,
