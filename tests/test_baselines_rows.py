@@ -26,6 +26,7 @@ from bondic.baselines.trajectory_dr import DoublyRobust, control_variates, corre
 from bondic.errors import InvalidInput, NumericalError
 from bondic.noise.bound import NoiseFacts
 from bondic.noise.v_statistic import VStatistic
+from bondic.rounding import Enclosure
 from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log, synthetic
 from worlds import exact_log, tabular_problem
@@ -507,7 +508,7 @@ def test_pairs_that_never_occur_get_the_stated_guess():
 
 
 def facts(n, dropped=0):
-    return NoiseFacts(n, n + dropped, 1.0, np.ones(n), np.full(n, 3.0), 3.0, 1.0, 4.0)
+    return NoiseFacts(n, n + dropped, 1.0, np.array([3.0]), np.array([n]), 3.0, 1.0, 4.0, lambda: Enclosure(9.0 * n))
 
 
 def test_the_threshold_is_its_formula():

@@ -13,6 +13,7 @@ from bondic.errors import InvalidInput
 from bondic.identity.residual import function_values
 from bondic.noise.bound import NoiseFacts
 from bondic.proofs.spec import Reader
+from bondic.rounding import Enclosure
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -281,7 +282,7 @@ def test_plug_in_promises_nothing(table, plain):
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
     own = table.run(gauge=b.PlugIn(0.04))
-    facts = NoiseFacts(600, 600, 1.0, np.ones(600), np.ones(600), 1.0, 1.0, 2.0)
+    facts = NoiseFacts(600, 600, 1.0, np.ones(1), np.array([600]), 1.0, 1.0, 2.0, lambda: Enclosure(600.0))
     assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(facts, 0.1).mid, rel=1e-9)
 
 

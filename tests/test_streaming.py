@@ -26,7 +26,7 @@ from bondic.data.stream import ArrayStream
 from bondic.engines import series_stream, spool
 from bondic.errors import InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.rows import Rows, rows
+from bondic.rows import Rows
 from bondic.sums.quadratic import quadratic_forms
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -658,7 +658,7 @@ def test_methods_that_need_all_rows_get_them_or_say_so(pair, monkeypatch):
     ]
     held, read = (primal_point(setting, None) for setting in settings_)
     assert held == read
-    monkeypatch.setattr(rows, "_MOST_NUMBERS", 1000)
+    monkeypatch.setattr("bondic.rows.rows._MOST_NUMBERS", 1000)
     with pytest.raises(InvalidInput, match="all rows in memory"):
         primal_point(replace(settings_[1], problem=pair[1].select(1)), None)
 
