@@ -13,7 +13,7 @@ from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.search.search import Search
 from bondic.terms import ValueRange
 
@@ -115,7 +115,7 @@ class Result:
         """The warnings, if there are any, a line each; then the answer in one sentence."""
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
-    def with_doubts(self, question: Question) -> Result:
+    def with_doubts(self, question: Rows) -> Result:
         """The same result with the warnings of its question, and with what was stated by accepting findings."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
         return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
@@ -153,7 +153,7 @@ class Result:
             .replace("the reward range", ranges)
         )
 
-    def without_rows(self, problem: Question) -> Result:
+    def without_rows(self, problem: Rows) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
         if self.certificate is None:
             return self

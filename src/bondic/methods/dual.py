@@ -24,7 +24,7 @@ from bondic.noise.bound import Gauge
 from bondic.proofs.assumptions import list_assumptions
 from bondic.proofs.certificate import make_certificate
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.search.best_so_far import Ends, best_bounds
 from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
@@ -65,7 +65,7 @@ class Dual:
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: EngineName = "auto"
 
-    def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
 
 
@@ -97,7 +97,7 @@ class _Clock:
             self.progress(name, 1.0)
 
 
-def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress | None) -> Result:
+def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | None) -> Result:
     clock = _Clock(progress)
     clock.stage("tuning")
     setting, budget, notes = settle(method, problem, alpha)

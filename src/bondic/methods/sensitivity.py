@@ -23,7 +23,7 @@ from bondic.proofs.rebuild import setting_of
 from bondic.proofs.spec import UserFunctions
 from bondic.result import Result
 from bondic.rounding import U
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import Search
 from bondic.search.searches import make_search
@@ -42,7 +42,7 @@ _LARGEST_FLOOR = 1e300
 
 
 def radius_sensitivity(
-    problem: Question,
+    problem: Rows,
     *,
     alpha: float = 0.1,
     radii: Sequence[float] | None = None,
@@ -63,7 +63,7 @@ def radius_sensitivity(
 
 def result_frontier(
     result: Result,
-    problem: Question,
+    problem: Rows,
     *,
     radii: Sequence[float] | None = None,
     functions: UserFunctions | None = None,

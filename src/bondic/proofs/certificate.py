@@ -17,7 +17,6 @@ from bondic.classes.ball import Ball
 from bondic.classes.value_class import ValueClass
 from bondic.functions.functions import Function
 from bondic.proofs.spec import Arrays, Spec, Writer
-from bondic.rows import StreamedProblem
 
 FORMAT = "bondic certificate 4"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
@@ -80,7 +79,7 @@ def make_certificate(
     """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
     writer = Writer()
     problem, ball = setting.problem, setting.ball
-    streamed = isinstance(problem, StreamedProblem)
+    answers = problem.stored_answers()
     body: Spec = {
         "format": FORMAT,
         "alpha": budget.alpha,
@@ -92,15 +91,16 @@ def make_certificate(
             "rows": [problem.rows.start, problem.rows.stop],
             "seed": problem.seed,
             "answers": {
-                "next": None if streamed else writer.array("policy.next", problem.answers.next),
+                # those at the next states of a log that is read in batches are not stored: the policy is asked again
+                "next": None if answers is None else writer.array("policy.next", answers),
                 "initial": writer.array("policy.initial", problem.answers.initial),
                 "discrete": problem.answers.discrete,
                 "exact": problem.answers.exact,
             },
-            # answers at the next states of a streamed log are not stored: verification asks the policy again
-            "streamed": {"batch_rows": problem.log.batch_rows, "draws": problem.draws}
-            if isinstance(problem, StreamedProblem)
-            else None,
+            "asked": {
+                "draws": problem.answers.draws,
+                "initial_draws": None if problem.answers.discrete else int(problem.answers.initial.shape[1]),
+            },
             "initial": {
                 "observations": writer.array("initial.observations", problem.initial_states.observations),
                 "weights": writer.array("initial.weights", problem.initial_states.weights),

@@ -16,8 +16,7 @@ from bondic.claims import Claim, End
 from bondic.classes.ball import Ball
 from bondic.classes.provenance import Provenance
 from bondic.data.initial import InitialStates
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.identity.measure import start_measure
 from bondic.kernels.base import fingerprint
@@ -38,7 +37,7 @@ class Finding:
     headline: tuple[str, ...] = ()
 
 
-def check_instruments(setting: Setting, log: Transitions | LogStream) -> Finding:
+def check_instruments(setting: Setting, log: Log) -> Finding:
     """W must not have seen the certified rows: their positions can be compared, its history cannot."""
     rows, provenance = setting.problem.rows, setting.instruments.provenance
     for used in (provenance, *(test.instruments.provenance for test in setting.tests)):
@@ -94,7 +93,7 @@ def _state(row: np.ndarray) -> str:
     return "[" + ", ".join(f"{value:.4g}" for value in row[:_SHOWN_NUMBERS]) + more + "]"
 
 
-def check_start(setting: Setting, log: Transitions | LogStream, given: InitialStates | None) -> Finding:
+def check_start(setting: Setting, log: Log, given: InitialStates | None) -> Finding:
     """The initial states against those given, or a sample against the episode starts of the log."""
     states = setting.problem.initial_states
     text = describe_start(states)
@@ -111,7 +110,7 @@ def check_start(setting: Setting, log: Transitions | LogStream, given: InitialSt
     )
 
 
-def _is_from_log(states: InitialStates, log: Transitions | LogStream) -> bool:
+def _is_from_log(states: InitialStates, log: Log) -> bool:
     """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
     try:
         starts = InitialStates.from_log(log).observations

@@ -78,11 +78,9 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("problem.initial.weights", _stored),
     ("problem.initial.kind", _text),
     ("problem.initial.from_log", _flag),
-    ("problem.streamed", _or_none(_object)),
-    ("problem.streamed?.batch_rows", _whole),
-    ("problem.streamed?.draws", _draws),
-    ("problem.asked?.draws", _draws),
-    ("problem.asked?.initial_draws", _or_none(_start_draws)),
+    ("problem.asked", _object),
+    ("problem.asked.draws", _draws),
+    ("problem.asked.initial_draws", _or_none(_start_draws)),
     ("ball.radius", _number),
     ("ball.misspecification", _number),
     ("ball.kernel", _or_none(_object)),
@@ -121,6 +119,7 @@ NEEDED = (
     "problem.initial.weights",
     "problem.initial.observations",
     "problem.initial.kind",
+    "problem.asked.draws",
 )
 """Looked at before a certificate is verified."""
 

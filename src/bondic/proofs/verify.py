@@ -14,10 +14,8 @@ from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, weigh
 from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude, ends_of
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.functions.functions import Function
 from bondic.proofs.assumptions import assumes_nothing, list_assumptions
@@ -35,7 +33,7 @@ from bondic.proofs.provenance_check import (
 from bondic.proofs.rebuild import rebuild
 from bondic.proofs.shape import check_certificate
 from bondic.proofs.spec import Reader, Spec, UserFunctions
-from bondic.rows import Question, make_problem
+from bondic.rows import Rows, make_rows
 from bondic.sums.forms import STANDARD, Sums
 
 Retest = Callable[[Setting], Rejection | None]
@@ -69,7 +67,7 @@ class Verification:
 
 def verify(
     certificate: Certificate,
-    log: Transitions | LogStream,
+    log: Log,
     policy: Any = None,
     *,
     functions: UserFunctions | None = None,
@@ -103,7 +101,7 @@ def verify(
 
 def _verify(
     certificate: Certificate,
-    log: Transitions | LogStream,
+    log: Log,
     policy: Any,
     functions: UserFunctions | None,
     initial: InitialStates | None,
@@ -306,33 +304,24 @@ def _compare_rejection(found: Rejection, claimed: Spec) -> None:
         _require(same, f"The rejection test: `{key}` is {value!r} when recomputed, {other!r} in the certificate.")
 
 
-def _check_policy(
-    problem: Question, log: Transitions | LogStream, policy: Any, stored: Spec, arrays: Mapping[str, npt.NDArray[Any]]
-) -> str:
-    terms, answers = problem.terms, problem.answers
+def _check_policy(problem: Rows, log: Log, policy: Any, stored: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+    """The policy against the stored answers, at every row of the log."""
+    answers = problem.answers
     if stored["next"] is None:
         if stored["initial"] is not None:
             _compare_answers("initial", answers.initial, arrays[stored["initial"]["array"]])
         return "policy was asked again at every row"
-    log = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
-    fresh = make_problem(
-        log,
-        policy,
-        problem.initial_states,
-        gamma=terms.gamma,
-        reward_range=terms.reward_range,
-        horizon=terms.horizon,
-        may_terminate=terms.may_terminate,
-        time_varying=terms.time_varying,
-        value_range=terms.value_range,
-        draws=1 if answers.discrete else int(answers.next.shape[1]),
-        initial_draws=1 if answers.discrete else int(answers.initial.shape[1]),
-        seed=problem.seed,
-        accept=None,
-    ).answers
-    _require(fresh.exact == answers.exact, "The certificate is wrong about whether the policy is deterministic.")
-    for name in ("next", "initial"):
-        _compare_answers(name, getattr(fresh, name), getattr(answers, name))
+    asked = {"draws": answers.draws, "initial_draws": 1 if answers.discrete else int(answers.initial.shape[1])}
+    fresh = make_rows(log, policy, problem.initial_states, problem.terms, seed=problem.seed, **asked)
+    _require(
+        fresh.answers.exact == answers.exact, "The certificate is wrong about whether the policy is deterministic."
+    )
+    following, before = arrays[stored["next"]["array"]], 0
+    for batch in fresh.batches():
+        mine = batch.next_answers
+        _compare_answers("next", mine, following[before : before + mine.shape[0]])
+        before += mine.shape[0]
+    _compare_answers("initial", fresh.answers.initial, answers.initial)
     return "policy gives the stored answers"
 
 
