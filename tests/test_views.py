@@ -16,7 +16,7 @@ from rich.console import Console
 import bondic
 from bondic.bounds.robustness import Robustness
 from bondic.cli.compare import bar
-from bondic.rendering import bound_text, condition_text, interval_text, three
+from bondic.rendering import bound_text, interval_text, sentence, three
 from bondic.report import exports, plots
 from bondic.report.page import report_page
 from problems import synthetic, tabular
@@ -75,7 +75,7 @@ def test_a_chosen_ball_is_amber_with_its_condition_and_its_breakdown_radius(chos
     assert PROVED not in badges
     assert FREE not in page
     top = page[page.index('id="answer"') : page.index('id="terms"')]
-    assert condition_text(result) in top
+    assert result.condition in top
     found = result.robustness
     assert f"{three(found.informative_up_to)} × that: radius {three(found.breakdown_radius)}" in top
     assert 'class="bar conditional"' in top
@@ -156,7 +156,7 @@ def test_the_terminal_and_the_fragment_name_the_kind_of_every_assumption(chosen,
         assert (FREE in text) == (not conditional)
         assert "stated by you" in text
         assert "stated by you" in fragment
-        assert result.choices["states"] in text
+        assert sentence(result.choices["states"]) in text
         assert ("#c77d0a" in fragment) == conditional
         amber = "\x1b[33m╭" in text
         assert amber == conditional
@@ -185,12 +185,12 @@ def test_json_is_strict_and_has_the_choice_and_how_far_it_carries(chosen, table)
     assert float(line["breakdown_radius"]) == pytest.approx(result.robustness.breakdown_radius)
     text = bondic.result_markdown(result)
     assert "chosen by bondic" in text
-    assert condition_text(result) in text
+    assert result.condition in text
 
 
 def test_a_comparison_marks_conditional_lines(chosen, table):
-    assert plots.held_word(chosen[1]) == "conditional"
-    assert plots.held_word(table[1]) == "finite-sample"
+    assert chosen[1].held == "conditional"
+    assert table[1].held == "finite-sample"
     figure = plots.comparison_figure([("a", chosen[1]), ("b", table[1])])
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["guarantee: conditional", "guarantee: finite-sample"]
