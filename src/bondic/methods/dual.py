@@ -30,8 +30,9 @@ from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
-from bondic.sums.quadratic import Engine
+from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import PILOT_SHARE
 
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
@@ -55,14 +56,14 @@ class Dual:
     side: Side = "both"
     radius: float | None = None
     misspecification: float = 0.0
-    pilot: float | int = 0.2
+    pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
     tests: bool = True  # test a Q that the library chose with further instruments, at a tenth of alpha
     rank: int = 600
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
-    engine: Engine = "auto"
+    engine: EngineName = "auto"
 
     def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
@@ -187,7 +188,7 @@ def _end_points(
         if omega is not None:
             proposals.append(omega)
     report = clock.stage("certify")
-    ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
+    ends = best_bounds(setting, wanted, [*proposals, *extra], progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
     for end, found_end in ends.items():
         claim = found_end.claim

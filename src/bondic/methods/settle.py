@@ -31,18 +31,18 @@ from bondic.rows import Cloud, Problem, Question, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
+from bondic.sums.forms import Sums
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments, pick_table
+from bondic.tuning.pilot import SMALLEST_PILOT, share_of_rows
 from bondic.tuning.refutation import class_tests
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
-SMALLEST_PILOT = 20
-LARGEST_PILOT = 5000
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 TEST_SHARE = 0.1
@@ -80,6 +80,8 @@ class Options(Protocol):
     def tests(self) -> bool: ...
     @property
     def rank(self) -> int: ...
+    @property
+    def engine(self) -> str: ...
 
 
 def pilot_rows(method: Options, problem: Question) -> int:
@@ -88,7 +90,7 @@ def pilot_rows(method: Options, problem: Question) -> int:
     if isinstance(method.pilot, float):
         if not 0 <= method.pilot < 1:
             raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
-        wanted = min(int(method.pilot * total), LARGEST_PILOT)
+        wanted = share_of_rows(method.pilot, total)
     else:
         wanted = int(method.pilot)
         if not 0 <= wanted < len(problem.rows):
@@ -168,7 +170,8 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
         notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
     initial = budget.get("initial")
-    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
+    sums = Sums.named(method.engine)
+    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests, sums), budget, notes
 
 
 def _to_be_chosen(method: Options, kind: StateKind) -> bool:
