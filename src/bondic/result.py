@@ -13,11 +13,11 @@ from bondic.errors import InvalidInput
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.withhold import withhold_rows
-from bondic.rendering import STATE_WORDS, bound_text, interval_text, number, sentence, three
+from bondic.rendering import bound_text, interval_text, number, sentence, three
 from bondic.rows import Question
 from bondic.search.search import Search
 from bondic.terms import ValueRange
-from bondic.view import Grid, Tone, View, fragment
+from bondic.view import Grid, Tone, View, assumptions_grid, fragment, parts_grid
 
 FORMAT = "bondic result 1"
 CONDITIONAL = "conditional"
@@ -172,12 +172,9 @@ class Result:
             return text
         if math.isinf(found.same_up_to):
             return f"{text}; the interval says the same however rough it is"
-        more = (
-            f", and something up to {three(found.informative_up_to)} times"
-            if found.informative_up_to > found.same_up_to
-            else ""
-        )
-        return f"{text}; the interval says the same up to {three(found.same_up_to)} times that roughness{more}"
+        text += f"; the interval says the same up to {three(found.same_up_to)} times that roughness"
+        further = found.informative_up_to > found.same_up_to
+        return f"{text}, and something up to {three(found.informative_up_to)} times" if further else text
 
     @property
     def ranges(self) -> tuple[str, str]:
@@ -206,26 +203,15 @@ class Result:
 
     def view(self) -> View:
         """What every view shows, as plain data."""
-        tables = self.terms()
-        names = next(iter(tables.values()), {})
-        parts = Grid(
-            "What each term contributes",
-            ("term", *(f"{end} end" for end in tables)),
-            tuple((name, *(number(table[name]) for table in tables.values())) for name in names),
-        )
+        parts = parts_grid(self.claims)
         return View(
             tone="conditional" if self.is_conditional else _TONES[self.status],
             warnings=self.warnings,
             sentence=self.sentence(),
             guarantee=self._guarantee_words(),
-            lines=tuple(f"{sentence(line)}." for line in self._lines(bool(tables))),
-            parts=parts if tables else None,
-            assumptions=Grid(
-                "Assumptions",
-                ("assumption", "state", "in words"),
-                tuple((item.name, STATE_WORDS[item.state], item.text) for item in self.assumptions),
-                tuple(item.state for item in self.assumptions),
-            ),
+            lines=tuple(f"{sentence(line)}." for line in self._lines(split=parts is not None)),
+            parts=parts,
+            assumptions=assumptions_grid(self.assumptions),
             choices=Grid("Choices", ("what", "how"), tuple(self.choices.items())),
             hashes=self.hashes,
             ends=(self.low, self.high),
@@ -243,7 +229,7 @@ class Result:
             about = ", conditional on what bondic chose"
         return f"Guarantee of the interval: {self.guarantee}{about}."
 
-    def _lines(self, split: bool) -> Iterator[str]:
+    def _lines(self, *, split: bool) -> Iterator[str]:
         worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
         yield f"point estimate {number(self.estimate)} ({worth})"
         (ranges, imply), limits = self.ranges, self.value_range

@@ -5,10 +5,12 @@ Whoever draws it knows no method, no part of an end point and no assumption by n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.rendering import escape, html_table, number
+from bondic.claims import Assumption, Claim
+from bondic.rendering import STATE_WORDS, escape, html_table, number
 from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
@@ -23,6 +25,25 @@ class Grid:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     states: tuple[str, ...] = ()
+
+
+def parts_grid(claims: Sequence[Claim]) -> Grid | None:
+    """The parts of every end in a column each; None where no end splits into parts. A part that an end lacks is left empty."""
+    ends = [claim for claim in claims if claim.of("spread")]
+    if not ends:
+        return None
+    parts = (part.name for role in ("value", "spread") for claim in ends for part in claim.of(role))
+    tables = [claim.table() for claim in ends]
+    rows = (
+        (name, *(number(table[name]) if name in table else "" for table in tables))
+        for name in (*dict.fromkeys(parts), "rounding", "end point")
+    )
+    return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def assumptions_grid(items: Sequence[Assumption]) -> Grid:
+    rows = tuple((item.name, STATE_WORDS[item.state], item.text) for item in items)
+    return Grid("Assumptions", ("assumption", "state", "in words"), rows, tuple(item.state for item in items))
 
 
 @dataclass(frozen=True)

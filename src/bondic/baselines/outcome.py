@@ -134,19 +134,6 @@ def reward_assumption(problem: Problem) -> Assumption:
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
 
 
-def start_assumption(problem: Problem) -> Assumption:
-    """What a method that averages over the initial states of the problem takes them for."""
-    given, draws = problem.initial_states, problem.initial_draws
-    if given.kind == "sample":
-        size = "fixed beforehand" if given.count_fixed else "not fixed beforehand"
-        text = f"The {len(given)} initial states are independent draws of the initial distribution; their number was {size}."
-    else:
-        text = f"The initial distribution is exactly the given list of {len(given)} weighted states."
-    if draws:
-        text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
-    return states("start", text)
-
-
 def states(name: str, text: str) -> Assumption:
     """An assumption that is the user's statement: nothing in the log can prove it."""
     return Assumption(name, text, "stated")

@@ -76,7 +76,7 @@ def _estimate_legend(result: Result) -> str:
 
 def stacked_terms(result: Result) -> str:
     """Both end points as stacks: from the value that the parts lead away from, part by part, to the bound."""
-    limits, names = result.value_range, list(result.claims[0].steps())
+    limits, names = result.value_range, list(dict.fromkeys(name for claim in result.claims for name in claim.steps()))
     axis = Axis(limits.low, limits.high)
     start = " + ".join(part.name for part in result.claims[0].of("value"))
     rows, top = [], 4
@@ -86,12 +86,12 @@ def stacked_terms(result: Result) -> str:
         note = f"{claim.end} end {number(claim.bound)}"
         note += "" if inside else " (beyond the range)"
         rows.append(f'<text x="2%" y="{top + 12}" class="strong">{escape(note)}</text>')
-        for index, (name, size) in enumerate(claim.steps().items()):
+        for name, size in claim.steps().items():
             a, b = sorted((axis.at(place), axis.at(place + claim.sign * size)))
             place += claim.sign * size
             if b - a > 0.05:
                 rows.append(
-                    f'<rect class="t{index % 5}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
+                    f'<rect class="t{names.index(name) % 5}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
                     f"<title>{escape(name)} {number(size)}</title></rect>"
                 )
         rows.append(f'<circle class="estimate" cx="{axis.at(claim.value.mid):.2f}%" cy="{top + 29}" r="5"/>')

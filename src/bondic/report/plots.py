@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +41,17 @@ def terms_figure(result: Result) -> Any:
         axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLOURS[0], alpha=0.12, label=label)
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
-    colours: dict[str, str] = {}
+    names = dict.fromkeys(name for claim in result.claims for name in claim.steps())
+    colours = dict(zip(names, cycle(_COLOURS), strict=False))
     for height, claim in enumerate(result.claims):
         place = claim.value.mid
-        for index, (name, size) in enumerate(claim.steps().items()):
-            colour = _COLOURS[index % len(_COLOURS)]
-            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colour)
+        for name, size in claim.steps().items():
+            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colours[name])
             place += claim.sign * size
-            if size > 0:
-                colours[name] = colour
         axes.plot(claim.value.mid, height, "o", color="black", markersize=4)
     for name, colour in colours.items():
-        axes.plot([], [], "s", color=colour, label=name)
+        if any(claim.steps().get(name) for claim in result.claims):
+            axes.plot([], [], "s", color=colour, label=name)
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(limits.low, limits.high)
