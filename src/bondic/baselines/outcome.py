@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bounds.start import sampled_start
+from bondic.bounds.start import INITIAL_SHARE, sampled_start
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.errors import NumericalError
 from bondic.proofs.assumptions import range_assumption
@@ -19,9 +19,6 @@ from bondic.rows import Problem
 from bondic.terms import ValueRange, range_of
 
 Progress = Callable[[str, float], None]
-
-INITIAL_SHARE = 0.2
-"""Share of alpha for a sampled initial distribution where it is paid for apart; fixed before any data are seen."""
 
 
 @dataclass(frozen=True)
