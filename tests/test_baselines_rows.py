@@ -15,8 +15,7 @@ from bondic.baselines.duan_wang import LinearFittedQ, half_width
 from bondic.baselines.features import Design, make_design, start_error, table_kernel
 from bondic.baselines.feng2020 import Feng2020
 from bondic.baselines.fqe import FittedQ, fit_q, fit_steps
-from bondic.baselines.linear import fit_lstd
-from bondic.baselines.lstd import Lstd
+from bondic.baselines.lstd import Lstd, fit_lstd
 from bondic.baselines.marginalized import Marginalized, minimax_weights
 from bondic.baselines.model_based import ModelBased, table_values
 from bondic.baselines.registry import BASELINES, make_baseline

@@ -8,7 +8,6 @@ from u = v_hi; the upper end is E_0[Q+]. Every iterate is an upper bound of q*, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,8 @@ from scipy.spatial.distance import cdist
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.features import make_design
-from bondic.baselines.linear import fit_lstd
+from bondic.baselines.lstd import fit_lstd
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
 from bondic.noise.budget import ErrorBudget
 from bondic.rows import Cloud, Problem
 from bondic.value_range import range_at_all_times
@@ -31,7 +29,9 @@ _SLOPE_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Lipschitz(Baseline):
+class Lipschitz(
+    Baseline, name="lipschitz", words="Lipschitz value iteration, slope estimated unless stated", guarantee="none"
+):
     """`lipschitz`: holds with certainty if rewards and next states are functions of (s, a) and q* has the stated slope.
 
     `constant` bounds |q*(x) - q*(y)| / |x - y| for points with the same discrete action (all columns count alike:
@@ -39,9 +39,6 @@ class Lipschitz(Baseline):
     Only the first `most_rows` rows are used: any subset gives valid ends.
     """
 
-    name: ClassVar[str] = "lipschitz"
-    words: ClassVar[str] = "Lipschitz value iteration, slope estimated unless stated"
-    guarantee: ClassVar[Guarantee] = "none"
     constant: float | None = None
     most_rows: int = 1500
     iterations: int = 400
