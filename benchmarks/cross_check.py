@@ -28,7 +28,7 @@ import numpy as np
 import bondic
 from bondic.baselines.episodes import episode_numbers
 from bondic.baselines.features import make_design
-from bondic.baselines.linear import restrict
+from bondic.baselines.lstd import restrict
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import control_variates

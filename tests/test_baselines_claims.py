@@ -234,23 +234,6 @@ def test_quantiles_beyond_the_replicates_go_on_as_the_normal_law():
     assert lopsided[0] < 0.0
 
 
-@pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
-def test_a_ratio_that_rests_on_one_episode_says_nothing(weighting):
-    """One episode with weight: the ratio is its return and its linearised spread is 0, which is not certainty."""
-    n = 30
-    actions = np.zeros(n, dtype=int)
-    actions[7] = 1
-    zeros = np.zeros((n, 1))
-    log = bondic.Transitions(
-        zeros, actions, np.linspace(-1, 1, n), zeros, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=np.where(actions == 1, 0.05, 0.95),
-    )  # fmt: skip
-    policy = bondic.TablePolicy(np.array([[0.0, 1.0]]))
-    problem = bondic.make_problem(log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-1.0, 1.0))
-    result = bondic.estimate_interval(problem, method=ImportanceSampling(weighting))
-    assert result.status.name == "TRIVIAL"
-
-
 def test_doubly_robust_pays_for_sampled_starts_even_without_other_noise():
     """Nothing is random but the start: corrections are all 0, and what is left is the error of the sampled starts."""
     n = 80
@@ -356,18 +339,21 @@ def test_unknown_last_steps_of_complete_episodes_go_on():
     assert (result.low, result.high) == pytest.approx((ends[0], ends[1] + missing))
 
 
+@pytest.mark.parametrize("rare", [0.0, 0.001], ids=["all", "nearly all"])
 @pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
-def test_one_episode_with_nearly_all_the_weight_says_nothing(weighting):
-    """No weight is 0, as with every softmax policy: counting weights that are not 0 would notice nothing."""
-    n = 30
+def test_one_episode_with_all_the_weight_says_nothing(weighting, rare):
+    """The ratio is the return of that episode and its linearised spread is 0, which is not certainty.
+
+    With nearly all of it no weight is 0, as with every softmax policy: counting weights that are not 0 would notice nothing."""
+    n, taken = 30, rare or 0.05
     actions = np.zeros(n, dtype=int)
     actions[7] = 1
     zeros = np.zeros((n, 1))
     log = bondic.Transitions(
         zeros, actions, np.linspace(-1, 1, n), zeros, np.ones(n, dtype=bool), episode_ids=np.arange(n),
-        behavior_action_probs=np.where(actions == 1, 0.001, 0.999),
+        behavior_action_probs=np.where(actions == 1, taken, 1 - taken),
     )  # fmt: skip
-    policy = bondic.TablePolicy(np.array([[0.001, 0.999]]))
+    policy = bondic.TablePolicy(np.array([[rare, 1 - rare]]))
     problem = bondic.make_problem(log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(-1.0, 1.0))
     for interval in ("t", "percentile", "bca"):
         result = bondic.estimate_interval(problem, method=ImportanceSampling(weighting, interval))

@@ -9,20 +9,13 @@ import bondic
 from bondic.baselines.registry import make_baseline
 from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
+from problems import part
 
-COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
-           "timesteps", "behavior_action_probs")  # fmt: skip
 TRAJECTORY_METHODS = ("hcope", "tis", "pdis", "sntis", "snpdis", "is-bca", "dr", "tis-hoeffding", "pdis-hoeffding")
 
 
 def method(name, **more):
     return make_baseline(name, **({"largest_ratio": 2.0} if "hoeffding" in name else {}), **more)
-
-
-def part(rollout, keep=slice(None), *, drop=(), **changed):
-    """Some rows of a rollout as a log, without the columns in `drop`."""
-    columns = {name: getattr(rollout, name)[keep] for name in COLUMNS if name not in drop}
-    return bondic.Transitions(**{**columns, **changed})
 
 
 def ask(mdp, log, **more):

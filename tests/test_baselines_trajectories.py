@@ -24,7 +24,7 @@ from bondic.baselines.outcome import split_ends
 from bondic.baselines.trajectories import trajectories
 from bondic.errors import InvalidInput, PolicyError
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log
+from problems import as_log, part
 
 WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
 
@@ -101,10 +101,8 @@ def test_interleaved_rows_give_the_same_trajectories():
     mdp = world()
     log = sample(mdp, behaviour="adaptive")
     order = np.lexsort((log.timesteps, log.episode_ids))
-    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
-             "timesteps", "behavior_action_probs")  # fmt: skip
-    by_episode = bondic.Transitions(**{name: getattr(log, name)[order] for name in names})
-    first, second = (weighted_sums(trajectories(question(mdp, part)), "pdis").estimate() for part in (log, by_episode))
+    by_episode = part(log, order)
+    first, second = (weighted_sums(trajectories(question(mdp, rows)), "pdis").estimate() for rows in (log, by_episode))
     assert first == pytest.approx(second, rel=1e-12)
 
 
@@ -326,11 +324,9 @@ def test_thresholds_see_the_tuning_episodes_only():
     mdp = world()
     log = sample(mdp, 200)
     moved = np.where(log.episode_ids < 10, log.rewards, -0.9 * np.abs(log.rewards))
-    names = ("observations", "actions", "next_observations", "terminations", "truncations", "episode_ids", "timesteps",
-             "behavior_action_probs")  # fmt: skip
-    other = bondic.Transitions(rewards=moved, **{name: getattr(log, name) for name in names})
+    other = part(log, rewards=moved)
     first, second = (
-        bondic.estimate_interval(question(mdp, part), method=EmpiricalBernstein()) for part in (log, other)
+        bondic.estimate_interval(question(mdp, rows), method=EmpiricalBernstein()) for rows in (log, other)
     )
     for end in ("lower", "upper"):
         assert first.choices[f"threshold {end}"] == second.choices[f"threshold {end}"]
@@ -362,24 +358,7 @@ def test_logs_without_any_weight_say_nothing(weighting):
         assert result.status.name == "TRIVIAL"
 
 
-def test_one_sided_bounds_spend_all_of_alpha_on_one_end():
-    mdp = world()
-    problem = question(mdp, sample(mdp, 200))
-    both = bondic.estimate_interval(problem, alpha=0.1, method=EmpiricalBernstein("pdis"))
-    lower = bondic.estimate_interval(problem, alpha=0.1, method=EmpiricalBernstein("pdis", side="lower"))
-    assert lower.low >= both.low
-    assert lower.high == lower.value_range.high
-    half = bondic.estimate_interval(problem, alpha=0.05, method=EmpiricalBernstein("pdis", side="lower"))
-    assert half.low == pytest.approx(both.low, rel=1e-12)
-
-
 # ------------------------------------------------------------------------------------------------- borders and messages
-
-
-def without(log, *names):
-    columns = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
-               "timesteps", "behavior_action_probs")  # fmt: skip
-    return bondic.Transitions(**{name: getattr(log, name) for name in columns if name not in names})
 
 
 def refused(problem, text, method=None):
@@ -390,8 +369,7 @@ def refused(problem, text, method=None):
 def test_what_is_missing_is_named():
     mdp = world()
     log = sample(mdp)
-    refused(question(mdp, without(log, "behavior_action_probs")), "behavior='estimated'")
-    refused(question(mdp, without(log, "episode_ids")), "episode_ids")
+    refused(question(mdp, part(log, drop=("behavior_action_probs",))), "behavior='estimated'")
     refused(question(mdp, log), "largest_ratio", ImportanceSampling("tis", "hoeffding"))
     refused(question(mdp, log), "above the stated bound", ImportanceSampling("tis", "hoeffding", largest_ratio=1.01))
     refused(question(mdp, log), "were cut earlier", ImportanceSampling(steps=9))
@@ -420,9 +398,7 @@ def test_a_gap_in_an_episode_is_refused():
     mdp = world(termination=0.0)
     log = sample(mdp, 5, 5)
     keep = ~((log.episode_ids == 2) & (log.timesteps == 1))
-    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
-             "timesteps", "behavior_action_probs")  # fmt: skip
-    holed = bondic.Transitions(**{name: getattr(log, name)[keep] for name in names})
+    holed = part(log, keep)
     refused(question(mdp, holed, accept=["gaps"]), "rows are missing")
 
 
@@ -431,7 +407,8 @@ def test_estimated_behaviour_is_labelled_and_close():
     log = sample(mdp, 2000)
     known = bondic.estimate_interval(question(mdp, log), method=ImportanceSampling("pdis"))
     fitted = bondic.estimate_interval(
-        question(mdp, without(log, "behavior_action_probs")), method=ImportanceSampling("pdis", behavior="estimated")
+        question(mdp, part(log, drop=("behavior_action_probs",))),
+        method=ImportanceSampling("pdis", behavior="estimated"),
     )
     assert fitted.guarantee == "none"
     assert fitted.estimate == pytest.approx(known.estimate, abs=0.1)

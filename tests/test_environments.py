@@ -210,7 +210,7 @@ def test_same_seed_same_log(mdp):
 
 @every
 def test_refused_rollouts(mdp, rng):
-    with pytest.raises(ValueError, match="unknown behaviour"):
+    with pytest.raises(ValueError, match="Unknown behaviour"):
         mdp.rollout(1, 1, rng, behaviour="greedy")
     with pytest.raises(ValueError, match="needs a step"):
         mdp.rollout(1, 0, rng)

@@ -31,7 +31,7 @@ from bondic_lab.reproduction.known import (
 )
 from bondic_lab.reproduction.registry import EXPERIMENTS, find_experiment
 from bondic_lab.reproduction.store import fingerprint, read_trial, trial_path, write_trial
-from bondic_lab.reproduction.summary import binomial_checks, failed, holm, slope
+from bondic_lab.reproduction.summary import binomial_checks, efficiency_limit, failed, holm, slope
 from bondic_lab.reproduction.trials import Job, run_jobs
 from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
 
@@ -317,7 +317,7 @@ def test_the_a_priori_length_is_the_formula_at_the_true_ratio():
     mdp = tabular_world(11, 0.5)
     short, long = (tightness.a_priori_length(mdp, n, 0.1, 2.0) for n in (4000, 1000))
     assert long == pytest.approx(2 * short)
-    assert tightness.efficiency_limit(mdp, 1000, 0.1) == pytest.approx(2 * tightness.efficiency_limit(mdp, 4000, 0.1))
+    assert efficiency_limit(2.0, 1000, 0.1) == pytest.approx(2 * efficiency_limit(2.0, 4000, 0.1))
     # the norm of omega* by brute force: least squares over coefficients of kernel sections
     ratio = mdp.density_ratio(mdp.log_distribution(tightness.STEPS)).ravel()
     gram = 0.5 + 0.5 * np.eye(8)

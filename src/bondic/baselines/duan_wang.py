@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.features import Design, make_design
-from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.lstd import LinearFit, fit_lstd
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import start_assumption
@@ -42,16 +41,15 @@ def half_width(
 
 
 @dataclass(frozen=True)
-class LinearFittedQ(Baseline):
+class LinearFittedQ(
+    Baseline, name="duan-wang", words="linear fitted Q, self-normalised noise", guarantee="finite-sample"
+):
     """`duan-wang`. Finite-sample for features fixed beforehand that hold q* with |theta*| <= `radius`.
 
     A table (the default for few states) holds every q*, and its radius follows from the value range. Landmarks that
     were picked from the log are not fixed beforehand: the label is then "none". The ridge is a number of rows.
     """
 
-    name: ClassVar[str] = "duan-wang"
-    words: ClassVar[str] = "linear fitted Q, self-normalised noise"
-    guarantee: ClassVar[Guarantee] = "finite-sample"
     kernel: Kernel | None = None
     radius: float | None = None
     rank: int = 100

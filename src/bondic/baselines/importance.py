@@ -11,7 +11,7 @@ An episode that ended keeps its last weight and earns 0, so that every group has
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,14 @@ from bondic.baselines.intervals import (
     RatioSums,
     bca_ends,
     bootstrap_values,
+    each_end,
     hoeffding_lower,
     need_units,
     percentile_ends,
     student_ends,
 )
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
-from bondic.claims import Assumption, ErrorBudget, Guarantee
+from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.rows import Rows
 
@@ -38,8 +39,7 @@ BoolArray = npt.NDArray[np.bool_]
 Weighting = Literal["tis", "pdis", "sntis", "snpdis"]
 Interval = Literal["t", "hoeffding", "percentile", "bca"]
 
-WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
-INTERVALS = ("t", "hoeffding", "percentile", "bca")
+WEIGHTINGS, INTERVALS = get_args(Weighting), get_args(Interval)
 
 _LAWS = {
     "t": "Student t",
@@ -122,7 +122,6 @@ class ImportanceSampling(OverTrajectories):
     bound grows like ratio^T, so the interval is usually trivial; that is its honest length.
     """
 
-    guarantee: ClassVar[Guarantee] = "asymptotic"
     weighting: Weighting = "pdis"
     interval: Interval = "t"
     largest_ratio: float | None = None
@@ -221,12 +220,13 @@ class ImportanceSampling(OverTrajectories):
 
     def _hoeffding(self, paths: Trajectories, bound: float, budget: ErrorBudget) -> Ends:
         largest = largest_value(paths, self.weighting, bound)
-        ends = {"lower": -np.inf, "upper": np.inf}
-        for end, probability in budget.parts.items():
-            values, base = positive_values(paths, self.weighting, end)
+
+        def end(which: str, probability: float) -> float:
+            values, base = positive_values(paths, self.weighting, which)
             mean = hoeffding_lower(values, largest, probability)
-            ends[end] = base + mean if end == "lower" else base - mean
-        return ends["lower"], ends["upper"]
+            return base + mean if which == "lower" else base - mean
+
+        return each_end(budget, end)
 
     def _ratio_bound(self, problem: Rows, paths: Trajectories) -> float:
         if self.largest_ratio is None and not problem.layout.discrete:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -115,13 +115,12 @@ class Trajectories:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverTrajectories(Baseline):
+class OverTrajectories(Baseline, needs=("episode_ids", "behavior_action_probs")):
     """A method that weighs whole episodes by products of pi/beta, over the first `steps` steps (default: all recorded).
 
     `behavior="estimated"` replaces missing behaviour probabilities by a fit: no guarantee.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("episode_ids", "behavior_action_probs")
     steps: int | None = None
     behavior: Behavior = "logged"
 

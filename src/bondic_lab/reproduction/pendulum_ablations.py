@@ -6,11 +6,10 @@ import time
 
 import numpy as np
 
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table, lengths_against
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, lengths_against, outcome
 from bondic_lab.reproduction.figures import Outcome, Panel
-from bondic_lab.reproduction.intervals import dual_intervals
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import binomial_checks, groups, raw_length
+from bondic_lab.reproduction.summary import groups, raw_length
 from bondic_lab.reproduction.trials import Cell
 from bondic_lab.reproduction.worlds import simulated
 
@@ -31,8 +30,7 @@ def behaviour_cells(quick: bool) -> list[tuple[Cell, int]]:
 def behaviour_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = simulated(WORLD, cell["rows"], rng, temperature=cell["temperature"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=BEHAVIOUR_GAUGES)[0]
-    return dual_rows(setup, found, started, radius=setup.ball.radius)
+    return dual_rows(setup, started, gauges=BEHAVIOUR_GAUGES, radius=setup.ball.radius)
 
 
 def behaviour_summary(rows: list[Row]) -> Outcome:
@@ -47,10 +45,9 @@ def behaviour_summary(rows: list[Row]) -> Outcome:
             y_log=True,
         ),
     )
-    table, checks = interval_table(rows, "temperature"), binomial_checks(rows, "temperature")
     radii = ", ".join(f"{key[0]:g}: {found[0]['radius']:.0f}" for key, found in groups(rows, "temperature").items())
     notes = (f"r_Q = 10 ‖q̂‖ by temperature: {radii}",)
-    return Outcome("ablation-behaviour", "Temperature of the behaviour", panels, table, tuple(checks), notes)
+    return outcome("Temperature of the behaviour", panels, rows, "temperature", notes=notes)
 
 
 def bandwidth_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -63,8 +60,7 @@ def bandwidth_cells(quick: bool) -> list[tuple[Cell, int]]:
 def bandwidth_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = simulated(WORLD, cell["rows"], rng, weight_bandwidth=cell["k"], value_bandwidth=cell["k~"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=BANDWIDTH_GAUGES)[0]
-    return dual_rows(setup, found, started, radius=setup.ball.radius)
+    return dual_rows(setup, started, gauges=BANDWIDTH_GAUGES, radius=setup.ball.radius)
 
 
 def bandwidth_summary(rows: list[Row]) -> Outcome:
@@ -78,13 +74,8 @@ def bandwidth_summary(rows: list[Row]) -> Outcome:
         title = f"{LABELS[gauge]}, n = {rows[0]['rows']}: F⁺ − F⁻"
         names = tuple(f"{value:g}" for value in seconds), tuple(f"{k:g}" for k in firsts)
         panels.append(Panel(title, "bandwidth of k̃", "bandwidth of k", heat=heat, ticks=names[0], y_ticks=names[1]))
-    table, checks = interval_table(rows, "k", "k~"), binomial_checks(rows, "k", "k~")
-    return Outcome("ablation-bandwidth", "Bandwidths, pendulum", tuple(panels), table, tuple(checks))
+    return outcome("Bandwidths, pendulum", panels, rows, "k", "k~")
 
 
-BEHAVIOUR = Experiment(
-    "ablation-behaviour", "Temperature of the behaviour", behaviour_cells, behaviour_trial, behaviour_summary
-)
-BANDWIDTH = Experiment(
-    "ablation-bandwidth", "Bandwidths of k and k̃", bandwidth_cells, bandwidth_trial, bandwidth_summary
-)
+BEHAVIOUR = Experiment("ablation-behaviour", behaviour_cells, behaviour_trial, behaviour_summary)
+BANDWIDTH = Experiment("ablation-bandwidth", bandwidth_cells, bandwidth_trial, bandwidth_summary)

@@ -7,7 +7,7 @@ Densities of visited pairs, and with them ω*, are in `worlds/occupancy.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from bondic.errors import InvalidInput
 from bondic.policies.continuous import GaussianPolicy
 from bondic.policies.mixture import MixturePolicy
 from bondic_lab.worlds.bumps import SLACK, Bumps
-from bondic_lab.worlds.rollout import Flags, Floats, Rollout, freeze, simulate_draws
+from bondic_lab.worlds.rollout import Flags, Floats, Rollout, freeze, freeze_fields, simulate_draws
 
 QFunction = Callable[[Floats, Floats], Floats]
 """States (n, 1) and actions (n, 1) to values (n,)."""
@@ -55,10 +55,7 @@ class ContinuousMDP:
     reward_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, field.name, freeze(value.astype(np.float64)))
+        freeze_fields(self)
         _validate(self)
 
     @classmethod
@@ -207,8 +204,6 @@ class ContinuousMDP:
         policy = known[behaviour] if isinstance(behaviour, str) else behaviour
         if isinstance(policy, int | float):
             policy = self.mixture(policy)
-        if n_episodes < 1 or length < 1:
-            raise InvalidInput(f"A rollout needs a step to log, got {n_episodes} episodes of length {length}.")
 
         def draw(states: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
             actions = policy.sample_action(states, generator)

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from bondic_lab.worlds.dynamics import Dynamics, check_schedule
+from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.rollout import Flags, Floats, Integers
 
 FORCES = (-1.0, -0.3, -0.2, 0.0, 0.2, 0.3, 1.0)
@@ -55,9 +55,6 @@ class InvertedPendulum(Dynamics):
     may_terminate: ClassVar[bool] = True
     gamma: float = 0.95
     horizon: int = 50
-
-    def __post_init__(self) -> None:
-        check_schedule(self.gamma, self.horizon)
 
     @property
     def n_actions(self) -> int:

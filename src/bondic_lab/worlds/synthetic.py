@@ -5,14 +5,14 @@ residual are finite sums: s' takes finitely many values given (s, a), and there 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import expit, softmax
 
-from bondic_lab.worlds.rollout import ActionProbs, Flags, Floats, Integers, Rollout, chosen, freeze, simulate
+from bondic_lab.worlds.rollout import ActionProbs, FiniteWorld, Flags, Floats, Integers, freeze, freeze_fields
 
 QFunction = Callable[[Floats, Integers], Floats]
 """States (n, d) and actions (n,) to values (n,)."""
@@ -22,7 +22,7 @@ SLACK = 1e-9  # relative; far above the rounding of these sums, far below anythi
 
 
 @dataclass(frozen=True, eq=False)
-class SyntheticMDP:
+class SyntheticMDP(FiniteWorld):
     """r(s, a) = q*(s, a) − γ (1 − T(s)) Σ_m p_m v*(ρ s + b_a + ξ_m),  v*(s) = Σ_a π(a|s) q*(s, a).
 
     g(s, z) = exp(−‖s − z‖² / (2 h²)); π ∝ exp(w_a·s / temperature); the episode ends with probability
@@ -50,11 +50,7 @@ class SyntheticMDP:
     termination: float = 0.0  # κ
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                kind = np.int64 if field.name == "center_actions" else np.float64
-                object.__setattr__(self, field.name, freeze(value.astype(kind)))
+        freeze_fields(self, integers=("center_actions",))
         _validate(self)
 
     @classmethod
@@ -200,33 +196,15 @@ class SyntheticMDP:
         margin = self.reward_noise + SLACK * (1.0 + max(abs(q_low), abs(q_high)))
         return float(low - margin), float(high + margin)
 
-    def rollout(
-        self,
-        n_episodes: int,
-        length: int,
-        rng: np.random.Generator,
-        *,
-        behaviour: Literal["logging", "target", "adaptive"] | ActionProbs = "logging",
-    ) -> Rollout:
-        """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from β, π, a given policy, or adaptive around β.
+    @property
+    def policies(self) -> tuple[ActionProbs, ActionProbs]:
+        return self.behaviour_probs, self.target_probs
 
-        Rows come episode by episode, except "adaptive": one stream in time order (see `rollout.simulate`).
-        """
-        logging = self.behaviour_probs
-        known = {"logging": logging, "target": self.target_probs, "adaptive": logging}
-        if isinstance(behaviour, str) and behaviour not in known:
-            raise ValueError(f"unknown behaviour {behaviour!r}; use one of {sorted(known)} or a function.")
-        policy = known[behaviour] if isinstance(behaviour, str) else behaviour
-        starts = self.starts(n_episodes, rng)
-        return simulate(starts, length, self._draw, policy, adaptive=behaviour == "adaptive", rng=rng)
+    def action_probs(self, policy: ActionProbs) -> ActionProbs:
+        return policy
 
     def starts(self, n: int, rng: np.random.Generator) -> Floats:
-        """s_0 ~ d_0, n independent draws: (n, d)."""
         return np.asarray(self.initial_states[rng.choice(len(self.initial_probs), n, p=self.initial_probs)])
-
-    def step(self, states: Floats, actions: Integers, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
-        """One draw of rewards (n,), next states (n, d) and terminations (n,), given states (n, d) and actions (n,)."""
-        return chosen(self._draw(states, rng), actions)
 
     def _gaussian(self, states: Floats) -> Floats:
         """g(s_i, z_j): (n, d) to (n, J)."""
@@ -257,8 +235,7 @@ class SyntheticMDP:
         alive = 1.0 - self.termination_probs(states)[:, None]
         return self.gamma * alive * self._expected_next(function, states)
 
-    def _draw(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
-        """One draw of (r, s', terminated) per state and action: `rollout.Outcomes`."""
+    def outcomes(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
         shape = (len(states), self.n_actions)
         jumps = self.jumps[rng.choice(len(self.jump_probs), shape, p=self.jump_probs)]
         signs = 2.0 * rng.integers(2, size=shape) - 1.0
