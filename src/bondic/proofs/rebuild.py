@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import ClassTest, Setting
+from bondic.claims import ErrorBudget
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
@@ -21,7 +22,6 @@ from bondic.data.initial import InitialStates
 from bondic.data.stream import ArrayStream, LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import VerificationError
-from bondic.noise.budget import ErrorBudget
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.proofs.certificate import Certificate
@@ -29,8 +29,8 @@ from bondic.proofs.spec import Reader, Spec, UserFunctions
 from bondic.rounding import U
 from bondic.rows import Question, StreamedProblem, Terms, assemble, make_problem
 from bondic.rows.frame import make_frame
-from bondic.rows.question import make_terms
 from bondic.rows.returns import check_returns
+from bondic.terms import make_terms
 
 
 def rebuild(
