@@ -32,7 +32,7 @@ from bondic.rows import Question
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
 
-def command(ctx: click.Context, /, **options: Any) -> int:
+def command(**options: Any) -> int:
     """Estimate, write, print; the exit code tells the status."""
     begun = time.perf_counter()
     refuse_existing(options["out"], force=options["force"])
@@ -49,14 +49,13 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         frontier = None if result.certificate is None else result_frontier(result, question)
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(ctx, inputs, question, result, frontier, options)
+        files = _write(inputs, question, result, frontier, options)
     _print(result, inputs, options)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return EXIT_CODES[result.status]
 
 
 def _write(
-    ctx: click.Context,
     inputs: Inputs,
     question: Question,
     result: Result,
@@ -67,7 +66,7 @@ def _write(
     notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
     with result_folder(options["out"], force=options["force"]) as folder:
         write_atomically(folder / "result.json", result_json(result, notes=notes).encode())
-        write_atomically(folder / "configuration.toml", to_toml(_configuration(ctx)).encode())
+        write_atomically(folder / "configuration.toml", to_toml(_configuration(options)).encode())
         if result.certificate is not None:
             save_certificate(result.certificate, folder / "certificate")
             page = report_page(
@@ -92,9 +91,9 @@ def _write(
         return sorted(item.name for item in folder.iterdir())
 
 
-def _configuration(ctx: click.Context) -> dict[str, Any]:
+def _configuration(options: dict[str, Any]) -> dict[str, Any]:
     skipped = ("config", "force", "quiet", "verbose", "as_json", "log")
-    return {name.removeprefix("as_"): value for name, value in ctx.params.items() if name not in skipped}
+    return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:

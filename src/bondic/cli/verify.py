@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from bondic.bounds.dual import Setting
-from bondic.bounds.rejection import Rejection
+from bondic.claims import Rejection
 from bondic.cli.policy import action_names, choose_policy
 from bondic.cli.reading import read_initial, read_rows
 from bondic.data.initial import InitialStates
