@@ -11,11 +11,6 @@ from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
 
-FIGURES = (
-    "fig1", "fig2", "ablation-radius", "ablation-temperature", "ablation-bandwidth", "ablation-behaviour",
-    "ablation-length", "tightness",
-)  # fmt: skip
-"""The names of bondic_lab.reproduction.registry."""
 METHODS = (
     "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile", "is-bca", "hcope", "dm",
     "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
@@ -107,13 +102,6 @@ _DEMO = [
     opt.flag("--force", "Replace an earlier result."),
     opt.flag("--quiet", "Print one line and no progress."),
 ]
-_FIGURE = [
-    click.argument("figure", type=click.Choice(FIGURES)),
-    opt.flag("--quick", "Few trials, short logs: two minutes at most on two cores."),
-    opt.option("--trials", "Trials per cell, instead of the figure's own number.", type=click.IntRange(min=1)),
-    opt.default("--jobs", 1, "Processes.", type=click.IntRange(min=1)),
-    opt.default("--out", Path("out/reproduction"), "Folder.", type=opt.FOLDER),
-]
 
 COMMANDS = (
     _command(
@@ -142,7 +130,6 @@ COMMANDS = (
         *(_LOG, _ONE, opt.CONFIG, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, _FILES, opt.OUTPUT),
         short="What would a policy have earned? An interval from a log.",
     ),
-    _command("reproduce", "Measure a figure of the paper again.", _FIGURE),
     _command(
         "verify",
         "CERTIFICATE is NAME.json (NAME.npz beside it), LOG the log it was made from, in any format that can be read.",
