@@ -15,9 +15,9 @@ from rich.console import Console
 
 import bondic
 from bondic.bounds.robustness import Robustness
-from bondic.cli.compare import bar
 from bondic.rendering import bound_text, condition_text, interval_text, three
 from bondic.report import exports, plots
+from bondic.report.comparison import bar
 from bondic.report.page import report_page
 from problems import synthetic, tabular
 
