@@ -23,9 +23,6 @@ from bondic.identity.measure import start_measure
 from bondic.kernels.base import fingerprint
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure
-from bondic.sums.quadratic import quadratic_form
-from bondic.sums.streamed import Batch
-from bondic.sums.total_variation import total_variations
 
 _SHOWN_STATES, _SHOWN_NUMBERS = 3, 4
 _UNMOVED = 1e-3
@@ -140,8 +137,8 @@ def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
     start, ball = start_measure(setting.problem), setting.ball
     if isinstance(ball, Ball):
         terms = normal_form(ball.kernel, setting.problem.layout)
-        size = quadratic_form(terms, start.points, start.weights, weight_error=start.error).sqrt()
+        size = setting.sums.squares(terms, start)[0].sqrt()
     else:
-        (size,) = total_variations([Batch(start.points, start.weights[None], start.error)], 1)
+        (size,) = setting.sums.total_variations(start)
     nothing = Weighing(Enclosure(0.0), Enclosure(0.0), size, eta=0.0, effective=0.0)
     return dual_bound(setting, None, ends, weighing=nothing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from bondic.proofs.rebuild import rebuild
 from bondic.proofs.shape import check_certificate
 from bondic.proofs.spec import Reader, Spec, UserFunctions
 from bondic.rows import Question, make_problem
+from bondic.sums.forms import STANDARD, Sums
 
 Retest = Callable[[Setting], Rejection | None]
 """A test of Q by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
@@ -74,6 +75,7 @@ def verify(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     retest: Retest | None = None,
+    sums: Sums = STANDARD,
 ) -> Verification:
     """Recompute the interval from omega and the log; raise VerificationError on any disagreement.
 
@@ -82,12 +84,13 @@ def verify(
     which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
-    need not hold the best witness.
+    need not hold the best witness. `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from
+    the definition of every kernel sum.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     try:
         with np.errstate(all="ignore"):  # numbers that are not finite end as errors, not as warnings
-            return _verify(certificate, log, policy, functions, initial, retest)
+            return _verify(certificate, log, policy, functions, initial, retest, sums)
     except VerificationError as problem:
         raise VerificationError(clean_text(problem)) from problem
     except BondicError as problem:
@@ -105,6 +108,7 @@ def _verify(
     functions: UserFunctions | None,
     initial: InitialStates | None,
     retest: Retest | None,
+    sums: Sums,
 ) -> Verification:
     check_certificate(certificate)
     body, checks, unchecked, headline = certificate.body, [], [], []
@@ -119,6 +123,7 @@ def _verify(
     )
     checks.append("log is the certified one")
     setting, budget = rebuild(certificate, log, functions, policy=policy, initial=initial)
+    setting = replace(setting, sums=sums)
     spent = math.fsum(budget.parts.values())
     _require(spent >= budget.alpha * (1 - 1e-9), f"alpha is {budget.alpha}, and the events were given {spent} of it.")
     if policy is not None:
@@ -209,7 +214,7 @@ def _recompute_claims(setting: Setting, reader: Reader, body: Spec, checks: list
     """Both end points from their omegas, in one pass over the log."""
     present = ends_of(body["side"])
     omegas = [reader.function(body["ends"][end]["omega"]) for end in present]
-    weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas])
+    weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas], sums=setting.sums)
     claims: list[Claim] = []
     for end, omega, weighing in zip(present, omegas, weighed, strict=True):
         claims += dual_bound(setting, omega, (end,), weighing=weighing)
