@@ -151,3 +151,35 @@ def test_a_field_without_words_would_be_seen():
         fourth: int
 
     assert list(unexplained(Example)) == ["fourth"]
+
+
+# --- spelling -----------------------------------------------------------------------------------------
+
+PROSE = [
+    path
+    for folder in ("src", "docs")
+    for kind in ("py", "md", "js", "css")
+    for path in (ROOT / folder).rglob(f"*.{kind}")
+]
+BRITISH = re.compile(
+    r"behaviour|centre|colour|neighbour|favour|grey|artefact|labelled|cancelled|cancelling|modelled|travelled|"
+    r"(?:normal|factor|optim|minim|maxim|summar|general|real|initial|serial|regular|discret|random|recogn|standard|vector|"
+    r"linear|marginal|symmetr|local|penal|character|parametr|organ)is(?:e|ed|er|es|ing|ation|ations)\b",
+    re.IGNORECASE,
+)
+MEANT = ("behaviour_action_probs", "ablation-behaviour")
+"""A name of a column that people use, and an argument of `bondic reproduce`."""
+
+
+def british(path):
+    """Where a file spells a word the British way."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        words = BRITISH.search(re.sub("|".join(MEANT), "", line))
+        if words is not None:
+            yield f"{path.relative_to(ROOT)}:{number}: {words[0]}"
+
+
+def test_spelling_is_american():
+    assert [place for path in [*PROSE, ROOT / "README.md"] for place in british(path)] == []
+    assert BRITISH.search("the optimiser of neighbours")
+    assert not BRITISH.search("otherwise a promise of noise")

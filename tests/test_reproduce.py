@@ -372,7 +372,7 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
         plain = {key: value for key, value in cell.items() if not isinstance(value, list)}
         for number in range(2):
             rows += [row | plain | {"trial": number} for row in pattern]
-    outcome = experiment.summarise(rows)
+    outcome = experiment.summarize(rows)
     assert outcome.name == name
     assert outcome.panels
     assert all(panel.series or panel.heat for panel in outcome.panels)

@@ -460,7 +460,7 @@ BAD_COMMANDS = {
     "stream of csv": ["evaluate", "log.csv", "--policy", "policy.npz", *QUESTION, "--memory", "3GB"],
     "certificate": ["verify", "nothing.json", "log.parquet"],
     "not a certificate": ["verify", "angry.py", "log.parquet"],
-    "unknown option": ["evaluate", "log.parquet", "--colour", "red"],
+    "unknown option": ["evaluate", "log.parquet", "--color", "red"],
     "pickle": ["check", "log.pkl"],
     "pickle that exits": ["check", "exit.pkl", "--trust-pickle"],
     "policy exits": ["evaluate", "log.parquet", "--policy", "exits.py:policy", *QUESTION],

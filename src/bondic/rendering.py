@@ -166,7 +166,7 @@ def condition_text(result: Renderable) -> str:
 
 
 def picture(result: Renderable) -> str:
-    """The interval inside the trivial range, as an inline SVG that follows the page's text colour."""
+    """The interval inside the trivial range, as an inline SVG that follows the page's text color."""
     left, right = result.value_range.low, result.value_range.high
     span = (right - left) or 1.0
 

@@ -23,7 +23,7 @@ from bondic.rows import Question
 class Feng2020(Listed):
     """Dual with the threshold for independent rows.
 
-    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behaviour,
+    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behavior,
     are outside the theorem. constant="paper" is the published one, "range" a smaller one with the same proof.
     """
 

@@ -44,7 +44,7 @@ def fit_lstd(
     start: FloatArray | None = None,
     prior: FloatArray | None = None,
 ) -> LinearFit:
-    """Solve for theta and u; counts (n,) weigh the rows, the ridge draws theta towards `prior` (0 unless given)."""
+    """Solve for theta and u; counts (n,) weigh the rows, the ridge draws theta toward `prior` (0 unless given)."""
     if not ridge > 0:
         raise InvalidInput(f"ridge={ridge}; a positive number (in rows) is needed.")
     weighted = design.logged if counts is None else design.logged * counts[:, None]

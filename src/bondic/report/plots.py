@@ -18,7 +18,7 @@ from bondic.result import Result
 CONDITIONAL = "conditional"
 """A finite-sample guarantee that needs something which the library chose."""
 _AMBER = "#d9922b"
-_COLOURS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
+_COLORS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
@@ -40,21 +40,21 @@ def terms_figure(result: Result) -> Any:
     if result.status is not Status.REJECTED:
         conditional = is_conditional(result)
         label = "interval, valid if Q as chosen holds" if conditional else "interval"
-        axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLOURS[0], alpha=0.12, label=label)
+        axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLORS[0], alpha=0.12, label=label)
     label = "estimate (outside the interval)" if lies_outside(result) else "estimate"
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
-    colours: dict[str, str] = {}
+    colors: dict[str, str] = {}
     for height, claim in enumerate(result.claims):
         place = claim.value.mid
         for index, (name, size) in enumerate(claim.steps().items()):
-            colour = _COLOURS[index % len(_COLOURS)]
-            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colour)
+            color = _COLORS[index % len(_COLORS)]
+            axes.barh(height, claim.sign * size, left=place, height=0.5, color=color)
             place += claim.sign * size
             if size > 0:
-                colours[name] = colour
+                colors[name] = color
         axes.plot(claim.value.mid, height, "o", color="black", markersize=4)
-    for name, colour in colours.items():
-        axes.plot([], [], "s", color=colour, label=name)
+    for name, color in colors.items():
+        axes.plot([], [], "s", color=color, label=name)
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(limits.low, limits.high)
@@ -69,24 +69,24 @@ def held_word(result: Result) -> str:
 
 
 def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
-    """One line per named result: interval and estimate, coloured by guarantee; a matplotlib Figure.
+    """One line per named result: interval and estimate, colored by guarantee; a matplotlib Figure.
 
     A finite-sample interval that rests on a choice of the library is "conditional". A hollow estimate lies outside its
     interval.
     """
     figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
-    colours = {"finite-sample": _COLOURS[0], CONDITIONAL: _AMBER, "asymptotic": _COLOURS[2], "none": _COLOURS[4]}
+    colors = {"finite-sample": _COLORS[0], CONDITIONAL: _AMBER, "asymptotic": _COLORS[2], "none": _COLORS[4]}
     for height, (_, result) in enumerate(results):
-        colour = colours[held_word(result)]
+        color = colors[held_word(result)]
         if result.status is Status.REJECTED:  # no interval is given
             axes.plot(result.estimate, height, "x", color="#b3261e", markersize=6)
             continue
-        axes.plot([result.low, result.high], [height, height], color=colour, linewidth=4, solid_capstyle="butt")
+        axes.plot([result.low, result.high], [height, height], color=color, linewidth=4, solid_capstyle="butt")
         inside = "white" if lies_outside(result) else "black"
         axes.plot(result.estimate, height, "o", color="black", markerfacecolor=inside, markersize=4)
     given = [result for _, result in results if result.status is not Status.REJECTED]
     for guarantee in dict.fromkeys(held_word(result) for result in given):
-        axes.plot([], [], color=colours[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
+        axes.plot([], [], color=colors[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
     if len(given) < len(results):
         axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")
     axes.set_yticks(range(len(results)), [name for name, _ in results])
@@ -104,8 +104,8 @@ def sensitivity_figure(frontier: Frontier, *, alpha: float | None = None) -> Any
     radii = np.geomspace(middle / 100, middle * 100, 160)
     ends = np.array([frontier.interval(float(radius), alpha) for radius in radii])
     ends[[frontier.contradicted(float(radius), alpha) for radius in radii]] = np.nan
-    axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLOURS[0], alpha=0.25)
-    axes.plot(radii, ends, color=_COLOURS[0])
+    axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLORS[0], alpha=0.25)
+    axes.plot(radii, ends, color=_COLORS[0])
     axes.axvline(frontier.radius, color="black", linewidth=1, linestyle=":")
     axes.set_xscale("log")
     axes.set_ylim(frontier.value_range.low, frontier.value_range.high)

@@ -18,13 +18,13 @@ from bondic.rendering import (
 )
 from bondic.result import Result
 
-_COLOURS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
+_COLORS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
 _STATES = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
 def result_table(result: Result) -> RenderableType:
     """Headline, terms of both end points, assumptions; amber where the library chose what the interval rests on."""
-    colour = "yellow" if is_conditional(result) else _COLOURS[result.status]
+    color = "yellow" if is_conditional(result) else _COLORS[result.status]
     ranges, imply = result.ranges
     held = (
         ("; no interval, no guarantee", "")
@@ -35,14 +35,14 @@ def result_table(result: Result) -> RenderableType:
         *((f"Warning: {text}\n", "bold red") for text in result.warnings),
         (result.sentence(), "bold"),
         f"\n{estimate_text(result)}{held[0]}",
-        (held[1], colour),
+        (held[1], color),
         *_about_values(result),
         f"\n{ranges} alone {imply} [{number(result.value_range.low)}, {number(result.value_range.high)}]; "
         f"{result.rows[1] - result.rows[0]} rows certified, {result.effective_sample_size:.0f} carry the bound",
     )
     if "states" in result.choices:
         head.append(f"\nstates: {result.choices['states']}")
-    panel = Panel(head, title="bondic", border_style=colour)
+    panel = Panel(head, title="bondic", border_style=color)
     if not result.terms():  # a method without a bound that splits into terms
         return Group(panel, _assumptions(result))
     head.append(f"\n{search_text(result.gap)}")

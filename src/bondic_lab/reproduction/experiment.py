@@ -38,7 +38,7 @@ class Experiment:
     title: str
     cells: Callable[[bool], list[tuple[Cell, int]]]
     trial: Trial
-    summarise: Callable[[list[Row]], Outcome]
+    summarize: Callable[[list[Row]], Outcome]
 
     def jobs(self, *, quick: bool, trials: int | None) -> list[Job]:
         if trials is not None and trials < 1:
@@ -60,7 +60,7 @@ class Experiment:
     ) -> Outcome:
         """Run what `folder` does not hold yet, then sum up all."""
         jobs = self.jobs(quick=quick, trials=trials)
-        return self.summarise(run_jobs(jobs, folder, processes=processes, progress=progress))
+        return self.summarize(run_jobs(jobs, folder, processes=processes, progress=progress))
 
 
 def dual_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any) -> list[Row]:

@@ -42,7 +42,7 @@ _START_NODES, _ACTION_NODES = 16, 10
 
 @cache
 def synthetic_world(gamma: float = 0.95) -> ContinuousMDP:
-    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behaviour 1."""
+    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behavior 1."""
     return ContinuousMDP.default(gamma)
 
 
@@ -54,11 +54,11 @@ def synthetic(
     length: int = 50,
     mixtures: Sequence[float] = (0.0,),
 ) -> Setup:
-    """A log of the behaviour α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
+    """A log of the behavior α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
     mdp = synthetic_world(gamma)
     parts = []
     for index, (rate, share) in enumerate(zip(mixtures, _shares(rows, len(mixtures)), strict=True)):
-        part = cut(mdp.rollout(share // length + 1, length, rng, behaviour=float(rate)), share)
+        part = cut(mdp.rollout(share // length + 1, length, rng, behavior=float(rate)), share)
         parts.append((part, index * 10**6))
     columns = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "timesteps",
                "behavior_action_probs")  # fmt: skip

@@ -4,7 +4,7 @@ The a-priori length puts the true density ratio ω* into (10) and bounds its dis
 
     2 ( ε_n ‖ω*‖_{H_k} + r_Q (1 + γ) max|ω*| sqrt( 2 log(2/δ) / n ) ),   k̃(x, x) ≤ 1.
 
-The searched ω minimises (10), so the measured length may be far below; it cannot be below the efficiency limit for long
+The searched ω minimizes (10), so the measured length may be far below; it cannot be below the efficiency limit for long
 without failing. The second term treats rows as independent, so it is a yardstick here, not a bound.
 """
 
@@ -67,7 +67,7 @@ def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> 
     return 2.0 * unit * (0.5 * width * norm + float(radius) * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     panels, notes = [], []
     for (seed, gamma), found in groups(rows, "seed", "gamma").items():
         series = []
@@ -95,4 +95,4 @@ def summarise(rows: list[Row]) -> Outcome:
     return Outcome("tightness", "How tight is the interval", tuple(panels), table, checks, tuple(notes))
 
 
-EXPERIMENT = Experiment("tightness", "Length against the efficiency limit", cells, trial, summarise)
+EXPERIMENT = Experiment("tightness", "Length against the efficiency limit", cells, trial, summarize)

@@ -1,7 +1,7 @@
 """The log D_n = (s_i, a_i, r_i, s'_i), theory section 1, of an environment with finitely many actions or a ∈ R^k.
 
 Two row orders, both valid under the data assumption: episode by episode (the episodes never see one
-another), and one interleaved stream in time order for the adaptive behaviour, whose action at row i looks at
+another), and one interleaved stream in time order for the adaptive behavior, whose action at row i looks at
 every earlier reward.
 """
 
@@ -104,7 +104,7 @@ def _choose_adaptively(
     n_rows, n_actions = probs.shape
     actions = np.zeros(n_rows, dtype=np.int64)
     chosen_probs = np.zeros(n_rows)
-    # Plain floats: this loop cannot be vectorised, and numpy scalars are ten times slower.
+    # Plain floats: this loop cannot be vectorized, and numpy scalars are ten times slower.
     for row, (base, outcome, uniform) in enumerate(
         zip(probs.tolist(), rewards.tolist(), uniforms.tolist(), strict=True)
     ):

@@ -45,7 +45,7 @@ class SyntheticMDP:
     initial_probs: Floats  # (n_0,)
     offset: float = 1.0  # of the constant kernel in k̃ = g × Dirac + offset
     target_temperature: float = 0.1
-    behaviour_temperature: float = 1.0
+    behavior_temperature: float = 1.0
     reward_noise: float = 0.0
     termination: float = 0.0  # κ
 
@@ -127,9 +127,9 @@ class SyntheticMDP:
         """π(a|s_i) ∝ exp(w_a·s_i / target_temperature): (n, d) to (n, K)."""
         return np.asarray(softmax(states @ self.score_weights.T / self.target_temperature, axis=1))
 
-    def behaviour_probs(self, states: Floats) -> Floats:
-        """β(a|s_i) ∝ exp(w_a·s_i / behaviour_temperature): (n, d) to (n, K)."""
-        return np.asarray(softmax(states @ self.score_weights.T / self.behaviour_temperature, axis=1))
+    def behavior_probs(self, states: Floats) -> Floats:
+        """β(a|s_i) ∝ exp(w_a·s_i / behavior_temperature): (n, d) to (n, K)."""
+        return np.asarray(softmax(states @ self.score_weights.T / self.behavior_temperature, axis=1))
 
     def termination_probs(self, states: Floats) -> Floats:
         """T(s_i) = κ / (1 + exp(−s_i1)): (n, d) to (n,)."""
@@ -186,7 +186,7 @@ class SyntheticMDP:
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """[min, max] over cells and a of r(cell centre, a) ∓ L_a · (cell half-diagonal) ∓ `reward_noise`.
+        """[min, max] over cells and a of r(cell center, a) ∓ L_a · (cell half-diagonal) ∓ `reward_noise`.
 
         A proof, not a sample: the cells cover the state box and L_a = `reward_slopes` bounds the slope of r.
         """
@@ -206,19 +206,19 @@ class SyntheticMDP:
         length: int,
         rng: np.random.Generator,
         *,
-        behaviour: Literal["logging", "target", "adaptive"] | ActionProbs = "logging",
+        behavior: Literal["logging", "target", "adaptive"] | ActionProbs = "logging",
     ) -> Rollout:
         """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from β, π, a given policy, or adaptive around β.
 
         Rows come episode by episode, except "adaptive": one stream in time order (see `rollout.simulate`).
         """
-        logging = self.behaviour_probs
+        logging = self.behavior_probs
         known = {"logging": logging, "target": self.target_probs, "adaptive": logging}
-        if isinstance(behaviour, str) and behaviour not in known:
-            raise ValueError(f"unknown behaviour {behaviour!r}; use one of {sorted(known)} or a function.")
-        policy = known[behaviour] if isinstance(behaviour, str) else behaviour
+        if isinstance(behavior, str) and behavior not in known:
+            raise ValueError(f"unknown behavior {behavior!r}; use one of {sorted(known)} or a function.")
+        policy = known[behavior] if isinstance(behavior, str) else behavior
         starts = self.starts(n_episodes, rng)
-        return simulate(starts, length, self._draw, policy, adaptive=behaviour == "adaptive", rng=rng)
+        return simulate(starts, length, self._draw, policy, adaptive=behavior == "adaptive", rng=rng)
 
     def starts(self, n: int, rng: np.random.Generator) -> Floats:
         """s_0 ~ d_0, n independent draws: (n, d)."""
@@ -266,7 +266,7 @@ class SyntheticMDP:
         return self.expected_rewards(states) + self.reward_noise * signs, self._means(states) + jumps, ended
 
     def _cover(self) -> tuple[Floats, float]:
-        """Cell centres of a regular grid on the state box, and the half-diagonal that covers each cell."""
+        """Cell centers of a regular grid on the state box, and the half-diagonal that covers each cell."""
         low, high = self.state_box
         per_axis = max(1, int(COVER_POINTS ** (1.0 / len(low))))
         step = (high - low) / per_axis
@@ -283,7 +283,7 @@ def _validate(mdp: SyntheticMDP) -> None:
         raise ValueError(f"`reversion` is {mdp.reversion}: the state stays bounded only for 0 <= ρ <= 0.999.")
     if mdp.offset <= 0.0:
         raise ValueError(f"`offset` is {mdp.offset}: c_0 has a finite norm only for an offset > 0.")
-    if min(mdp.bandwidth, mdp.target_temperature, mdp.behaviour_temperature) <= 0.0:
+    if min(mdp.bandwidth, mdp.target_temperature, mdp.behavior_temperature) <= 0.0:
         raise ValueError("`bandwidth` and both temperatures divide: they must be > 0.")
     if not 0.0 <= mdp.termination <= 1.0 or mdp.reward_noise < 0.0:
         raise ValueError("`termination` (a probability) must be in [0, 1], `reward_noise` >= 0.")
