@@ -54,7 +54,7 @@ POINTS = {
 }
 WEIGHTS = {
     "signed": lambda rng, n: rng.normal(size=(n, 2)),
-    "cancelling": lambda rng, n: np.outer((-1.0) ** np.arange(n), [1.0, 1 + 2.0**-30]),  # noqa: ARG005
+    "canceling": lambda rng, n: np.outer((-1.0) ** np.arange(n), [1.0, 1 + 2.0**-30]),  # noqa: ARG005
     "mostly zero": lambda rng, n: rng.normal(size=(n, 2)) * (np.arange(n) % 5 == 0)[:, None] * [1.0, 0.0],
     "tiny": lambda rng, n: 1e-160 * rng.normal(size=(n, 2)),
     "spread": lambda rng, n: rng.normal(size=(n, 2)) * 10.0 ** rng.integers(-12, 12, size=(n, 2)),
@@ -128,7 +128,7 @@ class EngineCase:
                     assert abs(mpf(found[c].mid) - truth) <= mpf(found[c].rad) + 11 * mpf(2) ** -1020
 
     @pytest.mark.parametrize("whole", [True, False])
-    @pytest.mark.parametrize("weights", ["signed", "cancelling"])
+    @pytest.mark.parametrize("weights", ["signed", "canceling"])
     def test_it_agrees_with_the_reference_and_its_radius_is_of_use(self, weights, whole):
         rng = np.random.default_rng(6)
         points, columns = _points(rng, 1300), WEIGHTS[weights](rng, 1300)

@@ -17,13 +17,13 @@ from problems import as_log, part
 
 @cache
 def mild_world() -> TabularMDP:
-    """Three states, two actions; the target is close to the behaviour, so that weights stay small."""
+    """Three states, two actions; the target is close to the behavior, so that weights stay small."""
     mdp = TabularMDP.random(
         np.random.default_rng(7), n_states=3, n_actions=2, gamma=0.7, reward_range=(-1.0, 0.5), termination=0.5
     )
-    mild = 0.3 * mdp.target + 0.7 * mdp.behaviour
+    mild = 0.3 * mdp.target + 0.7 * mdp.behavior
     return TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, mild, mdp.behaviour, 0.7, mdp.reward_range, mdp.termination
+        mdp.transitions, mdp.rewards, mdp.initial_probs, mild, mdp.behavior, 0.7, mdp.reward_range, mdp.termination
     )
 
 

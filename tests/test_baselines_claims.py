@@ -102,8 +102,8 @@ def test_rows_as_units_are_explained_by_what_the_log_has(name):
 
 
 def two_ways(episodes=400, seed=0):
-    """Action 0 ends the episode, action 1 goes on for ever; a reward of 1 per step. The behaviour stops at once."""
-    ends = np.random.default_rng(seed).random(episodes) < 2.0  # the behaviour chose 0 in every episode
+    """Action 0 ends the episode, action 1 goes on for ever; a reward of 1 per step. The behavior stops at once."""
+    ends = np.random.default_rng(seed).random(episodes) < 2.0  # the behavior chose 0 in every episode
     zeros = np.zeros((episodes, 1))
     log = bondic.Transitions(
         zeros, np.zeros(episodes, dtype=int), np.ones(episodes), zeros, ends,
@@ -147,7 +147,7 @@ def test_a_horizon_needs_no_statement_about_lengths():
 
 
 def test_a_least_density_bounds_no_ratio():
-    """pi <= 1 is what turns a least behaviour probability into a bound of pi / beta; densities know no such limit."""
+    """pi <= 1 is what turns a least behavior probability into a bound of pi / beta; densities know no such limit."""
     n = 50
     rng = np.random.default_rng(0)
     states, actions = np.zeros((n, 1)), rng.normal(size=(n, 1))
@@ -342,7 +342,7 @@ def test_unknown_last_steps_of_complete_episodes_go_on():
 @pytest.mark.parametrize("rare", [0.0, 0.001], ids=["all", "nearly all"])
 @pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
 def test_one_episode_with_all_the_weight_says_nothing(weighting, rare):
-    """The ratio is the return of that episode and its linearised spread is 0, which is not certainty.
+    """The ratio is the return of that episode and its linearized spread is 0, which is not certainty.
 
     With nearly all of it no weight is 0, as with every softmax policy: counting weights that are not 0 would notice nothing."""
     n, taken = 30, rare or 0.05
@@ -370,10 +370,10 @@ def test_effective_numbers_are_their_formula():
     assert sums.only(np.array([True, False, False, True])).denominators.shape == (3, 2)
 
 
-# ------------------------------------------------------------------------------------------------- self-normalised noise
+# ------------------------------------------------------------------------------------------------- self-normalized noise
 
 
-def test_the_self_normalised_event_holds_at_a_stopping_time_and_needs_its_determinant():
+def test_the_self_normalized_event_holds_at_a_stopping_time_and_needs_its_determinant():
     """|Phi' eps| in the norm of Sigma^-1 against (B/2) sqrt( 2 log(1/p) + log det(Sigma / lambda) ), as `duan-wang` has it.
 
     eps = -+ B/2 is the law that its constant is made for; rows stop when the norm is largest among 10 looks. Without the

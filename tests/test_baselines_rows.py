@@ -42,8 +42,8 @@ def world(*, gamma=0.6, termination=0.0, seed=3, states=3):
     )
 
 
-def sampled(mdp, episodes=60, steps=6, seed=0, behaviour="logging", **more):
-    log = as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed), behaviour=behaviour))
+def sampled(mdp, episodes=60, steps=6, seed=0, behavior="logging", **more):
+    log = as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed), behavior=behavior))
     return tabular_problem(mdp, log, **more)
 
 
@@ -163,7 +163,7 @@ def test_the_sandwich_reaches_the_efficiency_limit():
         mdp.rewards,
         np.full(3, 1 / 3),
         mdp.target,
-        mdp.behaviour,
+        mdp.behavior,
         mdp.gamma,
         mdp.reward_range,
         mdp.termination,
@@ -373,7 +373,7 @@ def test_the_tilt_is_the_best_point_of_the_ball():
 
 
 def test_extreme_values_match_a_direct_search():
-    """Six rows of a two-state table: maximise phi_0 . theta(p) over the ball with a general optimiser."""
+    """Six rows of a two-state table: maximize phi_0 . theta(p) over the ball with a general optimizer."""
     rng = np.random.default_rng(4)
     phi = np.eye(2)[[0, 1, 0, 1, 0, 1]]
     following = np.eye(2)[[1, 0, 0, 1, 1, 1]]
@@ -420,11 +420,11 @@ def test_the_error_identity_is_exact():
     assert fit.value - mdp.value == pytest.approx(fit.dual @ (phi.T @ noise - q), rel=1e-9)
 
 
-@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
-def test_the_linear_interval_covers_adaptive_logs(behaviour):
+@pytest.mark.parametrize("behavior", ["logging", "adaptive"])
+def test_the_linear_interval_covers_adaptive_logs(behavior):
     mdp = world(termination=0.3)
     for seed in range(60):
-        problem = sampled(mdp, 60, 6, seed=seed, behaviour=behaviour)
+        problem = sampled(mdp, 60, 6, seed=seed, behavior=behavior)
         result = bondic.estimate_interval(problem, alpha=0.2, method=LinearFittedQ())
         assert result.low <= mdp.value <= result.high
     assert result.guarantee == "finite-sample"
@@ -566,9 +566,7 @@ def test_finite_horizons_without_discount(name):
     mdp = world()
     log = as_log(mdp.rollout(3000, 5, np.random.default_rng(8)))
     problem = tabular_problem(mdp, log, gamma=1.0, horizon=3)
-    plain = TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behaviour, 1.0, mdp.reward_range
-    )
+    plain = TabularMDP(mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behavior, 1.0, mdp.reward_range)
     result = bondic.estimate_interval(problem, alpha=0.001, method=make_baseline(name))
     assert result.low <= plain.finite_value(3) <= result.high
     assert result.estimate == pytest.approx(plain.finite_value(3), abs=0.06)

@@ -30,7 +30,7 @@ WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
 
 
 def world(*, gamma=0.6, termination=0.3, seed=11, mix=None):
-    """A small table; `mix` moves the target towards the behaviour (1: equal to it)."""
+    """A small table; `mix` moves the target toward the behavior (1: equal to it)."""
     mdp = TabularMDP.random(
         np.random.default_rng(seed),
         n_states=3,
@@ -42,7 +42,7 @@ def world(*, gamma=0.6, termination=0.3, seed=11, mix=None):
     if mix is None:
         return mdp
     return TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, (1 - mix) * mdp.target + mix * mdp.behaviour, mdp.behaviour,
+        mdp.transitions, mdp.rewards, mdp.initial_probs, (1 - mix) * mdp.target + mix * mdp.behavior, mdp.behavior,
         gamma, mdp.reward_range, mdp.termination,
     )  # fmt: skip
 
@@ -54,8 +54,8 @@ def question(mdp, log, **more):
     return bondic.make_problem(log, bondic.TablePolicy(mdp.target), initial, **options)
 
 
-def sample(mdp, episodes=40, steps=5, seed=0, behaviour="logging"):
-    return as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed), behaviour=behaviour))
+def sample(mdp, episodes=40, steps=5, seed=0, behavior="logging"):
+    return as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed), behavior=behavior))
 
 
 def loop_estimate(mdp, log, weighting, steps):
@@ -99,7 +99,7 @@ def test_the_estimators_are_the_loops(weighting, steps):
 def test_interleaved_rows_give_the_same_trajectories():
     """Rows in the order of time across episodes, as an adaptive log has them."""
     mdp = world()
-    log = sample(mdp, behaviour="adaptive")
+    log = sample(mdp, behavior="adaptive")
     order = np.lexsort((log.timesteps, log.episode_ids))
     by_episode = part(log, order)
     first, second = (weighted_sums(trajectories(question(mdp, rows)), "pdis").estimate() for rows in (log, by_episode))
@@ -107,7 +107,7 @@ def test_interleaved_rows_give_the_same_trajectories():
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_target_equal_to_behaviour_gives_the_mean_return(weighting):
+def test_target_equal_to_behavior_gives_the_mean_return(weighting):
     mdp = world(mix=1.0)
     log = sample(mdp)
     gains = np.bincount(log.episode_ids, weights=log.rewards * mdp.gamma**log.timesteps)
@@ -134,7 +134,7 @@ def test_unbiased_over_many_logs(weighting):
 
 
 @pytest.mark.parametrize("weighting", ["sntis", "snpdis"])
-def test_self_normalised_forms_converge(weighting):
+def test_self_normalized_forms_converge(weighting):
     mdp = world()
     truth = mdp.finite_value(4)
     errors = [
@@ -309,7 +309,7 @@ def test_leave_one_out_and_influence_are_what_they_say():
 def test_finite_sample_intervals_cover(method):
     """200 logs at alpha = 0.2: 58 or more misses have probability below 1e-3 if the claim holds."""
     mdp = world(mix=0.75, termination=0.5)
-    assert (mdp.target / mdp.behaviour).max() < 1.7
+    assert (mdp.target / mdp.behavior).max() < 1.7
     results = [
         bondic.estimate_interval(question(mdp, sample(mdp, 120, 4, seed=k)), alpha=0.2, method=method)
         for k in range(200)
@@ -335,10 +335,10 @@ def test_thresholds_see_the_tuning_episodes_only():
 
 
 def test_the_lower_end_needs_no_overlap():
-    """Where the behaviour never goes weighted means are too small, and both ends stay on the safe side."""
+    """Where the behavior never goes weighted means are too small, and both ends stay on the safe side."""
     mdp = world(termination=0.5)
     blind = np.eye(2)[np.zeros(3, dtype=int)]
-    log = as_log(mdp.rollout(400, 4, np.random.default_rng(0), behaviour=blind))
+    log = as_log(mdp.rollout(400, 4, np.random.default_rng(0), behavior=blind))
     result = bondic.estimate_interval(question(mdp, log, accept=["unseen-actions"]), method=EmpiricalBernstein("pdis"))
     assert result.low <= mdp.value <= result.high
 
@@ -402,7 +402,7 @@ def test_a_gap_in_an_episode_is_refused():
     refused(question(mdp, holed, accept=["gaps"]), "rows are missing")
 
 
-def test_estimated_behaviour_is_labelled_and_close():
+def test_estimated_behavior_is_labeled_and_close():
     mdp = world()
     log = sample(mdp, 2000)
     known = bondic.estimate_interval(question(mdp, log), method=ImportanceSampling("pdis"))
@@ -414,7 +414,7 @@ def test_estimated_behaviour_is_labelled_and_close():
     assert fitted.estimate == pytest.approx(known.estimate, abs=0.1)
 
 
-def test_estimated_behaviour_on_continuous_states():
+def test_estimated_behavior_on_continuous_states():
     from bondic.baselines.behavior import estimate_behavior
 
     rng = np.random.default_rng(0)

@@ -183,9 +183,7 @@ def test_continuous_actions_reach_the_value_of_a_known_system():
 def test_finite_horizons_see_time():
     """gamma = 1 and values that depend on the steps left: the networks are told the time."""
     mdp = random_world(termination=0.0)
-    mdp = TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behaviour, 0.999, mdp.reward_range
-    )
+    mdp = TabularMDP(mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behavior, 0.999, mdp.reward_range)
     log = as_log(mdp.rollout(150, 3, np.random.default_rng(0)))
     problem = tabular_problem(mdp, log, horizon=3)
     result = interval(problem, hidden=(16,), updates=25, steps=10, batch=512)

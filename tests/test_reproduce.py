@@ -51,7 +51,7 @@ TINY = {
     "ablation-radius": {"rows": 200},
     "ablation-temperature": {"rows": 200, "rate": -1.0, "rates": [0.0, 0.4, 0.8]},
     "ablation-bandwidth": {"rows": 200, "k": 0.5, "k~": 1.0},
-    "ablation-behaviour": {"rows": 200, "temperature": 0.5},
+    "ablation-behavior": {"rows": 200, "temperature": 0.5},
     "ablation-length": {"rows": 200, "gamma": 0.99, "steps": 7},
     "tightness": {"seed": 11, "gamma": 0.5, "rows": 300},
 }
@@ -372,7 +372,7 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
         plain = {key: value for key, value in cell.items() if not isinstance(value, list)}
         for number in range(2):
             rows += [row | plain | {"trial": number} for row in pattern]
-    outcome = experiment.summarise(rows)
+    outcome = experiment.summarize(rows)
     assert outcome.name == name
     assert outcome.panels
     assert all(panel.series or panel.heat for panel in outcome.panels)

@@ -298,7 +298,7 @@ def test_columns_are_found_by_their_usual_names_or_as_told():
         with pytest.raises(InvalidInput, match=message):
             find_columns(bad)
     with pytest.raises(InvalidInput, match="not a part"):
-        find_columns(names, {"colour": "note"})
+        find_columns(names, {"color": "note"})
     with pytest.raises(InvalidInput, match="column z"):
         find_columns(names, {"rewards": "z"})
 

@@ -146,9 +146,9 @@ def exact_world():
     """Transition probabilities are multiples of 1/8, so that a log can be its own expectation."""
     rng = np.random.default_rng(5)
     transitions = rng.multinomial(8, np.ones(3) / 3, size=(3, 2)) / 8
-    behaviour = np.full((3, 2), 0.5)
+    behavior = np.full((3, 2), 0.5)
     return TabularMDP(
-        transitions, rng.uniform(-1, 1, (3, 2)), np.array([0.2, 0.3, 0.5]), rng.dirichlet(np.ones(2), 3), behaviour, 0.7,
+        transitions, rng.uniform(-1, 1, (3, 2)), np.array([0.2, 0.3, 0.5]), rng.dirichlet(np.ones(2), 3), behavior, 0.7,
         (-1.0, 1.0),
     )  # fmt: skip
 

@@ -34,14 +34,14 @@ def divergence(p: FloatArray) -> float:
 
 
 def tilt(scores: FloatArray, radius: float) -> FloatArray:
-    """The p of the ball that maximises scores . p: p proportional to exp(rate * scores), rate at the ball's edge."""
+    """The p of the ball that maximizes scores . p: p proportional to exp(rate * scores), rate at the ball's edge."""
     spread = float(scores.std())
     if spread <= 0 or radius <= 0:
         return np.full(scores.size, 1.0 / scores.size)
-    centred = (scores - scores.max()) / spread
+    centered = (scores - scores.max()) / spread
 
     def at(rate: float) -> FloatArray:
-        weights = np.exp(rate * centred)
+        weights = np.exp(rate * centered)
         return np.asarray(weights / weights.sum())
 
     top = 1.0
@@ -55,7 +55,7 @@ def tilt(scores: FloatArray, radius: float) -> FloatArray:
 def extreme_value(
     design: Design, units: IntArray, *, ridge: float, radius: float, sign: float, iterations: int = 30
 ) -> float:
-    """max of sign * J(p), times sign, by linearisation: the gradient of J at p_g is G times the unit's own part.
+    """max of sign * J(p), times sign, by linearization: the gradient of J at p_g is G times the unit's own part.
 
     The value is attained by a p of the ball, so stopping early makes the interval too short, never too long.
     """

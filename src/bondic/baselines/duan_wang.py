@@ -5,9 +5,9 @@ With Sigma = Phi'Phi + lambda I, A = Sigma - gamma Phi'Phi_next, u = A^-T phi_0 
     phi_0 . (theta - theta*) = u . ( Phi' eps - lambda theta* )      exactly, so that with probability at least 1 - p
     |phi_0 . (theta - theta*)| <= |u|_Sigma (B/2) sqrt( 2 log(1/p) + log det(Sigma / lambda) ) + lambda |u| S.
 
-The first line needs q* = phi . theta* alone, no closure. The second is the self-normalised inequality of
+The first line needs q* = phi . theta* alone, no closure. The second is the self-normalized inequality of
 Abbasi-Yadkori, Pal and Szepesvari (2011) for all u at once: eps_i has mean 0 given the past and (s_i, a_i), and range
-at most B. It allows adaptive behaviour and any stopping time.
+at most B. It allows adaptive behavior and any stopping time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def half_width(
 
 @dataclass(frozen=True)
 class LinearFittedQ(
-    Baseline, name="duan-wang", words="linear fitted Q, self-normalised noise", guarantee="finite-sample"
+    Baseline, name="duan-wang", words="linear fitted Q, self-normalized noise", guarantee="finite-sample"
 ):
     """`duan-wang`. Finite-sample for features fixed beforehand that hold q* with |theta*| <= `radius`.
 

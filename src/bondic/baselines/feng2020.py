@@ -22,7 +22,7 @@ from bondic.rows import Rows
 class Feng2020(Listed, name="feng2020", words="kernel Bellman loss, V-statistic threshold", guarantee="finite-sample"):
     """Dual with the threshold for independent rows.
 
-    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behaviour,
+    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behavior,
     are outside the theorem. constant="paper" is the published one, "range" a smaller one with the same proof.
     """
 

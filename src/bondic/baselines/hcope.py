@@ -35,7 +35,7 @@ _FEWEST = 4
 class EmpiricalBernstein(
     OverTrajectories, name="hcope", words="truncated weights, empirical Bernstein", guarantee="finite-sample"
 ):
-    """HCOPE: finite-sample, for independent episodes with known behaviour; no bound of the weights is needed.
+    """HCOPE: finite-sample, for independent episodes with known behavior; no bound of the weights is needed.
 
     The threshold of each end is the one that promises the best bound for the remaining episodes, judged on the first
     `tuning_share` of the episodes, which are then left out (`threshold` fixes it instead, and all episodes count).
@@ -86,7 +86,7 @@ class EmpiricalBernstein(
 
 
 def best_threshold(pilot: FloatArray, count: int, probability: float) -> float:
-    """The c that maximises the bound predicted for `count` further episodes from the pilot's mean and variance."""
+    """The c that maximizes the bound predicted for `count` further episodes from the pilot's mean and variance."""
     level = math.log(2.0 / probability)
     top = float(pilot.max())
     if top <= 0:

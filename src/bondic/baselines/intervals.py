@@ -27,7 +27,7 @@ _BLOCK = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class RatioSums:
-    """theta = sum_k ( sum_i N_ik / sum_i D_ik ): a plain mean (D = 1), or self-normalised means."""
+    """theta = sum_k ( sum_i N_ik / sum_i D_ik ): a plain mean (D = 1), or self-normalized means."""
 
     numerators: FloatArray  # (E, K)
     denominators: FloatArray  # (E, K)

@@ -1,6 +1,6 @@
-"""Marginalised importance sampling by minimax weight learning in closed form (Uehara, Huang and Jiang 2020).
+"""Marginalized importance sampling by minimax weight learning in closed form (Uehara, Huang and Jiang 2020).
 
-w = phi . a minimises  max_{|f| <= 1} | E_0[f] - (1/n) sum_i w_i ( f(x_i) - gamma f(x'_i) ) |^2 + lambda |a|^2:
+w = phi . a minimizes  max_{|f| <= 1} | E_0[f] - (1/n) sum_i w_i ( f(x_i) - gamma f(x'_i) ) |^2 + lambda |a|^2:
 
 a = (B'B + lambda)^-1 B' psi_0,   B = (1/n) sum_i ( psi_i - gamma psi'_i ) phi_i',   value = (1/n) sum_i w_i r_i.
 """

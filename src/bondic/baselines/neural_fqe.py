@@ -139,7 +139,7 @@ def start_weights(problem: Rows, counts: FloatArray, rng: np.random.Generator) -
 
 
 class _Inputs:
-    """Points as the networks see them: one unit per state when few states repeat, else standardised coordinates."""
+    """Points as the networks see them: one unit per state when few states repeat, else standardized coordinates."""
 
     def __init__(self, problem: Rows) -> None:
         everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
@@ -216,7 +216,7 @@ class _Ensemble:
     def values(self, updates: int, watch: out.Stopwatch) -> FloatArray:
         """J of every member, (1 + B,), averaged over the last target updates."""
         torch, options = self.torch, self.options
-        optimiser = torch.optim.Adam(self.parameters, lr=options.learning_rate)
+        optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate)
         total = updates * options.steps
         batches, averaged = self._batches(), max(1, round(_TAIL * updates))
         found = np.zeros(self.counts.shape[0])
@@ -224,9 +224,9 @@ class _Ensemble:
             frozen = [parameter.detach().clone() for parameter in self.parameters]
             for step in range(options.steps):
                 done = (update * options.steps + step) / total
-                for group in optimiser.param_groups:
+                for group in optimizer.param_groups:
                     group["lr"] = options.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-                self._step(optimiser, frozen, next(batches))
+                self._step(optimizer, frozen, next(batches))
             if update >= updates - averaged:
                 found += self._start_values() / averaged
             watch((update + 1) / updates)
@@ -241,7 +241,7 @@ class _Ensemble:
             order = self.rng.permutation(n)
             yield from (order[start : start + size] for start in range(0, max(n - size, 0) + 1, size))
 
-    def _step(self, optimiser: Any, frozen: list[Any], rows: IntArray) -> None:
+    def _step(self, optimizer: Any, frozen: list[Any], rows: IntArray) -> None:
         torch = self.torch
         index = torch.from_numpy(rows)
         with torch.no_grad():
@@ -250,9 +250,9 @@ class _Ensemble:
         slots = self.slots[index].expand(q.shape[0], -1)[:, :, None]
         error = q.gather(2, slots)[:, :, 0] - wanted
         loss = (self.counts[:, index] * error**2).mean(dim=1).sum()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 
     def _start_values(self) -> FloatArray:
         with self.torch.no_grad():

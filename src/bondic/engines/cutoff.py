@@ -4,7 +4,7 @@
 
 k_ib = exp(-gap(i, b)^2 / 2) the largest possible kernel value between point i and box b (section 11, Lemma 22). Pairs
 are dropped in the order of their price per pair of points, until the tolerance is spent. For small bandwidths the work
-is points times neighbours. What is dropped decides only cost and radius; the price is computed while dropping.
+is points times neighbors. What is dropped decides only cost and radius; the price is computed while dropping.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ablations on the synthetic world: radius of Q, mixture rate of the behaviour, length of trajectories."""
+"""The ablations on the synthetic world: radius of Q, mixture rate of the behavior, length of trajectories."""
 
 from __future__ import annotations
 
@@ -97,19 +97,19 @@ def temperature_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
 
 
 def temperature_summary(rows: list[Row]) -> Outcome:
-    """The union stands to the right of the single behaviours."""
+    """The union stands to the right of the single behaviors."""
     shown = [row | {"place": len(RATES) if row["rate"] == UNION else RATES.index(row["rate"])} for row in rows]
     names = (*(f"{rate:g}" for rate in RATES), "union")
     title = f"synthetic, n = {rows[0]['rows']}, r_Q = 10 ‖q*‖"
     panel = Panel(
         title,
-        "mixture rate of the target in the behaviour",
+        "mixture rate of the target in the behavior",
         "length",
         (*lengths_against(shown, "place"), limits_against(shown, "place")),
         ticks=names,
         y_log=True,
     )
-    return outcome("Behaviour mixtures", (panel,), rows, "rate")
+    return outcome("Behavior mixtures", (panel,), rows, "rate")
 
 
 def length_cells(quick: bool) -> list[tuple[Cell, int]]:

@@ -39,7 +39,7 @@ class Experiment:
     trial: Trial
     sum_up: Callable[[list[Row]], Outcome]
 
-    def summarise(self, rows: list[Row]) -> Outcome:
+    def summarize(self, rows: list[Row]) -> Outcome:
         """What all rows say, under the experiment's own name."""
         return replace(self.sum_up(rows), name=self.name)
 
@@ -63,7 +63,7 @@ class Experiment:
     ) -> Outcome:
         """Run what `folder` does not hold yet, then sum up all."""
         jobs = self.jobs(quick=quick, trials=trials)
-        return self.summarise(run_jobs(jobs, folder, processes=processes, progress=progress))
+        return self.summarize(run_jobs(jobs, folder, processes=processes, progress=progress))
 
 
 def dual_rows(

@@ -32,7 +32,7 @@ def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return dual_rows(setup, started, alphas=cell["alphas"])
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     by_n = [row for row in rows if row["panel"] == "n"]
     by_alpha = [row for row in rows if row["panel"] == "alpha"]
     at = by_alpha[0]["rows"]
@@ -92,4 +92,4 @@ def _failures(rows: list[Row]) -> tuple[Series, ...]:
     return (*out, Series("allowed", (0.0, top), (0.0, top), kind="dashed"))
 
 
-EXPERIMENT = Experiment("fig1", cells, trial, summarise)
+EXPERIMENT = Experiment("fig1", cells, trial, summarize)

@@ -53,7 +53,7 @@ def _refused(pattern: Row, name: str, why: str) -> Row:
     return pattern | ends | {"method": name, "gauge": "", "guarantee": "none", "status": "REFUSED", "refused": why}
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     given = [row for row in rows if row["status"] != "REFUSED"]
     panels = []
     for (world,), found in groups(given, "world").items():
@@ -75,4 +75,4 @@ def summarise(rows: list[Row]) -> Outcome:
 
 
 _ENDS = ("low", "high")
-EXPERIMENT = Experiment("fig2", cells, trial, summarise)
+EXPERIMENT = Experiment("fig2", cells, trial, summarize)

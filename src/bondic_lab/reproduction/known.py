@@ -42,7 +42,7 @@ _START_NODES, _ACTION_NODES = 16, 10
 
 @cache
 def synthetic_world(gamma: float = 0.95) -> ContinuousMDP:
-    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behaviour 1."""
+    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behavior 1."""
     return ContinuousMDP.default(gamma)
 
 
@@ -54,11 +54,11 @@ def synthetic(
     length: int = 50,
     mixtures: Sequence[float] = (0.0,),
 ) -> Setup:
-    """A log of the behaviour α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
+    """A log of the behavior α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
     mdp = synthetic_world(gamma)
     parts = []
     for index, (rate, share) in enumerate(zip(mixtures, _shares(rows, len(mixtures)), strict=True)):
-        part = mdp.rollout(share // length + 1, length, rng, behaviour=float(rate))
+        part = mdp.rollout(share // length + 1, length, rng, behavior=float(rate))
         parts.append(cut(replace(part, episode_ids=part.episode_ids + index * 10**6), share))
     problem = _question(mdp, cut(join(parts), rows))
     # k: bandwidth 1/2 on (s, a); k~: the space in which ‖q*‖ is known

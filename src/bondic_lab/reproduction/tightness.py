@@ -4,7 +4,7 @@ The a-priori length puts the true density ratio ω* into (10) and bounds its dis
 
     2 ( ε_n ‖ω*‖_{H_k} + r_Q (1 + γ) max|ω*| sqrt( 2 log(2/δ) / n ) ),   k̃(x, x) ≤ 1.
 
-The searched ω minimises (10), so the measured length may be far below; it cannot be below the efficiency limit for long
+The searched ω minimizes (10), so the measured length may be far below; it cannot be below the efficiency limit for long
 without failing. The second term treats rows as independent, so it is a yardstick here, not a bound.
 """
 
@@ -57,7 +57,7 @@ def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> 
     return 2.0 * unit * (0.5 * width * norm + float(radius) * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     panels, notes = [], []
     for (seed, gamma), found in groups(rows, "seed", "gamma").items():
         series = []
@@ -83,4 +83,4 @@ def summarise(rows: list[Row]) -> Outcome:
     return outcome("How tight is the interval", panels, rows, "seed", "gamma", "rows", notes=notes)
 
 
-EXPERIMENT = Experiment("tightness", cells, trial, summarise)
+EXPERIMENT = Experiment("tightness", cells, trial, summarize)

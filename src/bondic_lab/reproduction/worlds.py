@@ -59,7 +59,7 @@ class Recipe:
     """Which shipped policy, how the log is made, which bandwidths; the value is simulated, see `simulate_value`."""
 
     stage: str
-    temperature: float  # of the behaviour; the target's is 0.1
+    temperature: float  # of the behavior; the target's is 0.1
     length: int
     value: float
     standard_error: float

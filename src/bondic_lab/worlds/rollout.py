@@ -1,7 +1,7 @@
 """The log D_n = (s_i, a_i, r_i, s'_i), theory section 1, of an environment with finitely many actions or a ∈ R^k.
 
 Two row orders, both valid under the data assumption: episode by episode (the episodes never see one
-another), and one interleaved stream in time order for the adaptive behaviour, whose action at row i looks at
+another), and one interleaved stream in time order for the adaptive behavior, whose action at row i looks at
 every earlier reward.
 """
 
@@ -113,7 +113,7 @@ def _choose_adaptively(
     n_rows, n_actions = probs.shape
     actions = np.zeros(n_rows, dtype=np.int64)
     chosen_probs = np.zeros(n_rows)
-    # Plain floats: this loop cannot be vectorised, and numpy scalars are ten times slower.
+    # Plain floats: this loop cannot be vectorized, and numpy scalars are ten times slower.
     for row, (base, outcome, uniform) in enumerate(
         zip(probs.tolist(), rewards.tolist(), uniforms.tolist(), strict=True)
     ):
@@ -244,16 +244,16 @@ class FiniteWorld(ABC):
         """One draw of rewards (n,), next states (n, d) and terminations (n,), given states (n, d) and actions (n,)."""
         return chosen(self.outcomes(states, rng), actions)
 
-    def rollout(self, n_episodes: int, length: int, rng: np.random.Generator, *, behaviour: Any = "logging") -> Rollout:
+    def rollout(self, n_episodes: int, length: int, rng: np.random.Generator, *, behavior: Any = "logging") -> Rollout:
         """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from "logging" (β), "target" (π), "adaptive", or a given policy.
 
         Rows come episode by episode, except "adaptive" (around β): one stream in time order (see `simulate`).
         """
-        named = isinstance(behaviour, str)
+        named = isinstance(behavior, str)
         logging, target = self.policies
         known = {"logging": logging, "target": target, "adaptive": logging}
-        if named and behaviour not in known:
-            raise InvalidInput(f"Unknown behaviour {behaviour!r}; use one of {sorted(known)} or a policy of your own.")
-        probs = self.action_probs(known[behaviour] if named else behaviour)
-        adaptive = named and behaviour == "adaptive"
+        if named and behavior not in known:
+            raise InvalidInput(f"Unknown behavior {behavior!r}; use one of {sorted(known)} or a policy of your own.")
+        probs = self.action_probs(known[behavior] if named else behavior)
+        adaptive = named and behavior == "adaptive"
         return simulate(self.starts(n_episodes, rng), length, self.outcomes, probs, adaptive=adaptive, rng=rng)

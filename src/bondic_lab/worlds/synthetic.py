@@ -45,7 +45,7 @@ class SyntheticMDP(FiniteWorld):
     initial_probs: Floats  # (n_0,)
     offset: float = 1.0  # of the constant kernel in k̃ = g × Dirac + offset
     target_temperature: float = 0.1
-    behaviour_temperature: float = 1.0
+    behavior_temperature: float = 1.0
     reward_noise: float = 0.0
     termination: float = 0.0  # κ
 
@@ -123,9 +123,9 @@ class SyntheticMDP(FiniteWorld):
         """π(a|s_i) ∝ exp(w_a·s_i / target_temperature): (n, d) to (n, K)."""
         return np.asarray(softmax(states @ self.score_weights.T / self.target_temperature, axis=1))
 
-    def behaviour_probs(self, states: Floats) -> Floats:
-        """β(a|s_i) ∝ exp(w_a·s_i / behaviour_temperature): (n, d) to (n, K)."""
-        return np.asarray(softmax(states @ self.score_weights.T / self.behaviour_temperature, axis=1))
+    def behavior_probs(self, states: Floats) -> Floats:
+        """β(a|s_i) ∝ exp(w_a·s_i / behavior_temperature): (n, d) to (n, K)."""
+        return np.asarray(softmax(states @ self.score_weights.T / self.behavior_temperature, axis=1))
 
     def termination_probs(self, states: Floats) -> Floats:
         """T(s_i) = κ / (1 + exp(−s_i1)): (n, d) to (n,)."""
@@ -182,7 +182,7 @@ class SyntheticMDP(FiniteWorld):
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """[min, max] over cells and a of r(cell centre, a) ∓ L_a · (cell half-diagonal) ∓ `reward_noise`.
+        """[min, max] over cells and a of r(cell center, a) ∓ L_a · (cell half-diagonal) ∓ `reward_noise`.
 
         A proof, not a sample: the cells cover the state box and L_a = `reward_slopes` bounds the slope of r.
         """
@@ -198,7 +198,7 @@ class SyntheticMDP(FiniteWorld):
 
     @property
     def policies(self) -> tuple[ActionProbs, ActionProbs]:
-        return self.behaviour_probs, self.target_probs
+        return self.behavior_probs, self.target_probs
 
     def action_probs(self, policy: ActionProbs) -> ActionProbs:
         return policy
@@ -243,7 +243,7 @@ class SyntheticMDP(FiniteWorld):
         return self.expected_rewards(states) + self.reward_noise * signs, self._means(states) + jumps, ended
 
     def _cover(self) -> tuple[Floats, float]:
-        """Cell centres of a regular grid on the state box, and the half-diagonal that covers each cell."""
+        """Cell centers of a regular grid on the state box, and the half-diagonal that covers each cell."""
         low, high = self.state_box
         per_axis = max(1, int(COVER_POINTS ** (1.0 / len(low))))
         step = (high - low) / per_axis
@@ -260,7 +260,7 @@ def _validate(mdp: SyntheticMDP) -> None:
         raise ValueError(f"`reversion` is {mdp.reversion}: the state stays bounded only for 0 <= ρ <= 0.999.")
     if mdp.offset <= 0.0:
         raise ValueError(f"`offset` is {mdp.offset}: c_0 has a finite norm only for an offset > 0.")
-    if min(mdp.bandwidth, mdp.target_temperature, mdp.behaviour_temperature) <= 0.0:
+    if min(mdp.bandwidth, mdp.target_temperature, mdp.behavior_temperature) <= 0.0:
         raise ValueError("`bandwidth` and both temperatures divide: they must be > 0.")
     if not 0.0 <= mdp.termination <= 1.0 or mdp.reward_noise < 0.0:
         raise ValueError("`termination` (a probability) must be in [0, 1], `reward_noise` >= 0.")

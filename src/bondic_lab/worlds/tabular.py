@@ -27,7 +27,7 @@ class TabularMDP(FiniteWorld):
     rewards: Floats  # R: (S, A, S), or (S, A)
     initial_probs: Floats  # d_0: (S,)
     target: Floats  # π: (S, A)
-    behaviour: Floats  # β: (S, A)
+    behavior: Floats  # β: (S, A)
     gamma: float
     reward_range: tuple[float, float]
     termination: Floats | float = 0.0  # T: (S, A), or one number
@@ -58,13 +58,13 @@ class TabularMDP(FiniteWorld):
         low, high = reward_range
         ones_s, ones_a = np.ones(n_states), np.ones(n_actions)
         # Half uniform: the log visits everything, so that ω* is bounded.
-        behaviour = 0.5 * rng.dirichlet(ones_a, n_states) + 0.5 / n_actions
+        behavior = 0.5 * rng.dirichlet(ones_a, n_states) + 0.5 / n_actions
         return cls(
             transitions=rng.dirichlet(ones_s, (n_states, n_actions)),
             rewards=rng.uniform(low + reward_noise, high - reward_noise, (n_states, n_actions)),
             initial_probs=rng.dirichlet(ones_s),
             target=rng.dirichlet(ones_a, n_states),
-            behaviour=behaviour,
+            behavior=behavior,
             gamma=gamma,
             reward_range=reward_range,
             termination=rng.uniform(0.0, termination, (n_states, n_actions)),
@@ -136,7 +136,7 @@ class TabularMDP(FiniteWorld):
         """d_log(s, a) = Σ_{t<length} P_β(s_t = s, a_t = a, alive) / Σ_{t<length} P_β(alive): (S, A)."""
         states, total = self.initial_probs, np.zeros(self._shape)
         for _ in range(length):
-            pairs = states[:, None] * self.behaviour
+            pairs = states[:, None] * self.behavior
             total += pairs
             states = np.einsum("sa,sat->t", (1.0 - self.termination) * pairs, self.transitions)
         return np.asarray(total / total.sum())
@@ -172,7 +172,7 @@ class TabularMDP(FiniteWorld):
 
     @property
     def policies(self) -> tuple[Floats, Floats]:
-        return self.behaviour, self.target
+        return self.behavior, self.target
 
     def action_probs(self, policy: Floats) -> ActionProbs:
         """A table (S, A) as a function: an observation is the state's index as a float, shape (n, 1)."""
@@ -230,7 +230,7 @@ class TabularMDP(FiniteWorld):
 
 def _validate(mdp: TabularMDP) -> None:
     """Refuse tables that are no distributions and rewards that leave the range every interval rests on."""
-    for name in ("transitions", "initial_probs", "target", "behaviour", "noise_probs"):
+    for name in ("transitions", "initial_probs", "target", "behavior", "noise_probs"):
         probs = getattr(mdp, name)
         if probs.min() < 0.0 or np.abs(probs.sum(axis=-1) - 1.0).max() > TOLERANCE:
             raise ValueError(f"`{name}` must be >= 0 and sum to 1 along its last axis: it is a distribution.")
