@@ -24,9 +24,9 @@ from bondic.proofs.certificate import Certificate
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
-from bondic.sums.streamed import Batch
+from bondic.sums.measure import Measure, Stream
 from bondic.sums.total_variation import total_variations
-from bondic.value_range import range_at_all_times
+from bondic.terms import range_at_all_times
 from problems import tabular
 
 
@@ -51,25 +51,25 @@ def test_total_variation_encloses_the_exact_sum(seed, cuts, scale):
     groups[:, 30:] = -groups[:, :30] * (1 + 1e-15 * rng.normal(size=(2, 30, 3)))
     points[30:] = points[:30]
     ends = [0, *sorted(rng.integers(1, 60, size=cuts - 1)), 60]
-    batches = [Batch(points[i:j], groups[:, i:j], 0.0) for i, j in itertools.pairwise(ends) if j > i]
-    for found, weights in zip(total_variations(batches, 2), groups, strict=True):
+    batches = [Measure(points[i:j], groups[:, i:j]) for i, j in itertools.pairwise(ends) if j > i]
+    source = Stream(lambda: iter(batches), lambda: points, 60, 2, 3, 2)
+    for found, weights in zip(total_variations(source), groups, strict=True):
         exact = exact_variation(points, weights)
         assert abs(Fraction(found.mid) - exact) <= Fraction(found.rad)
         assert found.rad <= 1e-12 * np.abs(weights).sum()
 
 
 def test_total_variation_charges_the_error_of_weights():
-    batch = Batch(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6)
-    (found,) = total_variations([batch], 1)
+    (found,) = total_variations(Measure(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6))
     assert found.mid == 0.0
     assert found.rad >= 2e-6
 
 
 def test_too_many_points_are_refused(monkeypatch):
     monkeypatch.setattr(total_variation, "MOST_POINTS", 3)
-    batch = Batch(np.arange(4.0)[:, None], np.ones((1, 4, 1)), 0.0)
+    measure = Measure(np.arange(4.0)[:, None], np.ones((1, 4, 1)))
     with pytest.raises(InvalidInput, match="distinct points"):
-        total_variations([batch], 1)
+        total_variations(measure)
 
 
 def setting_of(problem, share=0.5, alpha=0.1):
@@ -93,18 +93,20 @@ def test_the_bias_is_the_worst_function_of_the_box(seed):
     setting = setting_of(problem)
     omega = TableSearch.function(table_search(setting), rng.normal(size=table_search(setting)._gradient.size))
     (terms,) = dual_bound(setting, omega, ("upper",))
-    weights = omega.values(problem.logged)[0][np.arange(9), problem.slots]
+    weights = omega.values(problem.whole().logged)[0][np.arange(9), problem.whole().slots]
     mu = np.zeros(4)
     for s, p in zip((0, 1), (0.3, 0.7), strict=True):
         mu[2 * s : 2 * s + 2] += p * problem.initial.weights[s]
     for i in range(9):
-        mu[2 * int(problem.logged[i, 0]) + problem.slots[i]] -= weights[i] / 9
-    for point, row, probabilities in zip(problem.next.points, problem.next.rows, problem.next.weights, strict=True):
+        mu[2 * int(problem.whole().logged[i, 0]) + problem.whole().slots[i]] -= weights[i] / 9
+    for point, row, probabilities in zip(
+        problem.whole().next.points, problem.whole().next.rows, problem.whole().next.weights, strict=True
+    ):
         mu[2 * int(point[0]) : 2 * int(point[0]) + 2] += 0.7 * weights[row] / 9 * probabilities
     corners = itertools.product((-1.0, 1.0), repeat=4)
     worst = max(setting.ball.radius * float(np.dot(corner, mu)) for corner in corners)
-    assert terms.bias.mid == pytest.approx(worst, rel=1e-12)
-    assert terms.bias.upper >= worst
+    assert terms["bias"].mid == pytest.approx(worst, rel=1e-12)
+    assert terms["bias"].upper >= worst
 
 
 def test_with_the_noise_of_the_log_both_ends_hold():
@@ -118,15 +120,15 @@ def test_with_the_noise_of_the_log_both_ends_hold():
         for sign in (1.0, -1.0):
             omega = search.propose(sign=sign, radius=setting.ball.radius, kappa=0.01).omega
             lower, upper = dual_bound(setting, omega)
-            rows = omega.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
-            here = q[problem.logged[:, 0].astype(int), problem.slots]
+            rows = omega.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
+            here = q[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
             there = np.zeros(len(problem))
-            states = problem.next.points[:, 0].astype(int)
-            np.add.at(there, problem.next.rows, (problem.next.weights * q[states]).sum(axis=1))
-            noise = float(np.mean(rows * (here - problem.gamma * there - problem.rewards)))
-            value, bias = upper.value.mid, upper.bias.upper
+            states = problem.whole().next.points[:, 0].astype(int)
+            np.add.at(there, problem.whole().next.rows, (problem.whole().next.weights * q[states]).sum(axis=1))
+            noise = float(np.mean(rows * (here - problem.gamma * there - problem.whole().rewards)))
+            value, bias = upper.value.mid, upper["bias"].upper
             assert value - bias - 1e-9 <= mdp.value - noise <= value + bias + 1e-9
-            assert lower.bias.mid == upper.bias.mid
+            assert lower["bias"].mid == upper["bias"].mid
 
 
 def test_a_box_around_the_value_range_holds_it_and_a_smaller_one_does_not():

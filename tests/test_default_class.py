@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.bounds.rejection import Rejection, join_tests
+from bondic.bounds.rejection import join_tests
 from bondic.bounds.robustness import robustness
+from bondic.claims import Rejection, Status, conclude
 from bondic.classes.box import Box, constant_value
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.methods.settle import TEST_SHARE, settle
-from bondic.proofs.conclude import Status, conclude, uses_log
 from bondic.tuning.radius import held_out_radius, weakness
 from bondic.tuning.states import check_categorical, state_kind
 from problems import synthetic, tabular
@@ -154,8 +154,8 @@ def test_one_step_logs_are_measured_on_their_rows():
 
 def replace_starts(problem):
     """The same log with initial states read off it."""
-    log = problem.source.log
-    return b.make_problem(log, problem.source.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
+    log = problem.log
+    return b.make_problem(log, problem.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
 
 
 @pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # actions that the log never took
@@ -183,7 +183,7 @@ def test_rows_that_cannot_tell_get_a_wide_class(made, why):
 
 def test_constant_columns_do_no_harm():
     problem = one_step()
-    log = problem.source.log
+    log = problem.log
     wide = np.hstack([log.observations, np.full((len(log), 2), [0.0, 7.0])])
     more = b.Transitions(wide, log.actions, log.rewards, wide, log.terminations)
     policy = b.CallablePolicy(lambda s: np.eye(3)[(s[:, 0] > 100.0).astype(int)])
@@ -232,7 +232,7 @@ def test_a_class_that_single_pairs_refute_is_refuted():
     assert found.status is Status.REJECTED
     assert found.rejection.p_value < 0.1 * TEST_SHARE
     assert any("tests of Q" in name for name in found.choices)
-    assert b.verify(found.certificate, problem.source.log).status == "REJECTED"
+    assert b.verify(found.certificate, problem.log).status == "REJECTED"
     unseen = b.estimate_interval(problem, method=replace(method, instruments=blind, tests=False))
     assert unseen.status is not Status.REJECTED
 
@@ -326,13 +326,10 @@ def test_an_end_without_weights_is_no_interval():
     _, problem = problem_of()
     point = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 0.0)
     result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))))
-    assert not uses_log(result.lower)
+    assert not result.lower.uses_log
     assert result.status in (Status.TRIVIAL, Status.REJECTED)
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    again = conclude(
-        settle(b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))), problem, 0.1)[0],
-        result.lower, result.upper, replace(result.rejection, rejected=False), "both",
-    )  # fmt: skip
+    again = conclude(result.value_range, result.claims, False, "both")
     assert again.status is Status.TRIVIAL
 
 

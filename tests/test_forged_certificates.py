@@ -11,12 +11,12 @@ import pytest
 
 import bondic
 from bondic.bounds.dual import dual_bound
-from bondic.bounds.rejection import evaluate_witness, trivial_rejection
+from bondic.bounds.rejection import evaluate_witness
+from bondic.claims import ErrorBudget, Rejection, conclude
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import KernelFunction
 from bondic.proofs.assumptions import list_assumptions
 from bondic.proofs.certificate import Certificate, make_certificate
-from bondic.proofs.conclude import conclude
 from bondic.proofs.foreign_text import clean_text
 from problems import synthetic
 
@@ -36,24 +36,21 @@ def honest(world):
 def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), alpha=0.1) -> Certificate:
     """A certificate with right numbers for any choice of W, Q, omega and witnesses."""
     from bondic.bounds.dual import Setting
-    from bondic.noise.budget import ErrorBudget
     from bondic.noise.pinelis import Pinelis
 
     sampled = problem.initial_states.kind == "sample"
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     setting = Setting(problem, ball, instruments, Pinelis(), budget["noise"], budget.get("initial"), 2)
-    ends = {
-        end: (dual_bound(setting, omega, (end,))[0], omega)
-        for end, omega in zip(("lower", "upper"), omegas, strict=True)
-    }
-    rejection = trivial_rejection(setting.epsilon())
+    ends = [
+        (dual_bound(setting, omega, (end,))[0], omega) for end, omega in zip(("lower", "upper"), omegas, strict=True)
+    ]
+    rejection = Rejection.none(setting.epsilon())
     if witnesses[0] is not None:
         rejection = evaluate_witness(setting, witnesses[0])
-    result = conclude(setting, ends["lower"][0], ends["upper"][0], rejection, "both")
+    result = conclude(setting.range(), [claim for claim, _ in ends], rejection.rejected, "both")
     return make_certificate(
         setting, budget, side="both", ends=ends, rejection=rejection, witnesses=witnesses,
-        interval=(result.low, result.high), status=result.status.name,
-        assumptions=list_assumptions(setting, rejected=result.status.name == "REJECTED"), information={},
+        conclusion=result, assumptions=list_assumptions(setting, rejected=result.status.name == "REJECTED"), information={},
     )  # fmt: skip
 
 
@@ -221,7 +218,9 @@ def test_the_center_of_q_is_named(world):
     problem, log = question(world), world[1]
     texts = []
     for height in (0.2, 0.3):
-        center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[height, 0.0]]))
+        center = KernelFunction(
+            bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[height, 0.0]])
+        )
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, 9.0, center), W), log)
         texts += [item.text for item in checked.assumptions if item.name == "values"]
     assert "the given center Function(1 points of Constant(1), sha256 " in texts[0]
@@ -270,7 +269,7 @@ def contradicted():
     result = bondic.estimate_interval(problem, method=bondic.Dual(ball=small, instruments=local))
     assert result.status is bondic.Status.REJECTED
     blind = np.ones((2, 2))
-    looks_away = KernelFunction(local.kernel, problem.layout, problem.logged[:2] + 50.0, blind)
+    looks_away = KernelFunction(local.kernel, problem.layout, problem.whole().logged[:2] + 50.0, blind)
     return forge(problem, small, local, witnesses=(looks_away,)), result, log
 
 
@@ -302,8 +301,8 @@ def test_a_test_of_the_verifier_finds_what_the_witness_hides(contradicted, hones
 def test_an_end_that_repeats_q_is_no_evidence(world, radius):
     """Q = {one function} proves anything about itself; a tiny omega does not change that."""
     problem, log = question(world), world[1]
-    center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[0.5, 0.5]]))
-    tiny = KernelFunction(W.kernel, problem.layout, problem.logged[:1], np.array([[1e-9, 0.0]]))
+    center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.5, 0.5]]))
+    tiny = KernelFunction(W.kernel, problem.layout, problem.whole().logged[:1], np.array([[1e-9, 0.0]]))
     for omega in (None, tiny):
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, radius, center), W, (omega, None)), log)
         if omega is None:

@@ -12,21 +12,23 @@ import pytest
 import bondic
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import combine_witnesses
+from bondic.claims import conclude
 from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_stream
-from bondic.engines.spool import SpooledPairs
 from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
-from bondic.proofs.certificate import Certificate, claim
-from bondic.proofs.conclude import conclude
+from bondic.proofs.certificate import Certificate, claim_spec
 from bondic.proofs.rebuild import rebuild
 from bondic.proofs.spec import Reader
-from bondic.sums.quadratic import quadratic_forms
-from bondic.sums.streamed import Batch, PointStream, streamed_forms
+from bondic.sums import forms as sums_forms
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Measure, Stream
+from bondic.sums.spool import Spooled
 from bondic_lab.worlds.synthetic import SyntheticMDP
+from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
 POLICY = bondic.CallablePolicy(MDP.target_probs)
@@ -60,6 +62,13 @@ def forged(certificate, change):
 # Sums over batches
 
 
+def streamed_squares(terms, source):
+    """As if there were more points than are held."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums_forms, "MOST_HELD", 0)
+        return Sums().squares(terms, source)
+
+
 def far_stream(far):
     """Near points that the plan knows, and far ones that its sample missed."""
     rng = np.random.default_rng(0)
@@ -70,16 +79,16 @@ def far_stream(far):
 
     def batches():
         assert next(passes) < 10, "the log is read for ever"
-        return iter([Batch(points[part], weights[:, part], 0.0) for part in parts])
+        return iter([Measure(points[part], weights[:, part]) for part in parts])
 
-    return points, weights, PointStream(batches, 400 + far, points[:100], 1, 1)
+    return points, weights, Stream(batches, lambda: points[:100], 400 + far, 1, 1, 1)
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
     monkeypatch.setattr(series_stream, "_MOST_FAR", 20)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     points, weights, stream = far_stream(30)
-    (found,) = streamed_forms(terms, stream)
+    (found,) = streamed_squares(terms, stream)
     (direct,) = quadratic_forms(terms, points, weights, engine="pairs")
     assert abs(found.mid - direct.mid) <= found.rad + direct.rad
     assert found.rad <= 1e-3 * direct.mid
@@ -87,11 +96,11 @@ def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
 
 def test_a_finished_term_is_not_summed_again(monkeypatch):
     calls = []
-    original = SpooledPairs._sum_pairs
-    monkeypatch.setattr(SpooledPairs, "_sum_pairs", lambda self: calls.append(1) or original(self))
+    original = Spooled._sum_pairs
+    monkeypatch.setattr(Spooled, "_sum_pairs", lambda self: calls.append(1) or original(self))
     terms = normal_form(bondic.Gaussian(1.0) + bondic.Laplace(1.0), LAYOUT)
     _, _, stream = far_stream(30)
-    streamed_forms(terms, stream)
+    streamed_squares(terms, stream)
     assert len(calls) == 1
 
 
@@ -102,15 +111,15 @@ def counted_passes(points, groups):
     def batches():
         passes.append(1)
         parts = np.array_split(np.arange(len(points)), 5)
-        return iter([Batch(points[part], groups[:, part], 0.0) for part in parts])
+        return iter([Measure(points[part], groups[:, part]) for part in parts])
 
-    return PointStream(batches, len(points), points[:100], groups.shape[0], groups.shape[2]), passes
+    return Stream(batches, lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1), passes
 
 
 def test_a_log_without_any_weight_sums_to_nothing():
     points = np.random.default_rng(0).standard_normal((500, 1))
     stream, _ = counted_passes(points, np.zeros((1, 500, 1)))
-    (found,) = streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+    (found,) = streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
     assert found.mid == 0
     assert found.rad < 1e-290
 
@@ -120,7 +129,7 @@ def test_an_action_without_weight_does_not_cost_a_pass():
     groups = rng.standard_normal((1, 500, 2)) * [1.0, 0.0]
     stream, passes = counted_passes(rng.standard_normal((500, 1)), groups)
     kernel = bondic.Gaussian(1.0) * bondic.Dirac(on="action")
-    streamed_forms(normal_form(kernel, Layout(1, False, 0, 2)), stream)
+    streamed_squares(normal_form(kernel, Layout(1, False, 0, 2)), stream)
     assert len(passes) == 1
 
 
@@ -131,11 +140,11 @@ def test_passes_over_different_points_are_not_put_together():
 
     def batches():
         points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
-        return iter([Batch(points, weights, 0.0)])
+        return iter([Measure(points, weights)])
 
-    stream = PointStream(batches, 430, rng.standard_normal((100, 1)), 1, 1)
+    stream = Stream(batches, lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1)
     with pytest.raises(InvalidInput, match="asked again"):
-        streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+        streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
 
 # Draws
@@ -149,7 +158,7 @@ def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
     start = bondic.InitialStates.exact(np.zeros((n, 2)))
     stream = ArrayStream(data, batch_rows=10)
     problem = bondic.make_problem(stream, noise, start, gamma=0.9, reward_range=(0, 1), draws=4, initial_draws=4)
-    following = np.concatenate([part.answers.next.ravel() for part in problem.parts()])
+    following = np.concatenate([part.next_answers.ravel() for part in problem.batches()])
     everything = np.concatenate([problem.answers.initial.ravel(), following])
     assert np.unique(everything).size == everything.size
 
@@ -182,11 +191,11 @@ def reclaimed(certificate, log, policy, change):
         (ends[end],) = dual_bound(setting, reader.function(draft.body["ends"][end]["omega"]), (end,))
     witnesses = [reader.function(witness) for witness in draft.body["rejection"]["witnesses"]]
     rejection = combine_witnesses(setting, witnesses)
-    result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, draft.body["side"])
+    result = conclude(setting.range(), list(ends.values()), rejection.rejected, draft.body["side"])
 
     def claim_all(body):
         for end, terms in ends.items():
-            body["ends"][end]["claim"] = claim(terms)
+            body["ends"][end]["claim"] = claim_spec(terms)
         body["rejection"]["claim"] = asdict(rejection)
         body["claims"] = {"low": result.low, "high": result.high, "status": result.status.name}
 
@@ -246,9 +255,8 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
 
 @pytest.mark.parametrize("rows", [0, -1])
 def test_a_log_is_not_read_in_batches_of_nothing(rows):
-    stream = ArrayStream(columns(), batch_rows=10)
     with pytest.raises(InvalidInput, match="at least one row"):
-        stream.rebatched(rows)
+        ArrayStream(columns(), batch_rows=rows)
 
 
 def test_a_log_pasted_twice_is_noticed_across_batches():

@@ -16,7 +16,7 @@ from bondic.baselines import outcome as out
 from bondic.baselines.features import Design
 from bondic.baselines.lstd import LinearFit, fit_lstd, restrict
 from bondic.baselines.units import OverFeatures, Sample, fold_numbers
-from bondic.bounds.dual import problem_range
+from bondic.terms import range_of
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -47,7 +47,7 @@ class DoubleRL(OverFeatures, name="drl", words="double reinforcement learning, c
         fold = fold_numbers(sample.units, self.folds, self.seed)
         n = len(design)
         parts, mean_theta, unseen = np.zeros(n), np.zeros(design.dimension), 0
-        limits = problem_range(sample.problem)
+        limits = range_of(sample.problem.terms)
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)

@@ -21,11 +21,11 @@ from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.features import Design, make_design
 from bondic.baselines.lstd import LinearFit, fit_lstd
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.noise.budget import ErrorBudget
-from bondic.rows import Problem
-from bondic.value_range import largest_width, range_at_all_times
+from bondic.rows import Rows
+from bondic.terms import largest_width, range_at_all_times
 
 
 def half_width(
@@ -54,12 +54,12 @@ class LinearFittedQ(
     rank: int = 100
     ridge: float = 1.0
 
-    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """One event for both ends, and one for a sampled initial distribution."""
         events = out.initial_events(problem)
         return ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         radius = self.radius

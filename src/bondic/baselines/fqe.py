@@ -17,8 +17,8 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design
 from bondic.baselines.units import OverFeatures, Sample, Unit
+from bondic.claims import Assumption
 from bondic.errors import NumericalError
-from bondic.proofs.assumptions import Assumption
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -21,9 +21,9 @@ from bondic.baselines import outcome as out
 from bondic.baselines.importance import positive_values, weighted_sums
 from bondic.baselines.intervals import bernstein_lower, each_end
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
-from bondic.noise.budget import ErrorBudget
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,9 +55,7 @@ class EmpiricalBernstein(
     def title(self) -> str:
         return f"hcope-{self.weighting}"
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del problem, watch
         notes = paths.notes()
 

@@ -30,10 +30,9 @@ from bondic.baselines.intervals import (
     student_ends,
 )
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
+from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
-from bondic.noise.budget import ErrorBudget
-from bondic.proofs.assumptions import Assumption
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -160,9 +159,7 @@ class ImportanceSampling(OverTrajectories):
     def title(self) -> str:
         return f"{self.weighting}-{self.interval}"
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         sums = weighted_sums(paths, self.weighting)
         hoeffding = self.interval == "hoeffding"
@@ -231,7 +228,7 @@ class ImportanceSampling(OverTrajectories):
 
         return each_end(budget, end)
 
-    def _ratio_bound(self, problem: Problem, paths: Trajectories) -> float:
+    def _ratio_bound(self, problem: Rows, paths: Trajectories) -> float:
         if self.largest_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
                 "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "

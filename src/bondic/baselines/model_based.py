@@ -13,8 +13,8 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, make_design, table_kernel
 from bondic.baselines.units import OverUnits, Sample, Unit
-from bondic.bounds.dual import problem_range
 from bondic.errors import InvalidInput
+from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,15 +44,15 @@ class ModelBased(OverUnits, name="model", words="most likely table, bootstrap ov
     unit: Unit = field(default="episodes", kw_only=True)
 
     def unit_ends(self, sample: Sample) -> out.Outcome:
-        problem = sample.problem
-        states = np.unique(np.concatenate([problem.logged, problem.next.points]), axis=0).shape[0]
+        problem, rows = sample.problem, sample.problem.whole()
+        states = np.unique(np.concatenate([rows.logged, rows.next.points]), axis=0).shape[0]
         if not problem.layout.discrete or states > _MOST_STATES:
             raise InvalidInput(
                 f"The model is a table of states and discrete actions; this log has {states} distinct states (at most "
                 f"{_MOST_STATES} are allowed) or continuous actions. Use FittedQ() or Dual()."
             )
         design = make_design(problem, table_kernel())
-        limits = problem_range(problem)
+        limits = range_of(problem.terms)
         middle = 0.5 * (limits.low + limits.high)
 
         def fit(counts: FloatArray | None) -> FloatArray:

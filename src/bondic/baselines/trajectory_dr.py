@@ -22,9 +22,9 @@ from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.lstd import restrict
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.baselines.units import fold_numbers
+from bondic.claims import ErrorBudget
 from bondic.kernels.base import Kernel
-from bondic.noise.budget import ErrorBudget
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -65,9 +65,7 @@ class DoublyRobust(OverTrajectories, name="dr", words="doubly robust over trajec
     folds: int = 2
     seed: int = 0
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         episodes = episode_numbers(problem)
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)

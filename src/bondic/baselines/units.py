@@ -15,11 +15,10 @@ from bondic.baselines.base import Baseline
 from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.intervals import need_units, normal_ends, percentile_ends, resample_counts
+from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.noise.budget import ErrorBudget
-from bondic.proofs.assumptions import Assumption
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -30,7 +29,7 @@ Unit = Literal["auto", "episodes", "rows"]
 class Sample:
     """The rows as independent units, and what the ends of the interval may cost."""
 
-    problem: Problem
+    problem: Rows
     units: IntArray  # (n,) 0, 1, ...: the unit of every row
     budget: ErrorBudget
     watch: out.Stopwatch
@@ -76,7 +75,7 @@ class OverUnits(Baseline):
     def unit_ends(self, sample: Sample) -> out.Outcome:
         """The ends; assumptions are those beyond the limit law's own."""
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         units, independent = units_of(problem, self.unit)
         found = self.unit_ends(Sample(problem, units, budget, watch))
         own = (independent, out.start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
@@ -103,9 +102,9 @@ class OverFeatures(OverUnits):
         return replace(found, assumptions=(held,), choices={"features": design.words, **found.choices})
 
 
-def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
+def units_of(problem: Rows, unit: Unit) -> tuple[IntArray, Assumption]:
     """Which rows belong together, and what is assumed of the groups: whole episodes where the log names them."""
-    named = problem.source is not None and problem.source.log.episode_ids is not None
+    named = problem.log.has_episode_ids
     if unit == "episodes" or (unit == "auto" and named):
         return episode_numbers(problem), out.EPISODES
     grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
@@ -122,7 +121,7 @@ def bootstrap_units(units: IntArray) -> int:
 
 
 def resampled_starts(
-    problem: Problem, design: Design, units: int
+    problem: Rows, design: Design, units: int
 ) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
     """phi_0 of a bootstrap sample, given how often each unit was drawn.
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.claims import Status
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
@@ -18,7 +19,6 @@ from bondic.errors import Doubt, printable
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.proofs.conclude import Status
 from bondic.proofs.io import save_certificate, write_atomically
 from bondic.rendering import number
 from bondic.report.exports import result_csv, result_json, result_markdown, split_notes
@@ -27,7 +27,7 @@ from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
@@ -58,7 +58,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
 def _write(
     ctx: click.Context,
     inputs: Inputs,
-    question: Question,
+    question: Rows,
     result: Result,
     frontier: Frontier | None,
     options: dict[str, Any],

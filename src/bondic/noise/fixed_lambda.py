@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Gauge, Guarantee, NoiseFacts, log_two_over, tail
+from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
 from bondic.rounding import Enclosure
 
 

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BoundTerms, End, Setting
-from bondic.bounds.rejection import Rejection
+from bondic.bounds.dual import Setting
+from bondic.claims import Assumption, Claim, Conclusion, ErrorBudget, Rejection
 from bondic.classes.ball import Ball
 from bondic.classes.value_class import ValueClass
 from bondic.functions.functions import Function
-from bondic.noise.budget import ErrorBudget
-from bondic.proofs.assumptions import Assumption
 from bondic.proofs.spec import Arrays, Spec, Writer
-from bondic.rounding import Enclosure
-from bondic.rows import StreamedProblem
 
-FORMAT = "bondic certificate 3"
+FORMAT = "bondic certificate 4"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 
 
@@ -61,17 +57,10 @@ def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def claim(terms: BoundTerms) -> Spec:
-    """Numbers of one end point: every term as [value, error]."""
-    out: Spec = {"bound": terms.bound, "rounding": terms.rounding}
-    for key, value in vars_of(terms).items():
-        if isinstance(value, Enclosure):
-            out[key] = [value.mid, value.rad]
-    return out
-
-
-def vars_of(terms: BoundTerms) -> dict[str, Any]:
-    return {name: getattr(terms, name) for name in terms.__dataclass_fields__}
+def claim_spec(claim: Claim) -> Spec:
+    """One end point: its parts as they are added, every size as [value, error], and what they come to."""
+    parts = [{"name": part.name, "role": part.role, "size": [part.size.mid, part.size.rad]} for part in claim.parts]
+    return {"bound": claim.bound, "rounding": claim.rounding, "uses_log": claim.uses_log, "parts": parts}
 
 
 def make_certificate(
@@ -79,19 +68,18 @@ def make_certificate(
     budget: ErrorBudget,
     *,
     side: str,
-    ends: dict[End, tuple[BoundTerms, Function | None]],
+    ends: Sequence[tuple[Claim, Function | None]],
     rejection: Rejection,
     witnesses: tuple[Function | None, ...],
     tests: tuple[tuple[Function | None, Rejection], ...] = (),
-    interval: tuple[float, float],
-    status: str,
+    conclusion: Conclusion,
     assumptions: tuple[Assumption, ...],
     information: Spec,
 ) -> Certificate:
     """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
     writer = Writer()
     problem, ball = setting.problem, setting.ball
-    streamed = isinstance(problem, StreamedProblem)
+    answers = problem.stored_answers()
     body: Spec = {
         "format": FORMAT,
         "alpha": budget.alpha,
@@ -103,15 +91,16 @@ def make_certificate(
             "rows": [problem.rows.start, problem.rows.stop],
             "seed": problem.seed,
             "answers": {
-                "next": None if streamed else writer.array("policy.next", problem.answers.next),
+                # those at the next states of a log that is read in batches are not stored: the policy is asked again
+                "next": None if answers is None else writer.array("policy.next", answers),
                 "initial": writer.array("policy.initial", problem.answers.initial),
                 "discrete": problem.answers.discrete,
                 "exact": problem.answers.exact,
             },
-            # answers at the next states of a streamed log are not stored: verification asks the policy again
-            "streamed": {"batch_rows": problem.log.batch_rows, "draws": problem.draws}
-            if isinstance(problem, StreamedProblem)
-            else None,
+            "asked": {
+                "draws": problem.answers.draws,
+                "initial_draws": None if problem.answers.discrete else int(problem.answers.initial.shape[1]),
+            },
             "initial": {
                 "observations": writer.array("initial.observations", problem.initial_states.observations),
                 "weights": writer.array("initial.weights", problem.initial_states.weights),
@@ -126,11 +115,11 @@ def make_certificate(
         },
         "gauge": writer.gauge(setting.gauge),
         "ends": {
-            end: {"omega": writer.function(omega, f"omega.{end}"), "claim": claim(terms)}
-            for end, (terms, omega) in ends.items()
+            claim.end: {"omega": writer.function(omega, f"omega.{claim.end}"), "claim": claim_spec(claim)}
+            for claim, omega in ends
         },
         "rejection": _rejection_spec(writer, setting, rejection, witnesses, tests),
-        "claims": {"low": interval[0], "high": interval[1], "status": status},
+        "claims": {"low": conclusion.low, "high": conclusion.high, "status": conclusion.status.name},
         "assumptions": [asdict(item) for item in assumptions],
         "information": information,
     }
@@ -186,4 +175,4 @@ def _scalar(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} does not belong into a certificate")
 
 
-__all__ = ["FORMAT", "Arrays", "Certificate", "claim", "compute_digest", "make_certificate"]
+__all__ = ["FORMAT", "Arrays", "Certificate", "claim_spec", "compute_digest", "make_certificate"]

@@ -10,21 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.weighing import Weighing
+from bondic.claims import Claim, End
 from bondic.classes.ball import Ball
 from bondic.classes.provenance import Provenance
 from bondic.data.initial import InitialStates
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.identity.measure import start_measure
 from bondic.kernels.base import fingerprint
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure
-from bondic.sums.quadratic import quadratic_form
-from bondic.sums.streamed import Batch
-from bondic.sums.total_variation import total_variations
 
 _SHOWN_STATES, _SHOWN_NUMBERS = 3, 4
 _UNMOVED = 1e-3
@@ -40,7 +37,7 @@ class Finding:
     headline: tuple[str, ...] = ()
 
 
-def check_instruments(setting: Setting, log: Transitions | LogStream) -> Finding:
+def check_instruments(setting: Setting, log: Log) -> Finding:
     """W must not have seen the certified rows: their positions can be compared, its history cannot."""
     rows, provenance = setting.problem.rows, setting.instruments.provenance
     for used in (provenance, *(test.instruments.provenance for test in setting.tests)):
@@ -96,7 +93,7 @@ def _state(row: np.ndarray) -> str:
     return "[" + ", ".join(f"{value:.4g}" for value in row[:_SHOWN_NUMBERS]) + more + "]"
 
 
-def check_start(setting: Setting, log: Transitions | LogStream, given: InitialStates | None) -> Finding:
+def check_start(setting: Setting, log: Log, given: InitialStates | None) -> Finding:
     """The initial states against those given, or a sample against the episode starts of the log."""
     states = setting.problem.initial_states
     text = describe_start(states)
@@ -113,7 +110,7 @@ def check_start(setting: Setting, log: Transitions | LogStream, given: InitialSt
     )
 
 
-def _is_from_log(states: InitialStates, log: Transitions | LogStream) -> bool:
+def _is_from_log(states: InitialStates, log: Log) -> bool:
     """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
     try:
         starts = InitialStates.from_log(log).observations
@@ -123,26 +120,24 @@ def _is_from_log(states: InitialStates, log: Transitions | LogStream) -> bool:
     return np.array_equal(wanted, states.observations)
 
 
-def check_use_of_log(setting: Setting, ends: dict[End, BoundTerms]) -> Finding:
+def check_use_of_log(setting: Setting, claims: tuple[Claim, ...]) -> Finding:
     """Ends inside the value range that omega = 0 gives as well, or nearly: the log was not used, they repeat Q."""
-    limits, alone = setting.range(), _without_log(setting, tuple(ends))
+    limits, alone = setting.range(), _without_log(setting, tuple(claim.end for claim in claims))
     unchecked, headline = [], []
-    for end, terms in ends.items():
-        outside = terms.bound <= limits.low if end == "lower" else terms.bound >= limits.high
-        gain = terms.bound - alone[end].bound if end == "lower" else alone[end].bound - terms.bound
-        if not outside and gain <= _UNMOVED * limits.width:
-            unchecked.append(f"the {end} end against the log: the log was not used for this end, it repeats Q")
-            headline.append(f"the {end} end, which repeats Q")
+    for claim, without in zip(claims, alone, strict=True):
+        if claim.gain(limits) > 0 and claim.gain(without) <= _UNMOVED * limits.width:
+            unchecked.append(f"the {claim.end} end against the log: the log was not used for this end, it repeats Q")
+            headline.append(f"the {claim.end} end, which repeats Q")
     return Finding(unchecked=tuple(unchecked), headline=tuple(headline))
 
 
-def _without_log(setting: Setting, ends: tuple[End, ...]) -> dict[End, BoundTerms]:
+def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
     """The end points at omega = 0: what Q says about the initial states, from no row at all."""
     start, ball = start_measure(setting.problem), setting.ball
     if isinstance(ball, Ball):
         terms = normal_form(ball.kernel, setting.problem.layout)
-        size = quadratic_form(terms, start.points, start.weights, weight_error=start.error).sqrt()
+        size = setting.sums.squares(terms, start)[0].sqrt()
     else:
-        (size,) = total_variations([Batch(start.points, start.weights[None], start.error)], 1)
+        (size,) = setting.sums.total_variations(start)
     nothing = Weighing(Enclosure(0.0), Enclosure(0.0), size, eta=0.0, effective=0.0)
-    return {found.end: found for found in dual_bound(setting, None, ends, weighing=nothing)}
+    return dual_bound(setting, None, ends, weighing=nothing)

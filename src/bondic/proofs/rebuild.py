@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import ClassTest, Setting
+from bondic.claims import ErrorBudget
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
 from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
-from bondic.data.stream import ArrayStream, LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import VerificationError
-from bondic.noise.budget import ErrorBudget
-from bondic.policies.answers import PolicyAnswers
+from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.spec import Reader, Spec, UserFunctions
 from bondic.rounding import U
-from bondic.rows import Question, StreamedProblem, Terms, assemble, make_problem
-from bondic.rows.frame import make_frame
-from bondic.rows.question import make_terms
-from bondic.rows.returns import check_returns
+from bondic.rows import Rows, Terms, make_rows
+from bondic.terms import make_terms
 
 
 def rebuild(
     certificate: Certificate,
-    log: Transitions | LogStream,
+    log: Log,
     functions: UserFunctions | None = None,
     *,
     policy: Any = None,
@@ -68,11 +63,11 @@ def rebuild(
     statement = Terms(**{**terms, **pairs})
     if make_terms(**terms) != statement:
         raise VerificationError(f"No problem can be asked with the statements {terms}.")
-    return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
+    return setting_of(certificate, _rebuild_rows(spec, arrays, log, states, statement, policy), functions)
 
 
 def _withheld_states(
-    start: Spec, arrays: Mapping[str, npt.NDArray[Any]], log: Transitions | LogStream, initial: InitialStates | None
+    start: Spec, arrays: Mapping[str, npt.NDArray[Any]], log: Log, initial: InitialStates | None
 ) -> npt.NDArray[Any]:
     """The sample of initial states that the certificate leaves out: given, or read off the log if it came from there."""
     count = arrays[start["weights"]["array"]].shape[0]
@@ -91,7 +86,7 @@ def _withheld_states(
 
 
 def setting_of(
-    certificate: Certificate, problem: Question, functions: UserFunctions | None = None
+    certificate: Certificate, problem: Rows, functions: UserFunctions | None = None
 ) -> tuple[Setting, ErrorBudget]:
     """W, Q, the gauge and the split of alpha as the certificate states them, for a question that is there already."""
     body = certificate.body
@@ -129,61 +124,38 @@ def _value_class(reader: Reader, spec: Spec) -> ValueClass:
     return Box(spec["radius"], center, provenance, spec["origin"])
 
 
-def _rebuild_question(
+def _rebuild_rows(
     spec: Spec,
     arrays: Mapping[str, npt.NDArray[Any]],
-    log: Transitions | LogStream,
+    log: Log,
     initial: InitialStates,
     terms: Terms,
     policy: Any,
-) -> Question:
-    if spec["answers"]["next"] is None:
-        if policy is None:
-            raise VerificationError(
-                "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
-                "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
-            )
-        return _ask_again(spec, arrays, log, initial, terms, policy).select(*spec["rows"])
-    held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
-    answers = PolicyAnswers(
-        arrays[spec["answers"]["next"]["array"]],
-        arrays[spec["answers"]["initial"]["array"]],
-        spec["answers"]["discrete"],
-        spec["answers"]["exact"],
-    )
+) -> Rows:
+    """Rows with the stored answers in place of the policy, which is asked again where there are none."""
+    if spec["answers"]["next"] is not None:
+        policy = _stored_answers(spec["answers"], arrays)
+    elif policy is None:
+        raise VerificationError(
+            "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
+            "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
+        )
+    return make_rows(log, policy, initial, terms, seed=spec["seed"], **spec["asked"]).select(*spec["rows"])
+
+
+def _stored_answers(spec: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> StoredAnswers:
+    following, initial = (arrays[spec[name]["array"]] for name in ("next", "initial"))
+    answers = StoredAnswers(following, initial, spec["discrete"], spec["exact"])
     if answers.discrete:
         # as strict as what was once made of the policy's answers: rows that sum to 1 but for rounding
-        for name, values in (("next", answers.next), ("initial", answers.initial)):
-            normal = check_probabilities(values, values.shape[0], f"{name} state", answers.slots)
-            if np.any(np.abs(values - normal) > 8 * (answers.slots + 2) * U):
+        slots = int(initial.shape[1])
+        for name, values in (("next", following), ("initial", initial)):
+            normal = check_probabilities(values, values.shape[0], f"{name} state", slots)
+            if np.any(np.abs(values - normal) > 8 * (slots + 2) * U):
                 raise VerificationError(f"The stored probabilities at the {name} states do not sum to 1.")
-    elif answers.exact and not answers.next.shape[1] == answers.initial.shape[1] == 1:
+    elif answers.exact and not following.shape[1] == initial.shape[1] == 1:
         raise VerificationError("Means over several drawn actions are not exact, whatever the certificate says.")
-    check_returns(held, make_frame(held, initial, terms), terms)
-    return assemble(held, initial, answers, terms, seed=spec["seed"]).select(*spec["rows"])
-
-
-def _ask_again(
-    spec: Spec,
-    arrays: Mapping[str, npt.NDArray[Any]],
-    log: Transitions | LogStream,
-    initial: InitialStates,
-    terms: Terms,
-    policy: Any,
-) -> Question:
-    """The question of a certificate without answers: batches and draws as they were, so that the draws are the same."""
-    asking: dict[str, Any] = {"seed": spec["seed"]}
-    if spec.get("asked") is not None:
-        asking.update(spec["asked"])
-    else:
-        at_start = arrays[spec["answers"]["initial"]["array"]]
-        asking.update(draws=spec["streamed"]["draws"], initial_draws=None if at_start.ndim == 2 else at_start.shape[1])
-    if spec.get("streamed") is not None:
-        rows = int(spec["streamed"]["batch_rows"])
-        stream = ArrayStream(log.columns(), batch_rows=rows) if isinstance(log, Transitions) else log.rebatched(rows)
-        return StreamedProblem.make(stream, policy, initial, terms, **asking)
-    held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
-    return make_problem(held, policy, initial, **asdict(terms), **asking, accept=None)
+    return answers
 
 
 def _provenance(spec: Spec) -> Provenance:

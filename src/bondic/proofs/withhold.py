@@ -20,7 +20,7 @@ import numpy.typing as npt
 from bondic.errors import InvalidInput
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.spec import Arrays, Spec
-from bondic.rows import Question, StreamedProblem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ FEWEST_ROWS = 5
 """A point that at least this many rows share says nothing about one of them."""
 
 
-def withhold_rows(certificate: Certificate, question: Question) -> Certificate:
+def withhold_rows(certificate: Certificate, question: Rows) -> Certificate:
     """The same claims and the same proof, with every single row left out.
 
     `question` is the one that was answered, pilot rows included: what was tuned on them may be made of them.
@@ -39,12 +39,6 @@ def withhold_rows(certificate: Certificate, question: Question) -> Certificate:
     if question.log_hash != problem["log_hash"]:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
     _refuse_landmarks_that_are_rows(body, arrays, question)
-    answers = question.answers
-    draws = question.draws if isinstance(question, StreamedProblem) else question.next_draws
-    problem["asked"] = {
-        "draws": max(draws, 1),
-        "initial_draws": None if answers.discrete else int(answers.initial.shape[1]),
-    }
     _drop(problem["answers"], "next", arrays)
     if problem["initial"]["kind"] == "sample":
         _drop(problem["answers"], "initial", arrays)
@@ -59,7 +53,7 @@ def _drop(spec: Spec, name: str, arrays: Arrays) -> None:
         spec[name] = None
 
 
-def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Question) -> None:
+def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Rows) -> None:
     functions = [
         body["ball"]["center"],
         *(end["omega"] for end in body["ends"].values()),
@@ -88,7 +82,7 @@ def _center_names(function: Any) -> list[str]:
     return [part["centers"]["array"] for part in parts]
 
 
-def _rows_sharing(question: Question, centers: FloatArray, *, sampled: bool) -> IntArray:
+def _rows_sharing(question: Rows, centers: FloatArray, *, sampled: bool) -> IntArray:
     """How many rows share each center: as the logged point or as a next one, whichever are more.
 
     Not their sum: the next state of a row is the logged state of the one after it, so one visit would count twice.
@@ -96,7 +90,7 @@ def _rows_sharing(question: Question, centers: FloatArray, *, sampled: bool) -> 
     """
     logged, following = np.zeros((2, centers.shape[0]), dtype=np.int64)
     initial = np.zeros(centers.shape[0], dtype=np.int64)
-    for part in question.parts():
+    for part in question.batches():
         logged += _occurrences(part.logged, np.arange(len(part)), centers)
         following += _occurrences(part.next.points, part.next.rows, centers)
         if sampled:

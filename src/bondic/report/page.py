@@ -8,13 +8,12 @@ from importlib.resources import files
 from typing import Any
 
 from bondic._version import __version__
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.claims import Status
+from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.proofs.conclude import Status
 from bondic.proofs.spec import Reader, UserFunctions
 from bondic.rendering import escape
 from bondic.report import sections
@@ -24,7 +23,7 @@ from bondic.report.health import examine
 from bondic.report.support import Support, column_names, find_support
 from bondic.report.what_if import what_if
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Content security policy: whatever a text on the page says, nothing is loaded from anywhere."""
@@ -32,12 +31,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 def report_page(
     result: Result,
-    problem: Question,
+    problem: Rows,
     *,
     title: str,
     sensitivity: Frontier | None = None,
     no_rows: bool = False,
-    log: Transitions | LogStream | None = None,
+    log: Log | None = None,
     columns: Sequence[str] = (),
     functions: UserFunctions | None = None,
     notes: Sequence[str] = (),
@@ -75,7 +74,7 @@ def report_page(
 
 
 def _support(
-    result: Result, certified: Question, functions: UserFunctions | None, columns: Sequence[str], no_rows: bool
+    result: Result, certified: Rows, functions: UserFunctions | None, columns: Sequence[str], no_rows: bool
 ) -> Support | None:
     omega = _shown_omega(result, certified, functions)
     if omega is None:
@@ -83,7 +82,7 @@ def _support(
     return find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)
 
 
-def _shown_omega(result: Result, certified: Question, functions: UserFunctions | None) -> Function | None:
+def _shown_omega(result: Result, certified: Rows, functions: UserFunctions | None) -> Function | None:
     """The omega of an end that narrows the value range, the lower one first; otherwise any that there is."""
     limits, ends = result.value_range, result.proof.body["ends"]
     useful = {"lower": result.low > limits.low, "upper": result.high < limits.high}

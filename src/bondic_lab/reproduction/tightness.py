@@ -15,8 +15,7 @@ import time
 
 import numpy as np
 
-from bondic.terms import Terms
-from bondic.value_range import range_of
+from bondic.terms import Terms, range_of
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, outcome
 from bondic_lab.reproduction.figures import Outcome, Panel, Series
 from bondic_lab.reproduction.known import tabular, tabular_world
