@@ -70,7 +70,9 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
         if "initial" in result.budget.parts and gauge == gauges[0]:
             assert result.upper is not None
             error = abs(question.start - question.value)
-            out.append(Check("start event", error > result.upper.initial.upper, level=result.budget["initial"]))
+            out.append(
+                Check("start event", error > result.upper["initial distribution"].upper, level=result.budget["initial"])
+            )
     return out
 
 

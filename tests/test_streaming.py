@@ -689,10 +689,10 @@ def test_an_interrupted_estimate_leaves_nothing_behind(pair, tmp_path, monkeypat
 SCRIPT = """
 import resource, sys
 import numpy as np, bondic
-from bondic.bounds import weighing
 from bondic.rows import rows as blocks
+from bondic.sums import forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
-blocks.LONGEST_BLOCK, weighing._HELD_NUMBERS = 4096, 0  # a log of many blocks, none of which is held
+blocks.LONGEST_BLOCK, forms.MOST_HELD = 4096, 2**16  # a log of many blocks, and few of them held
 mdp = SyntheticMDP.default(0.9, seed=1, dimension=2)
 path, rows = sys.argv[1], int(sys.argv[2])
 n = int(np.load(path + "/rewards.npy", mmap_mode="r").size)
@@ -708,7 +708,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path):
-    """Peak memory at 12 000 and at 240 000 rows: the difference stays far below the 40 MB that the rows would take."""
+    """Peak memory at 12 000 and at 240 000 rows, both more than sums hold here: the difference stays far below 40 MB."""
     data = columns(episodes=2400, length=100)
     for name, column in data.items():
         np.save(tmp_path / f"{name}.npy", column)

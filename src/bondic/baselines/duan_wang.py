@@ -24,6 +24,7 @@ from bondic.baselines.lstd import LinearFit, fit_lstd
 from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
+from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Rows
 from bondic.terms import largest_width, range_at_all_times
 
@@ -85,7 +86,7 @@ class LinearFittedQ(
             fit.value - half,
             fit.value + half,
             fit.value,
-            (data, held, out.start_assumption(problem)),
+            (data, held, start_assumption(problem)),
             guarantee=None if design.fixed else "none",
             choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "radius": f"{radius:.6g}"},
         )

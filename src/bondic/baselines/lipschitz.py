@@ -19,6 +19,7 @@ from bondic.baselines.features import make_design
 from bondic.baselines.lstd import fit_lstd
 from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
+from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Cloud, Rows
 from bondic.terms import range_at_all_times
 
@@ -73,7 +74,7 @@ class Lipschitz(
             low - extra,
             high + extra,
             0.5 * (low + high),
-            (sure, out.stated_if(stated, smooth), out.start_assumption(problem)),
+            (sure, out.stated_if(stated, smooth), start_assumption(problem)),
             guarantee="finite-sample" if stated else None,
             choices={"rows": str(len(part)), "slope": f"{slope:.6g}" + ("" if stated else ", estimated")},
         )

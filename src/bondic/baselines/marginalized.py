@@ -55,7 +55,7 @@ class Marginalized(OverUnits, name="mis", words="minimax weights, normal interva
         critics = design if same else make_design(problem, self.critic_kernel, rank=self.rank)
         w = minimax_weights(design, critics, ridge=self.ridge)
         q = fit_lstd(critics, ridge=critics.ridge(None))
-        estimate = float(np.mean(w * design.rewards))
+        estimate = float(np.mean(w * problem.whole().rewards))
         error = sample.error(critics, q.theta, w * q.differences(critics) / len(problem))
         ratio = out.states(
             "weights", "The ratio of visitations of policy and log is a combination of the weight features."

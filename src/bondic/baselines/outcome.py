@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bounds.start import sampled_start
+from bondic.bounds.start import INITIAL_SHARE, sampled_start
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.errors import NumericalError
 from bondic.proofs.assumptions import range_assumption
@@ -19,9 +19,6 @@ from bondic.rows import Rows
 from bondic.terms import ValueRange, range_of
 
 Progress = Callable[[str, float], None]
-
-INITIAL_SHARE = 0.2
-"""Share of alpha for a sampled initial distribution where it is paid for apart; fixed before any data are seen."""
 
 
 @dataclass(frozen=True)
@@ -132,19 +129,6 @@ def _claims(outcome: Outcome, limits: ValueRange, side: Side) -> tuple[Claim, ..
 def reward_assumption(problem: Rows) -> Assumption:
     low, high = problem.terms.reward_range
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
-
-
-def start_assumption(problem: Rows) -> Assumption:
-    """What a method that averages over the initial states of the problem takes them for."""
-    given, draws = problem.initial_states, problem.initial_draws
-    if given.kind == "sample":
-        size = "fixed beforehand" if given.count_fixed else "not fixed beforehand"
-        text = f"The {len(given)} initial states are independent draws of the initial distribution; their number was {size}."
-    else:
-        text = f"The initial distribution is exactly the given list of {len(given)} weighted states."
-    if draws:
-        text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
-    return states("start", text)
 
 
 def states(name: str, text: str) -> Assumption:

@@ -24,6 +24,7 @@ from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.baselines.units import fold_numbers
 from bondic.claims import ErrorBudget
 from bondic.kernels.base import Kernel
+from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -87,7 +88,7 @@ class DoublyRobust(OverTrajectories, name="dr", words="doubly robust over trajec
         return out.Outcome(
             *student_around(estimate, error, values.size, budget),
             estimate,
-            (out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
+            (start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "folds": str(self.folds), **paths.notes()},
             seeds={"folds": self.seed},
         )

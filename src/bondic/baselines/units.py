@@ -18,6 +18,7 @@ from bondic.baselines.intervals import need_units, normal_ends, percentile_ends,
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
+from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -78,7 +79,7 @@ class OverUnits(Baseline):
     def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         units, independent = units_of(problem, self.unit)
         found = self.unit_ends(Sample(problem, units, budget, watch))
-        own = (independent, out.start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
+        own = (independent, start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
         return replace(found, assumptions=own)
 
 

@@ -13,6 +13,9 @@ from bondic.rounding import Enclosure, certified_dot
 from bondic.rows import Rows
 from bondic.terms import range_of
 
+INITIAL_SHARE = 0.2
+"""Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
+
 
 @dataclass(frozen=True, eq=False)
 class SampledStart:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import Setting
-from bondic.bounds.start import sampled_start
+from bondic.bounds.start import INITIAL_SHARE, sampled_start
 from bondic.claims import ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -43,10 +43,8 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
-INITIAL_SHARE = 0.2
-"""Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 TEST_SHARE = 0.1
-"""Share of alpha for further tests of a Q that the library chose; fixed here as well."""
+"""Share of alpha for further tests of a Q that the library chose; fixed here, before any data are seen."""
 _NOMINAL = 4
 """Certified rows per row of the pilot, for the choice of W when their number is a stopping time."""
 
