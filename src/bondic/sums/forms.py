@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +122,7 @@ class Sums:
         best: Engine | None = None
         least = np.inf
         for engine in self._engines():
-            cost = engine.cost(term, survey, least)
+            cost = engine.cost(term, replace(survey, least=least))
             if cost is not None and cost < least:
                 best, least = engine, cost
         if best is None:
