@@ -180,10 +180,10 @@ def test_keys_are_checked_across_batches(data):
         ArrayStream(changed(data, "terminations", 509, True), batch_rows=10)
     swapped = data["timesteps"].copy()
     swapped[[509, 510]] = swapped[[510, 509]]
-    with pytest.raises(InvalidInput, match=r"Row 510 .*an earlier timestep than row 509"):
+    with pytest.raises(InvalidInput, match=r"Row 510 .*comes after row 509"):
         ArrayStream(data | {"timesteps": swapped}, batch_rows=10)
     twice = {name: np.concatenate([column, column]) for name, column in data.items()}
-    with pytest.raises(InvalidInput, match=r"Row 1000 .*same episode"):
+    with pytest.raises(InvalidInput, match=r"Rows 24 and 1024 carry the same .*pasted twice"):
         ArrayStream(twice, batch_rows=100)
     renamed = twice | {"episode_ids": np.concatenate([data["episode_ids"], data["episode_ids"] + 1000])}
     assert len(ArrayStream(renamed, batch_rows=100)) == 2000
