@@ -26,9 +26,9 @@ PARTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def find_probabilities(table: Table, given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+def find_probabilities(present: Iterable[str], given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Which columns hold the target policy's probabilities; several columns are the actions 0, 1, ... in order."""
-    names = list(table.names)
+    names = list(present)
     found = {}
     for part, aliases in PARTS.items():
         group = given_columns(part, given[part], names) if part in given else match_one(part, aliases, names)

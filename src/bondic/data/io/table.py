@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import numbered
 from bondic.errors import InvalidInput, one_line, shown
 
 BoolArray = npt.NDArray[np.bool_]
@@ -126,8 +127,8 @@ def _from_rows(name: str, rows: npt.NDArray[Any], missing: BoolArray, source: st
 
 def unequal_rows(source: str, name: str, row: int, length: int, before: int) -> InvalidInput:
     return InvalidInput(
-        f"{source}: column {one_line(name)} holds a list of {length} numbers at row {row}, {before} before. Every row needs a "
-        "list of one length: the dimensions of an observation or action do not change."
+        f"{source}: column {one_line(name)} holds a list of {length} numbers at row {numbered(row)}, {before} before. Every row "
+        "needs a list of one length: the dimensions of an observation or action do not change."
     )
 
 
