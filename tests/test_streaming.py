@@ -219,7 +219,7 @@ def test_a_part_without_a_column_or_with_another_type_is_named(folder, data, tmp
     other = {name: column[333:334] for name, column in data.items()}
     other["actions"] = other["actions"].astype(np.float64)[:, None]
     pq.write_table(table(other), tmp_path / "part-9.parquet")
-    with pytest.raises(InvalidInput, match="do not fit together .*actions"):
+    with pytest.raises(InvalidInput, match=r"do not fit together .*actions"):
         bondic.stream_log(tmp_path, batch_rows=1)
 
 

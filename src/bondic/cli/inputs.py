@@ -67,15 +67,10 @@ def _read_inputs(log: str, options: dict[str, Any], progress: Callable[[float], 
 
 def open_stream(log: str, options: dict[str, Any], progress: Callable[[float], None] | None = None) -> LogStream:
     """The log in batches, within the memory of the options."""
-    if options["missing"] or options["text"] or options["actions"]:
-        raise InvalidInput("--missing, --text and --actions need the log in memory: leave out --memory.")
-    columns = parse_columns(options["columns"]) or {}
-    if absent := [part for part, names in columns.items() if names is None]:
-        raise InvalidInput(
-            f"--columns {absent[0]}=none needs the log in memory: leave out --memory, or add a column of false to the log."
-        )
-    named = {part: names for part, names in columns.items() if names is not None}
-    return stream_log(Path(log), memory=options["memory"], columns=named or None, progress=progress)
+    if options["missing"] or options["text"]:
+        raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
+    columns, actions = parse_columns(options["columns"]), options["actions"]
+    return stream_log(Path(log), memory=options["memory"], columns=columns, actions=actions, progress=progress)
 
 
 def load_log(log: str, options: dict[str, Any]) -> LoadedLog:

@@ -142,7 +142,8 @@ class Parts:
             row = int(np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))[0])
             raise InvalidInput(
                 f"{self.table.source}: {one_line(name)} (`{part}`) is missing at row {numbered(row)}. It cannot be guessed: "
-                "fill in what happened. Never drop a row because of its reward or its next observation: that breaks the guarantee."
+                "fill in what happened. Never drop a row because of its reward or its next observation: that breaks the "
+                "guarantee."
             )
 
     def _actions(self, n: int) -> npt.NDArray[Any]:
@@ -180,6 +181,11 @@ class Parts:
         if self.known_actions is None and all(text.isdecimal() and len(text) < 10 for text in texts):
             self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
             return np.array([int(text) for text in texts], dtype=np.int64)
+        if self.known_actions is None and self.treatment.streamed:
+            raise InvalidInput(
+                f"{self.table.source}: actions are text. Which ones there are is known at the end of a log only: name them in order, "
+                "actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
+            )
         known = self.known_actions or tuple(sorted(set(texts)))
         if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
             raise InvalidInput(
