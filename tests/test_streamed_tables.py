@@ -102,6 +102,12 @@ def test_what_a_stream_cannot_do_is_said(tmp_path, changes, columns, words):
         b.stream_log(folder, columns={**NAMED, **columns}, batch_rows=25)
 
 
+@pytest.mark.parametrize("option", [{"columns": {"rewards": "r"}}, {"actions": ["go", "stay"]}])
+def test_options_of_tables_are_refused_for_arrays(option):
+    with pytest.raises(InvalidInput, match="Arrays go by the names of the parts"):
+        b.stream_log(b.load_demo().log.columns(), **option)
+
+
 def test_next_observations_are_not_built_while_streaming(tmp_path):
     folder = written(tmp_path, table(x2=None, y2=None))
     given = {"observations": ["x", "y"], "actions": "choice"}

@@ -32,6 +32,11 @@ def stream_log(
     """
     budget = parse_memory(memory)
     if isinstance(source, Mapping):
+        if columns is not None or actions is not None:
+            raise InvalidInput(
+                "columns= and actions= are for Parquet files. Arrays go by the names of the parts of a transition (observations, "
+                "actions, rewards, ...), and actions are numbers: rename the keys of the mapping, or use read_log."
+            )
         width = sum(_numbers(column) for column in source.values() if column is not None)
         plan = MemoryPlan.of(budget, width)
         stream: LogStream = ArrayStream(source, batch_rows=batch_rows or plan.batch_rows, progress=progress)
