@@ -53,7 +53,8 @@ class ModelBased:
 
     def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         watch = out.Stopwatch(self.name, progress)
-        states = np.unique(np.concatenate([problem.whole().logged, problem.whole().next.points]), axis=0).shape[0]
+        rows = problem.whole()
+        states = np.unique(np.concatenate([rows.logged, rows.next.points]), axis=0).shape[0]
         if not problem.layout.discrete or states > _MOST_STATES:
             raise InvalidInput(
                 f"The model is a table of states and discrete actions; this log has {states} distinct states (at most "
