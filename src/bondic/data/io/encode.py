@@ -156,12 +156,7 @@ def _dimensions(table: Table, here: Sequence[str], following: Sequence[str] | No
 def _split(table: Table, group: Sequence[str], rows: int) -> Iterator[tuple[str, Column]]:
     """The dimensions of a part: one per column, and one per entry of a list column."""
     for name in group:
-        column = table.load(name)
-        if column.values.shape[0] != rows:
-            raise InvalidInput(
-                f"{table.source}: {one_line(name)} has {column.values.shape[0]} rows, the rewards have {rows}. Every column "
-                "needs one entry per row."
-            )
+        column = table.column(name, rows)
         if column.values.ndim == 1:
             yield name, column
             continue

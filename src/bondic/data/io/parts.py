@@ -117,12 +117,7 @@ class Parts:
         group = self.columns[part]
         if len(group) > 1:
             raise InvalidInput(f"{self.table.source}: `{part}` is one value per row, not the columns {shown(group)}.")
-        column, name = self.table.load(group[0]), group[0]
-        if rows is not None and column.values.shape[0] != rows:
-            raise InvalidInput(
-                f"{self.table.source}: {one_line(name)} (`{part}`) has {column.values.shape[0]} rows, the rewards have {rows}. "
-                "Every column needs one entry per row."
-            )
+        column, name = self.table.column(group[0], rows, f" (`{part}`)"), group[0]
         self._complete(part, name, column.missing)
         if column.text and part != "episode_ids":
             values = column.values.ravel().tolist()
@@ -148,13 +143,9 @@ class Parts:
 
     def _actions(self, n: int) -> npt.NDArray[Any]:
         group = self.columns["actions"]
-        columns = [self.table.load(name) for name in group]
+        columns = [self.table.column(name, n, " (`actions`)") for name in group]
         for name, column in zip(group, columns, strict=True):
             self._complete("actions", name, column.missing)
-            if column.values.shape[0] != n:
-                raise InvalidInput(
-                    f"{self.table.source}: {one_line(name)} (`actions`) has {column.values.shape[0]} rows, the rewards have {n}."
-                )
         if any(column.text for column in columns):
             if len(columns) > 1 or columns[0].values.ndim > 1:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")

@@ -48,6 +48,16 @@ class Table:
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InvalidInput(f"{self.source}: two columns are called {one_line(twice)}. Rename one of them.")
 
+    def column(self, name: str, rows: int | None, part: str = "") -> Column:
+        """A column with as many rows as the rewards."""
+        column = self.load(name)
+        if rows is not None and (count := column.values.shape[0]) != rows:
+            raise InvalidInput(
+                f"{self.source}: {one_line(name)}{part} has {count} rows, the rewards have {rows}. Every column needs one entry "
+                "per row."
+            )
+        return column
+
 
 def arrays_table(source: str, arrays: Mapping[str, Any], **more: Any) -> Table:
     """A table over arrays (or sequences) by name."""
