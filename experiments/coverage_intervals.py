@@ -20,9 +20,10 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
+from bondic.classes.instruments import Instruments
 from bondic.identity.loss import kernel_bellman_loss
 from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
+from bondic.proofs.rebuild import reader_of
 from bondic.rounding import Enclosure
 from bondic.rows import Problem
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -77,9 +78,8 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
 def _noise_event_fails(question: Question, result: b.Result) -> bool:
     """L_W(q*) > eps with the W and the rows that the certificate names."""
     certified = question.problem.select(*result.rows)
-    kernel = Reader(result.certificate.arrays, certified.layout).kernel(
-        result.certificate.body["instruments"]["kernel"]
-    )
+    body = result.certificate.body["instruments"]
+    kernel = reader_of(result.certificate, certified.layout).decode(Instruments, body, "instruments").kernel
     residuals = question.residuals[np.isin(question.problem.log_rows, certified.log_rows)]
     return kernel_bellman_loss(certified, kernel, residuals).lower > result.rejection.epsilon
 

@@ -141,7 +141,7 @@ def test_changed_numbers_are_noticed_even_with_a_forged_digest(certified, path):
 def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
     result, log, _ = certified
     names = [name for name in result.certificate.arrays if name.startswith(("policy", "initial"))]
-    names += ["omega.lower.w", "omega.upper.w", "q.0.0.bandwidth"]
+    names += ["omega.lower.coordinates", "omega.upper.coordinates", "ball.kernel.parts.0.parts.0.bandwidth"]
     for name in names:
         arrays = {key: value.copy() for key, value in result.certificate.arrays.items()}
         flat = arrays[name].reshape(-1)
@@ -218,7 +218,7 @@ def test_every_kind_of_weight_function_verifies():
         result = bondic.estimate_interval(problem, method=method)
         assert result.guarantee == "none"
         names = " ".join(result.certificate.arrays)
-        assert ("omega.upper.w " in f"{names} ") == (kind is FeatureFunction)
+        assert ("omega.upper.coordinates " in f"{names} ") == (kind is FeatureFunction)
         same(bondic.verify(result.certificate, log), result)
     kernel = kernels[ExpansionFunction]
     weights = np.zeros((len(problem), 2))

@@ -125,8 +125,10 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
 
 def test_long_doubles_in_memory_are_refused_in_words(certified):
     certificate, log = certified
-    arrays = dict(certificate.arrays) | {"omega.lower.w": certificate.arrays["omega.lower.w"].astype(np.longdouble)}
-    with pytest.raises(VerificationError, match=r"omega\.lower\.w is of type"):
+    arrays = dict(certificate.arrays) | {
+        "omega.lower.coordinates": certificate.arrays["omega.lower.coordinates"].astype(np.longdouble)
+    }
+    with pytest.raises(VerificationError, match=r"omega\.lower\.coordinates is of type"):
         bondic.verify(Certificate(certificate.body, arrays), log)
 
 
@@ -167,18 +169,22 @@ def signed(certificate: Certificate, place: str, value: object) -> Certificate:
     return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
 
 
-GAUSSIAN = {"leaf": "gaussian", "parameters": {"bandwidth": 1.0}}
-DIRAC = {"leaf": "dirac", "parameters": {"on": "action"}}
+GAUSSIAN = {"kernel": "gaussian", "bandwidth": {"array": "initial.weights"}, "on": "observation"}
+DIRAC = {"kernel": "dirac", "on": "action"}
+
+
+def several(kind, *parts):
+    return {"kernel": kind, "parts": list(parts)}
 
 
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        ("ball.kernel", {"product": [{"sum": [GAUSSIAN] * 4}] * 25}, "256 are evaluated"),
-        ("ball.kernel", {"product": [DIRAC] * 40}, "embedding columns"),
-        ("ball.kernel", {"sum": [GAUSSIAN] * 200}, "200 parts"),
-        ("ball.kernel", {"leaf": "constant", "parameters": {"value": True}}, "true or false"),
-        ("ball.kernel", {"leaf": "time-mask", "parameters": {"horizon": float("nan")}}, "horizon"),
+        ("ball.kernel", several("product", *[several("sum", *[GAUSSIAN] * 4)] * 25), "256 are evaluated"),
+        ("ball.kernel", several("product", *[DIRAC] * 40), "embedding columns"),
+        ("ball.kernel", several("sum", *[GAUSSIAN] * 200), "200 parts"),
+        ("ball.kernel", {"kernel": "constant", "value": True, "on": "time"}, "a number is needed, not True"),
+        ("ball.kernel", {"kernel": "time-mask", "horizon": float("nan"), "on": "time"}, "horizon"),
         ("ball.radius", float("nan"), "ball.radius"),
         ("ball.radius", True, "ball.radius"),
         ("ball.radius", "9", "ball.radius"),
@@ -210,7 +216,7 @@ def test_nesting_is_limited(certified):
     certificate, log = certified
     deep: object = GAUSSIAN
     for _ in range(60):
-        deep = {"scaled": deep, "factor": 1.0}
+        deep = {"kernel": "scaled", "part": deep, "factor": 1.0}
     with pytest.raises(VerificationError, match="nested more than 40 deep"):
         bondic.verify(signed(certificate, "ball.kernel", deep), log)
 

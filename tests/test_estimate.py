@@ -10,9 +10,10 @@ import pytest
 import bondic as b
 import worlds
 from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
 from bondic.identity.residual import function_values
 from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
+from bondic.proofs.rebuild import reader_of
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -216,7 +217,7 @@ def test_misspecification_widens_by_its_formula(table, plain):
 def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
     spec = result.certificate.body["ends"][end]["omega"]
-    function = Reader(result.certificate.arrays, problem.layout).function(spec)
+    function = reader_of(result.certificate, problem.layout).decode(Function, spec, "omega")
     return function.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
 
 
@@ -289,7 +290,7 @@ def test_planned_rows_hold_at_stopping_times(table, plain):
     """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
-        assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"
+        assert found.certificate.body["gauge"]["noise"] == "fixed-lambda"
         assert "n may be a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
@@ -316,7 +317,9 @@ def test_more_candidates_never_hurt(table, plain, rng):
     basis = make_basis(instruments.kernel, layout, table.problem.logged, rank=1)  # hardly any coordinates to search in
     poor = table.run(rank=1)
     assert poor.length >= plain.length
-    good = Reader(plain.certificate.arrays, layout).function(plain.certificate.body["ends"]["upper"]["omega"])
+    good = reader_of(plain.certificate, layout).decode(
+        Function, plain.certificate.body["ends"]["upper"]["omega"], "omega"
+    )
     helped = table.run(rank=1, candidates=(good,))
     assert helped.high == pytest.approx(plain.high, abs=1e-9)
     bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
@@ -389,7 +392,7 @@ def test_finite_horizon(horizon, gamma):
     assert f"{problem.dropped} rows beyond it were dropped" in next(
         a.text for a in found.assumptions if a.name == "process"
     )
-    assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"  # one width per time
+    assert found.certificate.body["gauge"]["noise"] == "fixed-lambda"  # one width per time
     # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
     unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
     assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)

@@ -10,7 +10,6 @@ import math
 import re
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -196,21 +195,21 @@ def test_a_result_of_another_log_is_refused(world):
         report_page(result, other, title="x", sensitivity=frontier)
 
 
+@bondic.register("noise", "test-own")
 @dataclass(frozen=True)
 class OwnGauge(bondic.Pinelis):
-    """A noise bound that no certificate knows."""
-
-    name: ClassVar[str] = "own"
+    """A noise bound whose formula pages do not know."""
 
     def epsilon(self, facts, probability):
         return super().epsilon(facts, probability) * 0.1
 
+    def level(self, facts, observed):
+        return super().level(facts, observed / 0.1)
+
 
 def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():
     _, _, problem, result = ask(gauge=OwnGauge())
-    with pytest.raises(InvalidInput, match=r"unknown noise bound 'own'.*radius_sensitivity"):
-        bondic.result_frontier(result, problem)
-    frontier = bondic.radius_sensitivity(problem, method=bondic.Dual(gauge=OwnGauge(), choices=FEW))
+    frontier = bondic.result_frontier(result, problem)
     data = frontier.to_dict()
     assert data["noise"] == {"kind": "fixed", "epsilon": frontier.levels()[0].upper}
     assert "α cannot be moved" in report_page(result, problem, title="t", sensitivity=frontier)
@@ -548,9 +547,12 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
 
 
 def frontier_omega(result, problem):
-    from bondic.proofs.spec import Reader
+    from bondic.functions.functions import Function
+    from bondic.proofs.rebuild import reader_of
 
-    return Reader(result.certificate.arrays, problem.layout).function(result.certificate.body["ends"]["lower"]["omega"])
+    return reader_of(result.certificate, problem.layout).decode(
+        Function, result.certificate.body["ends"]["lower"]["omega"], "omega"
+    )
 
 
 @pytest.mark.parametrize("case", ["exact starts", "starts of the log", "continuous", "streamed", "table"])

@@ -18,12 +18,12 @@ from bondic.data.stream import ArrayStream
 from bondic.engines import series_stream
 from bondic.engines.spool import SpooledPairs
 from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
+from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate, claim
 from bondic.proofs.conclude import conclude
-from bondic.proofs.rebuild import rebuild
-from bondic.proofs.spec import Reader
+from bondic.proofs.rebuild import reader_of, rebuild
 from bondic.sums.quadratic import quadratic_forms
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -176,11 +176,15 @@ def reclaimed(certificate, log, policy, change):
     """A forger's work: change the statements, then claim whatever follows from them."""
     draft = forged(certificate, change)
     setting, _ = rebuild(draft, log, policy=policy)
-    reader = Reader(draft.arrays, setting.problem.layout)
+    reader = reader_of(draft, setting.problem.layout)
+
+    def function(spec):
+        return reader.decode(Function | None, spec, "omega")
+
     ends = {}
     for end in draft.body["ends"]:
-        (ends[end],) = dual_bound(setting, reader.function(draft.body["ends"][end]["omega"]), (end,))
-    witnesses = [reader.function(witness) for witness in draft.body["rejection"]["witnesses"]]
+        (ends[end],) = dual_bound(setting, function(draft.body["ends"][end]["omega"]), (end,))
+    witnesses = [function(witness) for witness in draft.body["rejection"]["witnesses"]]
     rejection = combine_witnesses(setting, witnesses)
     result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, draft.body["side"])
 

@@ -63,10 +63,7 @@ def chosen(result):
             return {key: resolve(value) for key, value in spec.items() if key != "log_hash"}
         return [resolve(item) for item in spec] if isinstance(spec, list) else spec
 
-    tests = [
-        {name: resolve(test[name]) for name in ("name", "kernel", "provenance", "probability")}
-        for test in body["rejection"]["tests"]
-    ]
+    tests = [resolve(test["test"]) for test in body["rejection"]["tests"]]
     return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"]), "tests": tests}
 
 
@@ -246,7 +243,7 @@ def test_defaults_are_written_into_the_result():
     assert body["ball"]["provenance"]["rows"] == [0, 300]
     assert body["ball"]["origin"] == "chosen"
     for test in body["rejection"]["tests"]:
-        assert test["provenance"]["rows"] == [0, 60]
+        assert test["test"]["instruments"]["provenance"]["rows"] == [0, 60]
     assert "states are numbers" in result.choices["states"]
     assert f"radius {body['ball']['radius']:.6g}" in result.choices["Q"]
     assert result.seeds["features"] == 0

@@ -15,8 +15,9 @@ from bondic.baselines.trajectories import trajectories
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.classes.ball import Ball
 from bondic.errors import VerificationError
+from bondic.functions.functions import Function
 from bondic.proofs.certificate import Certificate, compute_digest
-from bondic.proofs.spec import Reader
+from bondic.proofs.rebuild import reader_of
 from bondic.report.page import report_page
 from bondic.rows import Terms
 from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
@@ -64,8 +65,8 @@ def test_the_true_value_is_covered():
 def test_narrower_ranges_give_narrower_ends_at_the_same_omega():
     problem = lake_problem()
     found = bondic.estimate_interval(lake_problem(value_range=(0, 1)), method=METHOD)
-    reader = Reader(found.proof.arrays, problem.layout, None)
-    weights = reader.function(found.proof.body["ends"]["lower"]["omega"])
+    reader = reader_of(found.proof, problem.layout)
+    weights = reader.decode(Function, found.proof.body["ends"]["lower"]["omega"], "omega")
     spreads = []
     for limits in (None, (-50, 50), (0, 20), (0, 5), (0, 1)):
         low, high = dual_bound(setting(lake_problem(value_range=limits)), weights)

@@ -21,6 +21,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.settle import settle
 from bondic.noise.bound import Gauge
+from bondic.noise.outside import check_gauge
 from bondic.proofs.assumptions import list_assumptions
 from bondic.proofs.certificate import make_certificate
 from bondic.proofs.conclude import Status, conclude, uses_log
@@ -65,6 +66,10 @@ class Dual:
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: Engine = "auto"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gauge, Gauge):
+            check_gauge(self.gauge)
 
     def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)

@@ -19,8 +19,7 @@ from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
 from bondic.noise.budget import ErrorBudget, check_alpha
-from bondic.proofs.rebuild import setting_of
-from bondic.proofs.spec import UserFunctions
+from bondic.proofs.rebuild import UserFunctions, setting_of
 from bondic.result import Result
 from bondic.rounding import U
 from bondic.rows import Question

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.registry import kind
 from bondic.rounding import Enclosure, certified_dot, log_enclosure, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
@@ -67,10 +68,9 @@ def charge_of(blocks: Iterable[tuple[FloatArray, FloatArray]]) -> Enclosure:
     return total
 
 
+@kind("noise")
 class Gauge(ABC):
     """One concentration inequality."""
-
-    name: ClassVar[str]
 
     @property
     @abstractmethod

@@ -13,16 +13,16 @@ import numpy.typing as npt
 
 from bondic.bounds.dual import BoundTerms, End, Setting
 from bondic.bounds.rejection import Rejection
-from bondic.classes.ball import Ball
-from bondic.classes.value_class import ValueClass
+from bondic.codec import Encoder
 from bondic.functions.functions import Function
 from bondic.noise.budget import ErrorBudget
 from bondic.proofs.assumptions import Assumption
-from bondic.proofs.spec import Arrays, Spec, Writer
 from bondic.rounding import Enclosure
 from bondic.rows import StreamedProblem
 
-FORMAT = "bondic certificate 3"
+Spec = dict[str, Any]
+
+FORMAT = "bondic certificate 4"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
 
 
@@ -89,8 +89,7 @@ def make_certificate(
     information: Spec,
 ) -> Certificate:
     """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
-    writer = Writer()
-    problem, ball = setting.problem, setting.ball
+    writer, problem = Encoder(), setting.problem
     streamed = isinstance(problem, StreamedProblem)
     body: Spec = {
         "format": FORMAT,
@@ -99,12 +98,12 @@ def make_certificate(
         "side": side,
         "problem": {
             "log_hash": problem.log_hash,
-            "terms": asdict(problem.terms),
+            "terms": writer.encode(problem.terms, "terms"),
             "rows": [problem.rows.start, problem.rows.stop],
             "seed": problem.seed,
             "answers": {
-                "next": None if streamed else writer.array("policy.next", problem.answers.next),
-                "initial": writer.array("policy.initial", problem.answers.initial),
+                "next": None if streamed else writer.encode(problem.answers.next, "policy.next"),
+                "initial": writer.encode(problem.answers.initial, "policy.initial"),
                 "discrete": problem.answers.discrete,
                 "exact": problem.answers.exact,
             },
@@ -113,20 +112,17 @@ def make_certificate(
             if isinstance(problem, StreamedProblem)
             else None,
             "initial": {
-                "observations": writer.array("initial.observations", problem.initial_states.observations),
-                "weights": writer.array("initial.weights", problem.initial_states.weights),
+                "observations": writer.encode(problem.initial_states.observations, "initial.observations"),
+                "weights": writer.encode(problem.initial_states.weights, "initial.weights"),
                 "kind": problem.initial_states.kind,
                 "count_fixed": problem.initial_states.count_fixed,
             },
         },
-        "ball": _class_spec(writer, ball),
-        "instruments": {
-            "kernel": writer.kernel(setting.instruments.kernel, "w"),
-            "provenance": asdict(setting.instruments.provenance),
-        },
-        "gauge": writer.gauge(setting.gauge),
+        "ball": writer.encode(setting.ball, "ball"),
+        "instruments": writer.encode(setting.instruments, "instruments"),
+        "gauge": writer.encode(setting.gauge, "gauge"),
         "ends": {
-            end: {"omega": writer.function(omega, f"omega.{end}"), "claim": claim(terms)}
+            end: {"omega": _function(writer, omega, f"omega.{end}"), "claim": claim(terms)}
             for end, (terms, omega) in ends.items()
         },
         "rejection": _rejection_spec(writer, setting, rejection, witnesses, tests),
@@ -137,20 +133,12 @@ def make_certificate(
     return Certificate(_plain(body), writer.arrays)
 
 
-def _class_spec(writer: Writer, ball: ValueClass) -> Spec:
-    """Q; without a kernel it is the box, whose norm is the largest deviation."""
-    return {
-        "kernel": writer.kernel(ball.kernel, "q") if isinstance(ball, Ball) else None,
-        "radius": ball.radius,
-        "center": writer.function(ball.center, "center"),
-        "misspecification": ball.misspecification,
-        "provenance": asdict(ball.provenance),
-        "origin": ball.origin,
-    }
+def _function(writer: Encoder, function: Function | None, name: str) -> Spec | None:
+    return None if function is None or function.is_zero else writer.encode(function, name)
 
 
 def _rejection_spec(
-    writer: Writer,
+    writer: Encoder,
     setting: Setting,
     rejection: Rejection,
     witnesses: tuple[Function | None, ...],
@@ -158,15 +146,12 @@ def _rejection_spec(
 ) -> Spec:
     """What W says about Q, and what the further tests say, each with its instruments and witness."""
     return {
-        "witnesses": [writer.function(w, f"witness.{k}") for k, w in enumerate(witnesses)],
+        "witnesses": [_function(writer, w, f"witness.{k}") for k, w in enumerate(witnesses)],
         "claim": asdict(rejection),
         "tests": [
             {
-                "name": test.name,
-                "kernel": writer.kernel(test.instruments.kernel, f"test.{k}"),
-                "provenance": asdict(test.instruments.provenance),
-                "probability": test.probability,
-                "witness": writer.function(witness, f"test.{k}.witness"),
+                "test": writer.encode(test, f"test.{k}"),
+                "witness": _function(writer, witness, f"test.{k}.witness"),
                 "claim": asdict(found),
             }
             for k, (test, (witness, found)) in enumerate(zip(setting.tests, tests, strict=True))
@@ -184,6 +169,3 @@ def _scalar(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} does not belong into a certificate")
-
-
-__all__ = ["FORMAT", "Arrays", "Certificate", "claim", "compute_digest", "make_certificate"]

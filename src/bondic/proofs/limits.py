@@ -85,13 +85,18 @@ def check_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         refuse(not np.all(np.isfinite(array)), f"The array {name} holds a number that is not finite.")
 
 
+_BRANCHES = ("sum", "product", "scaled")
+
+
 def check_counts(body: Any) -> None:
     """Parts of kernels and number of functions, before any of them is built."""
-    functions = sum("weights" in node or "w" in node for node in _objects(body))
+    functions = sum("function" in node for node in _objects(body))
     refuse(functions > MOST_FUNCTIONS, f"The certificate holds {functions} functions, more than {MOST_FUNCTIONS}.")
     for node in _objects(body):
-        if any(key in node for key in ("sum", "product", "scaled")):
-            leaves = sum("leaf" in part for part in _objects(node))
+        if node.get("kernel") in _BRANCHES:
+            leaves = sum(
+                isinstance(part.get("kernel"), str) and part["kernel"] not in _BRANCHES for part in _objects(node)
+            )
             refuse(leaves > MOST_LEAVES, f"A kernel of the certificate has {leaves} parts, more than {MOST_LEAVES}.")
 
 

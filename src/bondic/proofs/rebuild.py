@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -11,26 +11,28 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import ClassTest, Setting
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
-from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
+from bondic.codec import Decoder, decode
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.stream import ArrayStream, LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import VerificationError
+from bondic.kernels.normal_form import Layout
+from bondic.noise.bound import Gauge
 from bondic.noise.budget import ErrorBudget
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.spec import Reader, Spec, UserFunctions
+from bondic.proofs import known
+from bondic.proofs.certificate import Certificate, Spec
 from bondic.rounding import U
 from bondic.rows import Question, StreamedProblem, Terms, assemble, make_problem
 from bondic.rows.frame import make_frame
 from bondic.rows.question import make_terms
 from bondic.rows.returns import check_returns
+
+UserFunctions = Mapping[str, Callable[..., Any]]
 
 
 def rebuild(
@@ -63,11 +65,9 @@ def rebuild(
     else:
         observations = _withheld_states(start, arrays, log, initial)
     states = InitialStates(observations, arrays[start["weights"]["array"]], start["kind"], start["count_fixed"])
-    terms = spec["terms"]
-    pairs = {name: tuple(pair) for name, pair in terms.items() if isinstance(pair, list)}
-    statement = Terms(**{**terms, **pairs})
-    if make_terms(**terms) != statement:
-        raise VerificationError(f"No problem can be asked with the statements {terms}.")
+    statement = decode(Terms, spec["terms"], arrays, "problem.terms")
+    if make_terms(**asdict(statement)) != statement:
+        raise VerificationError(f"No problem can be asked with the statements {statement}.")
     return setting_of(certificate, _rebuild_question(spec, arrays, log, states, statement, policy), functions)
 
 
@@ -95,38 +95,26 @@ def setting_of(
 ) -> tuple[Setting, ErrorBudget]:
     """W, Q, the gauge and the split of alpha as the certificate states them, for a question that is there already."""
     body = certificate.body
-    reader = Reader(certificate.arrays, problem.layout, functions)
-    ball = _value_class(reader, body["ball"])
-    instruments = Instruments(
-        reader.kernel(body["instruments"]["kernel"]), _provenance(body["instruments"]["provenance"])
-    )
+    reader = reader_of(certificate, problem.layout, functions)
+    ball = reader.decode(ValueClass, body["ball"], "ball")
+    instruments = reader.decode(Instruments, body["instruments"], "instruments")
+    gauge = reader.decode(Gauge, body["gauge"], "gauge")
     budget = ErrorBudget(body["alpha"], body["budget"])
     sides = 2 if body["side"] == "both" else 1
     tests = tuple(
-        ClassTest(
-            test["name"],
-            Instruments(reader.kernel(test["kernel"]), _provenance(test["provenance"])),
-            test["probability"],
-        )
-        for test in body["rejection"]["tests"]
+        reader.decode(ClassTest, test["test"], f"rejection.tests.{k}.test")
+        for k, test in enumerate(body["rejection"]["tests"])
     )
     spent = math.fsum(test.probability for test in tests)
     if not (all(test.probability > 0 for test in tests) and spent <= (budget.get("tests") or 0.0) * (1 + 1e-12)):
         raise VerificationError("The tests of Q spend more than their share of alpha.")
-    gauge = reader.gauge(body["gauge"])
     return Setting(problem, ball, instruments, gauge, budget["noise"], budget.get("initial"), sides, tests), budget
 
 
-def _value_class(reader: Reader, spec: Spec) -> ValueClass:
-    center, provenance = reader.function(spec["center"]), _provenance(spec["provenance"])
-    if spec["origin"] not in ("stated", "chosen"):
-        raise VerificationError(f"Q is stated or chosen, not {spec['origin']!r}.")
-    if spec["kernel"] is not None:
-        kernel = reader.kernel(spec["kernel"])
-        return Ball(kernel, spec["radius"], center, spec["misspecification"], provenance, spec["origin"])
-    if spec["misspecification"] != 0:
-        raise VerificationError("A box has no misspecification allowance.")
-    return Box(spec["radius"], center, provenance, spec["origin"])
+def reader_of(certificate: Certificate, layout: Layout, functions: UserFunctions | None = None) -> Decoder:
+    """Reads the parts of a certificate for a question whose points have this layout."""
+    assert known.HOMES
+    return Decoder(certificate.arrays, {"layout": layout, "functions": functions or {}})
 
 
 def _rebuild_question(
@@ -184,10 +172,3 @@ def _ask_again(
         return StreamedProblem.make(stream, policy, initial, terms, **asking)
     held = log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
     return make_problem(held, policy, initial, **asdict(terms), **asking, accept=None)
-
-
-def _provenance(spec: Spec) -> Provenance:
-    rows = spec["rows"]
-    if rows is not None and not all(isinstance(row, int) and not isinstance(row, bool) for row in rows):
-        raise VerificationError(f"The certificate is damaged: rows {rows!r} are not whole numbers.")
-    return Provenance(spec["note"], None if rows is None else (rows[0], rows[1]), spec["log_hash"])

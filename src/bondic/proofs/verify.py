@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
 from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, weigh
+from bondic.codec import Decoder
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.stream import LogStream
@@ -21,7 +22,7 @@ from bondic.errors import BondicError, VerificationError
 from bondic.functions.functions import Function
 from bondic.noise.bound import Guarantee
 from bondic.proofs.assumptions import Assumption, assumes_nothing, list_assumptions
-from bondic.proofs.certificate import Certificate, claim, compute_digest
+from bondic.proofs.certificate import Certificate, Spec, claim, compute_digest
 from bondic.proofs.conclude import Conclusion, Status, conclude, uses_log
 from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.limits import DAMAGED, check_workload
@@ -33,9 +34,8 @@ from bondic.proofs.provenance_check import (
     check_use_of_log,
     describe_start,
 )
-from bondic.proofs.rebuild import rebuild
+from bondic.proofs.rebuild import UserFunctions, reader_of, rebuild
 from bondic.proofs.shape import check_certificate
-from bondic.proofs.spec import Reader, Spec, UserFunctions
 from bondic.rows import Question, make_problem
 
 Retest = Callable[[Setting], Rejection | None]
@@ -128,7 +128,7 @@ def _verify(
     else:
         unchecked.append("the policy: whose answers these are is not known, pass the policy to compare it with them")
         headline.append("the policy")
-    reader = Reader(certificate.arrays, setting.problem.layout, functions)
+    reader = reader_of(certificate, setting.problem.layout, functions)
     check_workload(setting, _functions(setting, reader, body), len(log))
     _require(set(body["ends"]) == _needed(body["side"]), "The certificate lacks an end point, or has one too many.")
     ends = _recompute_ends(setting, reader, body, checks)
@@ -172,12 +172,17 @@ def _verify(
     )
 
 
-def _functions(setting: Setting, reader: Reader, body: Spec) -> list[Function | None]:
+def _functions(setting: Setting, reader: Decoder, body: Spec) -> list[Function | None]:
     """Everything that will be evaluated."""
     rejection = body["rejection"]
     tests = [test["witness"] for test in rejection["tests"]]
     specs = [*(found["omega"] for found in body["ends"].values()), *rejection["witnesses"], *tests]
-    return [setting.ball.center, *map(reader.function, specs)]
+    return [setting.ball.center, *(_function(reader, spec, "a function") for spec in specs)]
+
+
+def _function(reader: Decoder, spec: Any, place: str) -> Function | None:
+    found: Function | None = reader.decode(Function | None, spec, place)
+    return found
 
 
 def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Retest | None) -> Finding:
@@ -205,10 +210,10 @@ def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Ret
     return Finding(unchecked=(text,))
 
 
-def _recompute_ends(setting: Setting, reader: Reader, body: Spec, checks: list[str]) -> dict[End, BoundTerms]:
+def _recompute_ends(setting: Setting, reader: Decoder, body: Spec, checks: list[str]) -> dict[End, BoundTerms]:
     """Both end points from their omegas, in one pass over the log."""
     present: list[End] = [end for end in _ENDS if end in body["ends"]]
-    omegas = [reader.function(body["ends"][end]["omega"]) for end in present]
+    omegas = [_function(reader, body["ends"][end]["omega"], f"ends.{end}.omega") for end in present]
     weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas])
     ends: dict[End, BoundTerms] = {}
     slack = _slack(body)
@@ -286,10 +291,12 @@ def _compare_interval(body: Spec, setting: Setting, ends: dict[End, BoundTerms],
         )
 
 
-def _check_rejection(setting: Setting, reader: Reader, spec: Spec) -> Rejection:
+def _check_rejection(setting: Setting, reader: Decoder, spec: Spec) -> Rejection:
     """Every test of Q from its witnesses, and all of them as one."""
-    main = combine_witnesses(setting, [reader.function(witness) for witness in spec["witnesses"]])
-    tests = run_tests(setting, [reader.function(test["witness"]) for test in spec["tests"]])
+    main = combine_witnesses(
+        setting, [_function(reader, witness, "rejection.witnesses") for witness in spec["witnesses"]]
+    )
+    tests = run_tests(setting, [_function(reader, test["witness"], "rejection.tests") for test in spec["tests"]])
     for found, test in zip(tests, spec["tests"], strict=True):
         _compare_rejection(found, test["claim"])
     joined = join_tests(setting, main, tests)

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.codec import Arrays
 from bondic.errors import InvalidInput
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.spec import Arrays, Spec
+from bondic.proofs.certificate import Certificate, Spec
 from bondic.rows import Question, StreamedProblem
 
 FloatArray = npt.NDArray[np.float64]
@@ -82,9 +82,9 @@ def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Questi
 
 def _center_names(function: Any) -> list[str]:
     """Arrays of landmark points in the spec of a function."""
-    if function is None or "features" in function:
+    if function is None or "coordinates" in function:
         return []
-    parts = [function] if "kernel" in function else function["parts"]
+    parts = function.get("parts", [function])
     return [part["centers"]["array"] for part in parts]
 
 

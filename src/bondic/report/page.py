@@ -15,7 +15,7 @@ from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.proofs.conclude import Status
-from bondic.proofs.spec import Reader, UserFunctions
+from bondic.proofs.rebuild import UserFunctions, reader_of
 from bondic.rendering import escape
 from bondic.report import sections
 from bondic.report.answer import answer, assumptions
@@ -87,10 +87,11 @@ def _shown_omega(result: Result, certified: Question, functions: UserFunctions |
     """The omega of an end that narrows the value range, the lower one first; otherwise any that there is."""
     limits, ends = result.value_range, result.proof.body["ends"]
     useful = {"lower": result.low > limits.low, "upper": result.high < limits.high}
-    reader = Reader(result.proof.arrays, certified.layout, functions)
+    reader = reader_of(result.proof, certified.layout, functions)
     for end in sorted(ends, key=lambda name: (not useful[name], name)):
         if ends[end]["omega"] is not None:
-            return reader.function(ends[end]["omega"])
+            omega: Function = reader.decode(Function, ends[end]["omega"], f"ends.{end}.omega")
+            return omega
     return None
 
 
