@@ -26,7 +26,7 @@ from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
 from bondic.sums.streamed import Batch
 from bondic.sums.total_variation import total_variations
-from bondic.value_range import range_at_all_times
+from bondic.terms import range_at_all_times
 from problems import tabular
 
 
@@ -103,8 +103,8 @@ def test_the_bias_is_the_worst_function_of_the_box(seed):
         mu[2 * int(point[0]) : 2 * int(point[0]) + 2] += 0.7 * weights[row] / 9 * probabilities
     corners = itertools.product((-1.0, 1.0), repeat=4)
     worst = max(setting.ball.radius * float(np.dot(corner, mu)) for corner in corners)
-    assert terms.bias.mid == pytest.approx(worst, rel=1e-12)
-    assert terms.bias.upper >= worst
+    assert terms["bias"].mid == pytest.approx(worst, rel=1e-12)
+    assert terms["bias"].upper >= worst
 
 
 def test_with_the_noise_of_the_log_both_ends_hold():
@@ -124,9 +124,9 @@ def test_with_the_noise_of_the_log_both_ends_hold():
             states = problem.next.points[:, 0].astype(int)
             np.add.at(there, problem.next.rows, (problem.next.weights * q[states]).sum(axis=1))
             noise = float(np.mean(rows * (here - problem.gamma * there - problem.rewards)))
-            value, bias = upper.value.mid, upper.bias.upper
+            value, bias = upper.value.mid, upper["bias"].upper
             assert value - bias - 1e-9 <= mdp.value - noise <= value + bias + 1e-9
-            assert lower.bias.mid == upper.bias.mid
+            assert lower["bias"].mid == upper["bias"].mid
 
 
 def test_a_box_around_the_value_range_holds_it_and_a_smaller_one_does_not():

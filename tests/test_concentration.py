@@ -11,16 +11,16 @@ from scipy.stats import binom
 import bondic
 import core_cases
 import naive
+from bondic.claims import ErrorBudget, check_alpha
 from bondic.errors import InvalidInput, NumericalError
 from bondic.methods.settle import _mean_square_width
 from bondic.noise.bound import NoiseFacts
-from bondic.noise.budget import ErrorBudget, check_alpha
 from bondic.noise.facts import noise_facts
 from bondic.noise.rademacher import GUARANTEE, unproved_rademacher_radius
 from bondic.noise.start import initial_error
-from bondic.noise.value_range import discounted_steps, row_widths, value_range
 from bondic.rounding import U
 from bondic.rows import Terms
+from bondic.terms import discounted_steps, row_widths, value_range
 from core_cases import inside, make_case
 
 GAMMAS = [0.0, 1e-17, 0.3, 0.95, 0.999, 1 - 2.0**-30]

@@ -13,6 +13,7 @@ import naive
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.primal import sum_of_values
 from bondic.bounds.rejection import evaluate_witness
+from bondic.claims import ErrorBudget
 from bondic.codec import same
 from bondic.engines import separable
 from bondic.errors import InvalidInput, NumericalError, VerificationError
@@ -20,7 +21,6 @@ from bondic.functions.functions import FeatureFunction, term_feature_bounds
 from bondic.identity.residual import FunctionValues, initial_value
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.bound import NoiseFacts
-from bondic.noise.budget import ErrorBudget
 from bondic.rounding import Enclosure, U
 from bondic.sums.quadratic import evaluate, quadratic_form
 from core_cases import kernel_function, kernels, make_case

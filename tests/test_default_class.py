@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import bondic as b
-from bondic.bounds.rejection import Rejection, join_tests
+from bondic.bounds.rejection import join_tests
 from bondic.bounds.robustness import robustness
+from bondic.claims import Rejection, Status, conclude
 from bondic.classes.box import Box, constant_value
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.methods.settle import TEST_SHARE, settle
-from bondic.proofs.conclude import Status, conclude, uses_log
 from bondic.tuning.radius import held_out_radius, weakness
 from bondic.tuning.states import check_categorical, state_kind
 from problems import synthetic, tabular
@@ -326,13 +326,10 @@ def test_an_end_without_weights_is_no_interval():
     _, problem = problem_of()
     point = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 0.0)
     result = b.estimate_interval(problem, method=b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))))
-    assert not uses_log(result.lower)
+    assert not result.lower.uses_log
     assert result.status in (Status.TRIVIAL, Status.REJECTED)
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    again = conclude(
-        settle(b.Dual(ball=point, instruments=b.Instruments(b.Constant(1.0))), problem, 0.1)[0],
-        result.lower, result.upper, replace(result.rejection, rejected=False), "both",
-    )  # fmt: skip
+    again = conclude(result.value_range, result.claims, False, "both")
     assert again.status is Status.TRIVIAL
 
 

@@ -10,12 +10,14 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance, problem_range
-from bondic.bounds.rejection import evaluate_witness, trivial_rejection
+from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance
+from bondic.bounds.rejection import evaluate_witness
 from bondic.bounds.weighing import Candidate, weigh, weights_at_rows
+from bondic.claims import Rejection
 from bondic.errors import InvalidInput
 from bondic.functions.functions import FeatureFunction, Function
 from bondic.rounding import Enclosure
+from bondic.terms import range_of
 from core_cases import inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02
@@ -128,22 +130,24 @@ def test_terms_of_the_end_points(example):
     estimate, size, norm, allowance = example.terms
     (terms,) = dual_bound(example.setting, example.omega, ("upper",))
     assert inside(terms.value, estimate)
-    assert inside(terms.discrepancy, size)
-    assert inside(terms.bias, size * mpf(example.radius))
-    assert inside(terms.weight_norm, norm)
-    assert mpf(terms.misspecification.upper) >= allowance
-    assert abs(mpf(terms.misspecification.mid) - allowance) <= mpf(10) ** -14 * allowance
-    assert mpf(terms.initial.upper) >= example.initial_term()
-    assert abs(mpf(terms.initial.mid) - example.initial_term()) <= mpf(10) ** -13 * example.initial_term()
+    assert inside(terms["|mu|"], size)
+    assert inside(terms["bias"], size * mpf(example.radius))
+    assert inside(terms["|omega|"], norm)
+    assert mpf(terms["misspecification"].upper) >= allowance
+    assert abs(mpf(terms["misspecification"].mid) - allowance) <= mpf(10) ** -14 * allowance
+    assert mpf(terms["initial distribution"].upper) >= example.initial_term()
+    assert (
+        abs(mpf(terms["initial distribution"].mid) - example.initial_term()) <= mpf(10) ** -13 * example.initial_term()
+    )
     noise = example.epsilon() * norm
-    assert mpf(terms.noise.upper) >= noise
-    assert abs(mpf(terms.noise.mid) - noise) <= mpf(10) ** -12 * noise
+    assert mpf(terms["noise"].upper) >= noise
+    assert abs(mpf(terms["noise"].mid) - noise) <= mpf(10) ** -12 * noise
     rows, eta = weights_at_rows(example.case.problem, example.omega)
     facts = example.setting.facts()
     # floats in place of the function: the noise pays eta times the mean width
     exact = naive.omega_values(example.twin_w, example.alpha, example.case.logged, example.case.logged)
     assert all(abs(mpf(float(a)) - b) <= mpf(eta) for a, b in zip(rows, exact, strict=True))
-    assert terms.noise.rad >= eta * float(facts.widths.mean())
+    assert terms["noise"].rad >= eta * float(facts.widths.mean())
     table = terms.table()
     assert table["end point"] == terms.bound
     assert table["rounding"] == terms.rounding
@@ -160,7 +164,7 @@ def test_zero_weights_give_the_start_alone(example):
         assert mpf(lower.bound) <= low
         assert high <= mpf(upper.bound)
         assert mpf(upper.bound - lower.bound) <= (high - low) * (1 + mpf(10) ** -6) + mpf(10) ** -6 * abs(high)
-        assert upper.noise.upper < 1e-300
+        assert upper["noise"].upper < 1e-300
 
 
 @pytest.mark.parametrize("constant", ["range", "paper"])
@@ -185,7 +189,7 @@ def test_a_given_epsilon_and_weighing_are_used():
     (plain,) = dual_bound(example.setting, example.omega, ("upper",))
     assert moved.bound == pytest.approx(plain.bound - 1.0)
     (small,) = dual_bound(example.setting, example.omega, ("upper",), epsilon=Enclosure(0.0))
-    assert small.noise.upper < 1e-10
+    assert small["noise"].upper < 1e-10
 
 
 def test_a_sampled_start_needs_its_own_probability():
@@ -209,7 +213,7 @@ def test_one_sided_initial_term():
 def test_range_of_the_value(example):
     case = example.case
     low, high = naive.value_range(*case.reward_range, case.gamma, case.may_terminate, case.horizon)
-    ours = problem_range(case.problem)
+    ours = range_of(case.problem.terms)
     assert mpf(ours.low) <= low
     assert high <= mpf(ours.high)
     assert ours == example.setting.range()
@@ -352,8 +356,8 @@ def test_the_upper_end_of_the_norm_counts():
     vague = Vague(example.kernel_w, example.case.problem.layout)
     setting = replace(example.setting, gauge=bondic.PlugIn(1e-6))
     (upper,) = dual_bound(setting, vague, ("upper",))
-    assert upper.noise.upper >= 3 * setting.epsilon().lower
-    assert upper.bound >= upper.value.lower + upper.bias.lower + 3 * setting.epsilon().lower
+    assert upper["noise"].upper >= 3 * setting.epsilon().lower
+    assert upper.bound >= upper.value.lower + upper["bias"].lower + 3 * setting.epsilon().lower
     found = evaluate_witness(setting, vague)
     example.rows, example.alpha = [1.0] * len(example.rows), np.zeros(len(example.rows))
     _, moment, balance, _, _ = witness_terms(example)
@@ -421,7 +425,7 @@ def test_no_witness_no_rejection():
     eps = example.setting.epsilon()
     for omega in (None, kernel_function(example.case, example.kernel_w, 0.0)):
         found = evaluate_witness(example.setting, omega)
-        assert found == trivial_rejection(eps)
+        assert found == Rejection.none(eps)
         assert not found.rejected
         assert (found.p_value, found.loss_floor, found.minimal_radius) == (1.0, 0.0, 0.0)
         assert found.epsilon == eps.upper

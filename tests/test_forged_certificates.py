@@ -11,14 +11,14 @@ import pytest
 
 import bondic
 from bondic.bounds.dual import dual_bound
-from bondic.bounds.rejection import evaluate_witness, trivial_rejection
+from bondic.bounds.rejection import evaluate_witness
+from bondic.claims import ErrorBudget, Rejection, conclude
 from bondic.codec import Encoder, decode
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import KernelFunction
 from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import list_assumptions
 from bondic.proofs.certificate import Certificate, make_certificate
-from bondic.proofs.conclude import conclude
 from bondic.proofs.foreign_text import clean_text
 from problems import synthetic
 
@@ -38,24 +38,21 @@ def honest(world):
 def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), alpha=0.1) -> Certificate:
     """A certificate with right numbers for any choice of W, Q, omega and witnesses."""
     from bondic.bounds.dual import Setting
-    from bondic.noise.budget import ErrorBudget
     from bondic.noise.pinelis import Pinelis
 
     sampled = problem.initial_states.kind == "sample"
     budget = ErrorBudget.split(alpha, {"noise": 4.0, "initial": 1.0} if sampled else {"noise": 1.0})
     setting = Setting(problem, ball, instruments, Pinelis(), budget["noise"], budget.get("initial"), 2)
-    ends = {
-        end: (dual_bound(setting, omega, (end,))[0], omega)
-        for end, omega in zip(("lower", "upper"), omegas, strict=True)
-    }
-    rejection = trivial_rejection(setting.epsilon())
+    ends = [
+        (dual_bound(setting, omega, (end,))[0], omega) for end, omega in zip(("lower", "upper"), omegas, strict=True)
+    ]
+    rejection = Rejection.none(setting.epsilon())
     if witnesses[0] is not None:
         rejection = evaluate_witness(setting, witnesses[0])
-    result = conclude(setting, ends["lower"][0], ends["upper"][0], rejection, "both")
+    result = conclude(setting.range(), [claim for claim, _ in ends], rejection.rejected, "both")
     return make_certificate(
         setting, budget, side="both", ends=ends, rejection=rejection, witnesses=witnesses,
-        interval=(result.low, result.high), status=result.status.name,
-        assumptions=list_assumptions(setting, rejected=result.status.name == "REJECTED"), information={},
+        conclusion=result, assumptions=list_assumptions(setting, rejected=result.status.name == "REJECTED"), information={},
     )  # fmt: skip
 
 

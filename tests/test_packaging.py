@@ -106,7 +106,6 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     assert defaults["misspecification"] == Dual().misspecification
     assert defaults["gauge"] == Dual().gauge
     assert defaults["side"] == Dual().side
-    assert options.parse_pilot(None) == Dual().pilot
 
 
 def test_a_heavy_import_would_be_seen(tmp_path: Path) -> None:

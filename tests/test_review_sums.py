@@ -12,6 +12,7 @@ import pytest
 import bondic
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import combine_witnesses
+from bondic.claims import conclude
 from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
@@ -21,8 +22,7 @@ from bondic.errors import BondicError, InvalidInput, ValidityWarning, Verificati
 from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
-from bondic.proofs.certificate import Certificate, claim
-from bondic.proofs.conclude import conclude
+from bondic.proofs.certificate import Certificate, claim_spec
 from bondic.proofs.rebuild import reader_of, rebuild
 from bondic.sums.quadratic import quadratic_forms
 from bondic.sums.streamed import Batch, PointStream, streamed_forms
@@ -186,11 +186,11 @@ def reclaimed(certificate, log, policy, change):
         (ends[end],) = dual_bound(setting, function(draft.body["ends"][end]["omega"]), (end,))
     witnesses = [function(witness) for witness in draft.body["rejection"]["witnesses"]]
     rejection = combine_witnesses(setting, witnesses)
-    result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, draft.body["side"])
+    result = conclude(setting.range(), list(ends.values()), rejection.rejected, draft.body["side"])
 
     def claim_all(body):
         for end, terms in ends.items():
-            body["ends"][end]["claim"] = claim(terms)
+            body["ends"][end]["claim"] = claim_spec(terms)
         body["rejection"]["claim"] = asdict(rejection)
         body["claims"] = {"low": result.low, "high": result.high, "status": result.status.name}
 

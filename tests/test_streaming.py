@@ -566,7 +566,7 @@ def test_a_streamed_log_gives_the_same_interval(results):
     assert read.effective_sample_size == pytest.approx(held.effective_sample_size, rel=1e-6)
     assert [a.name for a in read.assumptions] == [a.name for a in held.assumptions]
     for mine, theirs in ((read.lower, held.lower), (read.upper, held.upper)):
-        assert mine.discrepancy.mid == pytest.approx(theirs.discrepancy.mid, rel=1e-4)
+        assert mine["|mu|"].mid == pytest.approx(theirs["|mu|"].mid, rel=1e-4)
         assert mine.value.mid == pytest.approx(theirs.value.mid, rel=1e-6, abs=1e-9)
 
 

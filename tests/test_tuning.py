@@ -10,9 +10,9 @@ import bondic as b
 import worlds
 from bondic.classes.box import constant_function
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
-from bondic.noise.value_range import value_range
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
+from bondic.terms import value_range
 from bondic.tuning import instruments
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius

@@ -13,10 +13,8 @@ import naive
 from bondic.errors import InvalidInput
 from bondic.noise.facts import noise_facts
 from bondic.noise.v_statistic import VStatistic
-from bondic.noise.value_range import row_widths
 from bondic.rows import Terms
-from bondic.rows.question import make_terms
-from bondic.value_range import ValueRange, largest_width, range_at_all_times, range_of
+from bondic.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
 from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, lake, lake_problem
 
 # ------------------------------------------------------------------------------------------------------ formulas

@@ -76,7 +76,7 @@ def test_narrower_ranges_give_narrower_ends_at_the_same_omega():
     # the noise falls with the width: 20 -> 5 -> 1
     low, high = dual_bound(setting(lake_problem(value_range=(0, 1))), weights)
     wide = dual_bound(setting(problem), weights)[1]
-    assert high.noise.mid == pytest.approx(wide.noise.mid / 20, rel=1e-9)
+    assert high["noise"].mid == pytest.approx(wide["noise"].mid / 20, rel=1e-9)
 
 
 @given(st.floats(-40, -0.001), st.floats(20.001, 60), st.booleans())

@@ -77,7 +77,7 @@ _HOMES = {
     "result_json": "bondic.report.exports",
     "result_csv": "bondic.report.exports",
     "result_markdown": "bondic.report.exports",
-    "Status": "bondic.proofs.conclude",
+    "Status": "bondic.claims",
     "estimate_interval": "bondic.estimate",
     "evaluate_policy": "bondic.estimate",
     "Certificate": "bondic.proofs.certificate",

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from bondic.claims import check_alpha
 from bondic.data.initial import InitialStates
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from bondic.noise.budget import check_alpha
 from bondic.result import Result
 from bondic.rows import Question, make_problem
 

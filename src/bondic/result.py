@@ -6,20 +6,16 @@ import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bondic.bounds.dual import BoundTerms
-from bondic.bounds.rejection import Rejection
 from bondic.bounds.robustness import Robustness
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
-from bondic.noise.budget import ErrorBudget
-from bondic.noise.value_range import ValueRange
-from bondic.proofs.assumptions import VALUE_RANGE, Assumption
+from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate
-from bondic.proofs.conclude import Status
 from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
 from bondic.rows import Question
 from bondic.search.search import Search
+from bondic.terms import ValueRange
 
 
 @dataclass(frozen=True)
@@ -48,13 +44,12 @@ class Result:
     high: float
     estimate: float  # point estimate: no guarantee of its own
     alpha: float
-    side: str
+    side: Side
     method: str
     guarantee: Guarantee
     status: Status
     value_range: ValueRange  # what the reward range and a stated value range imply without the log
-    lower: BoundTerms | None
-    upper: BoundTerms | None
+    claims: tuple[Claim, ...]  # the end points that were found, each split into its parts
     rejection: Rejection | None  # None where the method tests nothing
     gap: tuple[float, float]  # how far each end may be from the best omega could do
     rows: tuple[int, int]  # certified rows of the log
@@ -70,6 +65,14 @@ class Result:
     certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
+
+    @property
+    def lower(self) -> Claim | None:
+        return next((claim for claim in self.claims if claim.end == "lower"), None)
+
+    @property
+    def upper(self) -> Claim | None:
+        return next((claim for claim in self.claims if claim.end == "upper"), None)
 
     @property
     def interval(self) -> ConfidenceInterval:
@@ -102,9 +105,8 @@ class Result:
         )
 
     def terms(self) -> dict[str, dict[str, float]]:
-        """Every term of both end points: the signed value, then upper bounds of what is added or subtracted."""
-        ends = {"lower": self.lower, "upper": self.upper}
-        return {name: end.table() for name, end in ends.items() if end is not None}
+        """Every part of the end points that have more than one: values, then upper bounds of what is added or subtracted."""
+        return {claim.end: claim.table() for claim in self.claims if claim.of("spread")}
 
     def _repr_html_(self) -> str:
         return result_fragment(self)
@@ -174,7 +176,7 @@ class Result:
         if self.certificate is not None:
             plain = dict(self.certificate.body)
         else:
-            skipped = ("certificate", "search", "rejection", "lower", "upper", "gap")
+            skipped = ("certificate", "search", "rejection", "claims", "gap")
             plain = {name: value for name, value in asdict(self).items() if name not in skipped}
             plain["status"] = self.status.name
         finite: dict[str, Any] = strict_json(plain | views)

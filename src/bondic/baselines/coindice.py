@@ -20,8 +20,8 @@ from scipy.special import ndtri, xlogy
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, Unit, make_design, start_error, units_of
 from bondic.baselines.linear import LinearFit, fit_lstd
+from bondic.claims import Guarantee, Side
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
 
@@ -93,7 +93,7 @@ class CoinDice:
     rank: int = 100
     ridge: float | None = None  # in rows
     unit: Unit = "rows"
-    side: out.Side = "both"
+    side: Side = "both"
     name: ClassVar[str] = "coindice"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 

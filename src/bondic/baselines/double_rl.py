@@ -18,11 +18,11 @@ from bondic.baselines.features import Design, Unit, make_design, total_error, un
 from bondic.baselines.folds import fold_numbers
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import LinearFit, fit_lstd, restrict
-from bondic.bounds.dual import problem_range
+from bondic.claims import Guarantee, Side
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
+from bondic.terms import range_of
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -51,7 +51,7 @@ class DoubleRL:
     ridge: float | None = None  # in rows
     folds: int = 5
     unit: Unit = "auto"
-    side: out.Side = "both"
+    side: Side = "both"
     seed: int = 0
     name: ClassVar[str] = "drl"
     guarantee: ClassVar[Guarantee] = "asymptotic"
@@ -65,7 +65,7 @@ class DoubleRL:
         fold = fold_numbers(units, self.folds, self.seed)
         n = len(problem)
         parts, mean_theta, unseen = np.zeros(n), np.zeros(design.dimension), 0
-        limits = problem_range(problem)
+        limits = range_of(problem.terms)
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)

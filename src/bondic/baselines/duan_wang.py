@@ -21,13 +21,12 @@ import numpy as np
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, make_design
 from bondic.baselines.linear import LinearFit, fit_lstd
+from bondic.claims import ErrorBudget, Guarantee, Side
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
-from bondic.noise.budget import ErrorBudget
 from bondic.result import Result
 from bondic.rows import Question, in_memory
-from bondic.value_range import largest_width, range_at_all_times
+from bondic.terms import largest_width, range_at_all_times
 
 
 def half_width(
@@ -53,7 +52,7 @@ class LinearFittedQ:
     radius: float | None = None
     rank: int = 100
     ridge: float = 1.0
-    side: out.Side = "both"
+    side: Side = "both"
     name: ClassVar[str] = "duan-wang"
 
     def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:

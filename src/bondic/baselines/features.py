@@ -10,11 +10,11 @@ import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.episodes import episode_numbers, starts_are_episodes
+from bondic.claims import Assumption
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import normal_form
-from bondic.proofs.assumptions import Assumption
 from bondic.rows import Cloud, Problem
 from bondic.search.basis import Basis, make_basis
 from bondic.tuning.defaults import Choices, default_value_kernel

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from bondic.baselines import outcome as out
+from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from bondic.noise.bound import Guarantee
 from bondic.noise.v_statistic import VStatistic
 from bondic.result import Result
 from bondic.rows import Question, in_memory

@@ -19,9 +19,9 @@ from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Design, Unit, make_design, units_of
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
+from bondic.claims import Guarantee, Side
 from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Problem, Question, in_memory
 
@@ -93,7 +93,7 @@ class FittedQ:
     iterations: int | None = None
     replicates: int = 200
     unit: Unit = "episodes"
-    side: out.Side = "both"
+    side: Side = "both"
     seed: int = 0
     name: ClassVar[str] = "dm"
     guarantee: ClassVar[Guarantee] = "asymptotic"

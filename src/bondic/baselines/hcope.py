@@ -21,8 +21,8 @@ from bondic.baselines import outcome as out
 from bondic.baselines.importance import positive_values, trajectory_assumptions, weighted_sums
 from bondic.baselines.intervals import bernstein_lower
 from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
+from bondic.claims import Guarantee, Side
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
 
@@ -41,7 +41,7 @@ class EmpiricalBernstein:
     """
 
     weighting: Literal["tis", "pdis"] = "tis"
-    side: out.Side = "both"
+    side: Side = "both"
     steps: int | None = None
     behavior: Behavior = "logged"
     tuning_share: float = 0.05

@@ -28,10 +28,8 @@ from bondic.baselines.intervals import (
     student_ends,
 )
 from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
+from bondic.claims import Assumption, ErrorBudget, Guarantee, Side
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
-from bondic.noise.budget import ErrorBudget
-from bondic.proofs.assumptions import Assumption
 from bondic.result import Result
 from bondic.rows import Problem, Question, in_memory
 
@@ -110,7 +108,7 @@ class ImportanceSampling:
 
     weighting: Weighting = "pdis"
     interval: Interval = "t"
-    side: out.Side = "both"
+    side: Side = "both"
     steps: int | None = None
     behavior: Behavior = "logged"
     largest_ratio: float | None = None

@@ -17,12 +17,11 @@ from scipy.spatial.distance import cdist
 from bondic.baselines import outcome as out
 from bondic.baselines.features import make_design
 from bondic.baselines.linear import fit_lstd
+from bondic.claims import ErrorBudget, Guarantee, Side
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
-from bondic.noise.budget import ErrorBudget
 from bondic.result import Result
 from bondic.rows import Cloud, Problem, Question, in_memory
-from bondic.value_range import range_at_all_times
+from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,7 +41,7 @@ class Lipschitz:
     constant: float | None = None
     most_rows: int = 1500
     iterations: int = 400
-    side: out.Side = "both"
+    side: Side = "both"
     name: ClassVar[str] = "lipschitz"
 
     def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:

@@ -12,8 +12,8 @@ from bondic.baselines import outcome as out
 from bondic.baselines.features import Unit, make_design, total_error, units_of
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import fit_lstd
+from bondic.claims import Guarantee, Side
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
 
@@ -26,7 +26,7 @@ class Lstd:
     rank: int = 100
     ridge: float | None = None  # in rows
     unit: Unit = "auto"
-    side: out.Side = "both"
+    side: Side = "both"
     name: ClassVar[str] = "lstd"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 

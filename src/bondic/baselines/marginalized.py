@@ -17,9 +17,9 @@ from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, Unit, make_design, total_error, units_of
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import fit_lstd
+from bondic.claims import Guarantee, Side
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
 
@@ -52,7 +52,7 @@ class Marginalized:
     rank: int = 100
     ridge: float = 1e-9  # the rank limits the weights; a larger penalty shows up as bias that no interval knows of
     unit: Unit = "auto"
-    side: out.Side = "both"
+    side: Side = "both"
     name: ClassVar[str] = "mis"
     guarantee: ClassVar[Guarantee] = "asymptotic"
 

@@ -15,11 +15,11 @@ from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, Unit, make_design, table_kernel, units_of
 from bondic.baselines.fqe import resampled_starts
 from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
-from bondic.bounds.dual import problem_range
+from bondic.claims import Guarantee, Side
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
+from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class ModelBased:
 
     replicates: int = 200
     unit: Unit = "episodes"
-    side: out.Side = "both"
+    side: Side = "both"
     seed: int = 0
     name: ClassVar[str] = "model"
     guarantee: ClassVar[Guarantee] = "asymptotic"
@@ -64,7 +64,7 @@ class ModelBased:
         count = int(units.max()) + 1
         need_units(count, 2, "A bootstrap over episodes")
         design = make_design(problem, table_kernel())
-        limits = problem_range(problem)
+        limits = range_of(problem.terms)
         middle = 0.5 * (limits.low + limits.high)
         estimate = float(design.start @ table_values(design, np.ones(len(problem)), middle))
         rng = np.random.default_rng(self.seed)

@@ -22,11 +22,11 @@ from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import Unit, is_table, units_of
 from bondic.baselines.intervals import need_units, resample_counts, student_around
+from bondic.claims import Guarantee, Side
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Problem, Question, in_memory
-from bondic.value_range import range_at_all_times
+from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ class NeuralFittedQ:
     batch: int = 256
     learning_rate: float = 5e-3
     unit: Unit = "episodes"
-    side: out.Side = "both"
+    side: Side = "both"
     seed: int = 0
     name: ClassVar[str] = "dm-neural"
     guarantee: ClassVar[Guarantee] = "none"

@@ -5,23 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bounds.dual import problem_range
-from bondic.errors import InvalidInput, NumericalError
-from bondic.noise.bound import Guarantee
-from bondic.noise.budget import ErrorBudget
-from bondic.noise.start import initial_error
-from bondic.proofs.assumptions import Assumption, range_assumption
-from bondic.proofs.conclude import Status
+from bondic.bounds.start import sampled_start
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
+from bondic.errors import NumericalError
+from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result
+from bondic.rounding import Enclosure
 from bondic.rows import Problem
+from bondic.terms import ValueRange, range_of
 
 Progress = Callable[[str, float], None]
-Side = Literal["both", "lower", "upper"]
 
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution where it is paid for apart; fixed before any data are seen."""
@@ -44,31 +41,20 @@ class Outcome:
 
 def split_ends(alpha: float, side: Side, **others: float) -> ErrorBudget:
     """alpha over the ends that are asked for, in equal parts, after `others` (events with their shares of alpha)."""
-    if side not in ("both", "lower", "upper"):
-        raise InvalidInput(f"side={side!r}; choose 'both', 'lower' or 'upper'.")
-    ends = ("lower", "upper") if side == "both" else (side,)
+    ends = ends_of(side)
     left = 1.0 - sum(others.values())
     return ErrorBudget.split(alpha, {**{end: left / len(ends) for end in ends}, **others})
 
 
 def initial_events(problem: Problem) -> dict[str, float]:
     """The share of alpha for the initial distribution: none when d_0 and the means over its actions are exact."""
-    exact = problem.initial_states.kind == "exact" and problem.answers.exact
-    return {} if exact else {"initial": INITIAL_SHARE}
+    return {} if sampled_start(problem, 1) is None else {"initial": INITIAL_SHARE}
 
 
 def initial_allowance(problem: Problem, budget: ErrorBudget, side: Side) -> float:
     """Hoeffding's bound of |J* - J_emp| for initial states (or initial actions) that are a sample, else 0."""
-    probability = budget.get("initial")
-    if probability is None:
-        return 0.0
-    states = problem.initial_states
-    draws = max(problem.initial_draws, 1) if states.kind == "exact" else 1
-    sides = 2 if side == "both" else 1
-    width = problem_range(problem).width
-    return initial_error(
-        width, probability, states.weights, draws=draws, count_fixed=states.count_fixed, sides=sides
-    ).upper
+    start, probability = sampled_start(problem, len(ends_of(side))), budget.get("initial")
+    return 0.0 if start is None or probability is None else start.error(probability).upper
 
 
 class Stopwatch:
@@ -94,28 +80,22 @@ def conclude_baseline(
 
     The estimate is reported as it is. One outside the interval has no guarantee, and every view says so.
     """
-    limits = problem_range(problem)
+    limits = range_of(problem.terms)
     if np.isnan([outcome.low, outcome.high, outcome.estimate]).any():
         raise NumericalError(f"{name} produced a number that is not defined; its weights or its fit overflow.")
-    low = max(limits.low, outcome.low) if side != "upper" else limits.low
-    high = min(limits.high, outcome.high) if side != "lower" else limits.high
-    slack = 1e-9 * limits.width  # ends that are the value range up to rounding add nothing
-    moved = low > limits.low + slack or high < limits.high - slack
-    status = Status.INTERVAL if moved else Status.TRIVIAL
-    if low > high:
-        low, high, status = limits.low, limits.high, Status.REJECTED
+    claims = _claims(outcome, limits, side)
+    found = conclude(limits, claims, rejected=False, side=side)
     return Result(
-        low=float(low),
-        high=float(high),
+        low=found.low,
+        high=found.high,
         estimate=float(outcome.estimate),
         alpha=alpha,
         side=side,
         method=name,
         guarantee=outcome.guarantee,
-        status=status,
+        status=found.status,
         value_range=limits,
-        lower=None,
-        upper=None,
+        claims=claims,
         rejection=None,
         gap=(float("nan"), float("nan")),
         rows=(problem.rows.start, problem.rows.stop),
@@ -128,6 +108,18 @@ def conclude_baseline(
         effective_sample_size=outcome.effective_sample_size,
         seconds=watch.seconds(),
     )
+
+
+def _claims(outcome: Outcome, limits: ValueRange, side: Side) -> tuple[Claim, ...]:
+    """The ends as claims of one part each; an end that is the value range up to rounding says nothing of the log."""
+    slack = 1e-9 * limits.width
+    ends = {"lower": outcome.low, "upper": outcome.high}
+    claims = (
+        Claim(end, (Part("end point as found", Enclosure(ends[end]), "value"),))
+        for end in ends_of(side)
+        if np.isfinite(ends[end])
+    )
+    return tuple(replace(claim, uses_log=claim.gain(limits) > slack) for claim in claims)
 
 
 def reward_assumption(problem: Problem) -> Assumption:

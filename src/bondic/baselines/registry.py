@@ -19,8 +19,8 @@ from bondic.baselines.marginalized import Marginalized
 from bondic.baselines.model_based import ModelBased
 from bondic.baselines.neural_fqe import NeuralFittedQ
 from bondic.baselines.trajectory_dr import DoublyRobust
+from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Guarantee
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from bondic.baselines.episodes import check_starts, check_steps, episode_numbers
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
 from bondic.rows import Problem
-from bondic.terms import Terms
-from bondic.value_range import ValueRange, discounted_steps, range_of, value_range
+from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -24,8 +24,8 @@ from bondic.baselines.importance import trajectory_assumptions
 from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.linear import restrict
 from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
+from bondic.claims import Guarantee, Side
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Guarantee
 from bondic.result import Result
 from bondic.rows import Question, in_memory
 
@@ -68,7 +68,7 @@ class DoublyRobust:
     folds: int = 2
     steps: int | None = None
     behavior: Behavior = "logged"
-    side: out.Side = "both"
+    side: Side = "both"
     seed: int = 0
     name: ClassVar[str] = "dr"
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.start import sampled_start
 from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.claims import Claim, End, Part
 from bondic.classes.instruments import Instruments
 from bondic.classes.value_class import ValueClass
 from bondic.codec import same
@@ -22,43 +23,18 @@ from bondic.functions.functions import Function
 from bondic.identity.residual import mean_over_starts, values_at_starts
 from bondic.noise.bound import Gauge, NoiseFacts
 from bondic.noise.facts import counted_facts, noise_facts
-from bondic.noise.start import initial_error
-from bondic.noise.value_range import ValueRange, range_of
 from bondic.rounding import Enclosure, U, inflate
 from bondic.rows import Problem, Question, StreamedProblem
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
+from bondic.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
-End = Literal["lower", "upper"]
-
-
-@dataclass(frozen=True)
-class BoundTerms:
-    """One end point, split into the terms of its formula."""
-
-    end: End
-    value: Enclosure  # doubly robust value J^(q^, omega); the weighted reward when the center is 0
-    discrepancy: Enclosure  # |mu_omega|
-    weight_norm: Enclosure  # |omega|
-    bias: Enclosure  # r_Q |mu_omega|, in the dual norm of Q
-    noise: Enclosure  # eps |omega| and the rounding of omega
-    initial: Enclosure  # initial distribution or initial actions seen through a sample
-    misspecification: Enclosure
-    bound: float  # the end point, rounded outward
-    rounding: float  # how much of it is rounding
-
-    def table(self) -> dict[str, float]:
-        """Names and sizes of the terms; all but the first are added at the upper end, subtracted at the lower."""
-        return {
-            "doubly robust value": self.value.mid,
-            "bias": self.bias.upper if self.bias.mid else 0.0,
-            "noise": self.noise.upper if self.noise.mid else 0.0,
-            "initial distribution": self.initial.upper if self.initial.mid else 0.0,
-            "misspecification": self.misspecification.upper if self.misspecification.mid else 0.0,
-            "rounding": self.rounding,
-            "end point": self.bound,
-        }
+VALUE, BIAS, NOISE, START, ALLOWANCE = (
+    "doubly robust value", "bias", "noise", "initial distribution", "misspecification",
+)  # fmt: skip
+DISCREPANCY, NORM = "|mu|", "|omega|"
+"""Names of the parts of (10), in the order in which they are added; |mu_omega| and |omega| are details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,27 +86,16 @@ class Setting:
 
     def range(self) -> ValueRange:
         """[v_lo, v_hi] of the value itself, at time 0."""
-        return problem_range(self.problem)
+        return range_of(self.problem.terms)
 
     def initial_term(self) -> Enclosure:
         """0 when d_0 and the means over initial actions are exact."""
-        states = self.problem.initial_states
-        if states.kind == "exact" and self.problem.answers.exact:
+        start = sampled_start(self.problem, self.sides)
+        if start is None:
             return Enclosure(0.0)
         if self.initial_probability is None:
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
-        return initial_error(
-            self.range().width,
-            self.initial_probability,
-            states.weights,
-            draws=max(self.problem.initial_draws, 1) if states.kind == "exact" else 1,
-            count_fixed=states.count_fixed,
-            sides=self.sides,
-        )
-
-
-def problem_range(problem: Question) -> ValueRange:
-    return range_of(problem.terms)
+        return start.error(self.initial_probability)
 
 
 def check_weight_space(setting: Setting, omega: Function | None) -> None:
@@ -151,7 +116,7 @@ def dual_bound(
     epsilon: Enclosure | None = None,
     engine: Engine = "auto",
     progress: Progress | None = None,
-) -> tuple[BoundTerms, ...]:
+) -> tuple[Claim, ...]:
     """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
 
     The floats omega_i computed at the rows are used as the weights of (4) and (5). If they differ from the
@@ -165,16 +130,21 @@ def dual_bound(
     if weighing is None:
         (weighing,) = weigh(problem, ball, [Candidate(omega)], engine=engine, progress=progress)
     norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm()
-    noise = eps * norm
     slack = weighing.eta * facts.total_width / len(problem) * (1 + 8 * U)
-    noise = Enclosure(noise.mid, inflate(noise.rad + slack))
     value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
     allowance = misspecification_allowance(ball.misspecification, weighing.reach)
-    return add_up(ball, value, weighing.size, norm, noise, setting.initial_term(), allowance, ends)
+    noise = noise_term(eps, norm, slack)
+    return add_up(ball.radius, value, weighing.size, norm, noise, setting.initial_term(), allowance, ends)
+
+
+def noise_term(epsilon: Enclosure, norm: Enclosure, slack: float) -> Enclosure:
+    """eps |omega|, with `slack` for omega_i that differ from the function's values by rounding."""
+    noise = epsilon * norm
+    return Enclosure(noise.mid, inflate(noise.rad + slack))
 
 
 def add_up(
-    ball: ValueClass,
+    radius: float,
     value: Enclosure,
     size: Enclosure,
     norm: Enclosure,
@@ -182,16 +152,16 @@ def add_up(
     start: Enclosure,
     allowance: Enclosure,
     ends: tuple[End, ...],
-) -> tuple[BoundTerms, ...]:
+) -> tuple[Claim, ...]:
     """J^(q^, omega) -+ ( r_Q |mu_omega| + noise + initial + misspecification ) for any valid bound of the noise."""
-    bias = Enclosure(ball.radius) * size
-    spread = bias + noise + start + allowance
-    out = []
-    for end in ends:
-        total = value + spread if end == "upper" else value - spread
-        bound = total.upper if end == "upper" else total.lower
-        out.append(BoundTerms(end, value, size, norm, bias, noise, start, allowance, bound, abs(bound - total.mid)))
-    return tuple(out)
+    spreads = {BIAS: Enclosure(radius) * size, NOISE: noise, START: start, ALLOWANCE: allowance}
+    parts = (
+        Part(VALUE, value, "value"),
+        *(Part(name, spread, "spread") for name, spread in spreads.items()),
+        Part(DISCREPANCY, size, "detail"),
+        Part(NORM, norm, "detail"),
+    )
+    return tuple(Claim(end, parts, uses_log=norm.mid != 0) for end in ends)
 
 
 def misspecification_allowance(beta: float, reach: Enclosure) -> Enclosure:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BoundTerms, End, add_up, misspecification_allowance
+from bondic.bounds.dual import add_up, misspecification_allowance
 from bondic.bounds.weighing import weights_at_rows
+from bondic.claims import Claim, End
 from bondic.classes.ball import Ball
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
@@ -14,9 +15,9 @@ from bondic.identity.measure import discrepancy
 from bondic.identity.residual import function_values
 from bondic.identity.value import doubly_robust_value
 from bondic.noise.finite_class import FiniteClass
-from bondic.noise.value_range import row_widths
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.rows import Problem
+from bondic.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,7 +32,7 @@ def finite_class_bound(
     probability: float,
     initial: Enclosure | None = None,
     ends: tuple[End, ...] = ("lower", "upper"),
-) -> tuple[BoundTerms, ...]:
+) -> tuple[Claim, ...]:
     """F+-(omega) for omega = sum_j w_j omega_j; the members were fixed without the rows, w may be found on them.
 
     Valid with probability 1 - `probability` for all w at once, at every stopping time n. `initial` is the term of a
@@ -59,4 +60,4 @@ def finite_class_bound(
     reach = certified_dot(np.abs(rows), factors) * (1 + 4 * U) / float(len(problem))
     allowance = misspecification_allowance(ball.misspecification, reach)
     norm = Enclosure(float(np.abs(weights).sum()))
-    return add_up(ball, value, balance, norm, noise, start, allowance, ends)
+    return add_up(ball.radius, value, balance, norm, noise, start, allowance, ends)

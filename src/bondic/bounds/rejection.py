@@ -11,28 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance
 from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.claims import Rejection
 from bondic.functions.functions import Function
 from bondic.rounding import Enclosure, U, inflate
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """What a witness proves; every number is rounded to the cautious side."""
-
-    rejected: bool
-    p_value: float  # an upper bound: rejects at every level above it
-    loss_floor: float  # no q in Q has L_W(q) below this
-    epsilon: float
-    minimal_radius: float  # a lower bound of r_min = min { |q - center| : L_W(q) <= eps }
-
-
-def trivial_rejection(epsilon: Enclosure) -> Rejection:
-    """Without a witness nothing is rejected."""
-    return Rejection(False, 1.0, 0.0, epsilon.upper, 0.0)
 
 
 def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weighing | None = None) -> Rejection:
@@ -41,7 +26,7 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability)
     if omega is None or omega.is_zero:
-        return trivial_rejection(eps)
+        return Rejection.none(eps)
     problem, ball = setting.problem, setting.ball
     if weighing is None:
         (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)])
@@ -62,20 +47,13 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
 
 def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) -> Rejection:
     """The strongest of several witnesses: all refer to the same event."""
-    best = trivial_rejection(setting.epsilon())
+    best = Rejection.none(setting.epsilon())
     found = [witness for witness in witnesses if witness is not None and not witness.is_zero]
     weighed = (
         weigh(setting.problem, setting.ball, [Candidate(witness, start=False) for witness in found]) if found else []
     )
     for witness, weighing in zip(found, weighed, strict=True):
-        other = evaluate_witness(setting, witness, weighing=weighing)
-        best = Rejection(
-            best.rejected or other.rejected,
-            min(best.p_value, other.p_value),
-            max(best.loss_floor, other.loss_floor),
-            other.epsilon,
-            max(best.minimal_radius, other.minimal_radius),
-        )
+        best = best.combine(evaluate_witness(setting, witness, weighing=weighing))
     return best
 
 

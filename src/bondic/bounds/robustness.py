@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bondic.bounds.dual import BoundTerms, Setting
+from bondic.bounds.dual import BIAS, Setting
+from bondic.claims import Claim
 from bondic.classes.ball import Ball
 
 _SAME = 0.1
@@ -40,15 +41,14 @@ class Robustness:
         return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
 
 
-def robustness(setting: Setting, low: float, high: float, ends: tuple[BoundTerms, ...]) -> Robustness | None:
+def robustness(setting: Setting, low: float, high: float, ends: tuple[Claim, ...]) -> Robustness | None:
     """From the ends that rest on the log; None for a Q without a radius to doubt (a box), or if no end rests on it."""
     radius = setting.ball.radius
     if not isinstance(setting.ball, Ball) or not ends or radius == 0:
         return None
-    limits = setting.range()
-    bias = math.fsum(terms.bias.upper for terms in ends)
-    gained = [terms.bound - limits.low if terms.end == "lower" else limits.high - terms.bound for terms in ends]
-    room = max(_ratio(gain, terms.bias.upper) for gain, terms in zip(gained, ends, strict=True))
+    bias = math.fsum(claim[BIAS].upper for claim in ends)
+    gained = [claim.gain(setting.range()) for claim in ends]
+    room = max(_ratio(gain, claim[BIAS].upper) for gain, claim in zip(gained, ends, strict=True))
     # a one-sided bound is measured by what the log gained over the range, an interval by its length
     length = high - low if len(ends) == 2 else gained[0]
     informative = 1.0 + max(room, 0.0)

@@ -13,14 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.cli.categorical import stated_columns
-from bondic.cli.inputs import load_log
-from bondic.cli.options import parse_pilot
+from bondic.cli.reading import read_rows
 from bondic.data.inspect import inspect_log
 from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, one_line, printable
 from bondic.kernels.normal_form import Layout
-from bondic.methods.settle import LARGEST_PILOT, SMALLEST_PILOT
+from bondic.tuning.pilot import PILOT_SHARE, SMALLEST_PILOT, share_of_rows
 from bondic.tuning.states import state_kind
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -35,7 +34,8 @@ def command(log: str, **options: Any) -> int:
     """Read, say how it was understood, draw; an InvalidInput names the row when something is wrong."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loaded = load_log(log, options)
+        _, loaded = read_rows(log, options)
+    assert loaded is not None  # there is no --memory here
     states = _states(loaded, options)
     console = Console()
     transitions = loaded.transitions
@@ -69,7 +69,7 @@ def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
     """Names or numbers: what `evaluate` would take the states for, from as many rows as it tunes on by default."""
     log = loaded.transitions
     stated = stated_columns(options, loaded, log.observations.shape[1])
-    tuned_on = min(int(parse_pilot(None) * len(log)), LARGEST_PILOT)
+    tuned_on = share_of_rows(PILOT_SHARE, len(log))
     rows = slice(0, tuned_on if tuned_on >= SMALLEST_PILOT else len(log))
     seen = np.concatenate([log.observations[rows], log.next_observations[rows][~log.terminations[rows]]])
     if log.discrete_actions:

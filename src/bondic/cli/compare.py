@@ -16,12 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from bondic.baselines.registry import BASELINES
+from bondic.claims import ErrorBudget, Status
 from bondic.cli.inputs import make_method, make_question, read_inputs
 from bondic.cli.outputs import say_doubts
 from bondic.errors import BondicError, Doubt, InvalidInput, printable
 from bondic.estimate import Method, estimate_interval
-from bondic.noise.budget import ErrorBudget
-from bondic.proofs.conclude import Status
 from bondic.proofs.io import write_atomically
 from bondic.rendering import lies_outside
 from bondic.report.exports import result_dict, split_notes

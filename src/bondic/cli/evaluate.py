@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.claims import Status
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
@@ -18,7 +19,6 @@ from bondic.errors import Doubt, printable
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.proofs.conclude import Status
 from bondic.proofs.io import save_certificate, write_atomically
 from bondic.rendering import number
 from bondic.report.exports import result_csv, result_json, result_markdown, split_notes

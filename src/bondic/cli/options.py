@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +10,6 @@ import click
 
 from bondic.cli.config import load_config
 from bondic.data.hygiene.findings import ACCEPTABLE
-from bondic.errors import InvalidInput
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -190,55 +188,3 @@ def add_options(*groups: list[Any]) -> Callable[[Command], Command]:
         return command
 
     return decorate
-
-
-_MAY_BE_ABSENT = ("terminations", "truncations")
-
-
-def parse_columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None] | None:
-    """("observations=x,y", "terminations=none") -> {"observations": ["x", "y"], "terminations": None}."""
-    out: dict[str, str | list[str] | None] = {}
-    for item in items:
-        part, sign, names = item.partition("=")
-        if not sign or not part.strip() or not names.strip():
-            raise InvalidInput(f"--columns {item}: write PART=COLUMN, or PART=COLUMN,COLUMN,... for several.")
-        group = [name.strip() for name in names.split(",")]
-        if part.strip() in out:
-            raise InvalidInput(
-                f"--columns {part.strip()} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,..."
-            )
-        absent = part.strip() in _MAY_BE_ABSENT and [name.lower() for name in group] == ["none"]
-        out[part.strip()] = None if absent else group[0] if len(group) == 1 else group
-    return out or None
-
-
-def parse_missing(items: tuple[str, ...]) -> Any:
-    """("indicator",) -> "indicator"; ("bmi=25",) -> {"bmi": 25.0}; () -> None."""
-    if not items:
-        return None
-    if items == ("indicator",):
-        return "indicator"
-    out: dict[str, float] = {}
-    for item in items:
-        name, sign, value = item.rpartition("=")  # names of columns may hold "=": values never do
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not sign or not name.strip() or not math.isfinite(number) or name.strip() in out:
-            raise InvalidInput(
-                f"--missing {item}: write `indicator` alone, or COLUMN=NUMBER once for every column with gaps."
-            )
-        out[name.strip()] = number
-    return out
-
-
-def parse_pilot(text: str | float | int | None) -> float | int:
-    """ "0.2" is a share, "500" a number of rows."""
-    if text is None:
-        return 0.2
-    try:
-        value = float(text)
-    except ValueError as problem:
-        raise InvalidInput(f"--pilot {text}: a share such as 0.2 or a whole number of rows is needed.") from problem
-    return int(value) if value >= 1 and value.is_integer() else value

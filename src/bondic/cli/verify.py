@@ -1,4 +1,8 @@
-"""`bondic verify CERTIFICATE LOG`: recompute the interval with the trusted core alone."""
+"""`bondic verify CERTIFICATE LOG`: recompute the interval with the trusted core alone.
+
+The test of Q that follows looks for witnesses, which the core does not do: --no-retest leaves it out, and then nothing that
+searches or tunes is loaded.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,15 @@ from typing import Any
 import click
 import numpy as np
 
-from bondic.cli.inputs import choose_policy, load_log, open_stream, read_initial
+from bondic.bounds.dual import Setting
+from bondic.claims import Rejection
+from bondic.cli.policy import action_names, choose_policy
+from bondic.cli.reading import read_initial, read_rows
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, VerificationError
-from bondic.methods.retest import rich_test
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.io import load_certificate
@@ -26,13 +32,20 @@ from bondic.rendering import STATE_WORDS
 def command(certificate: Path, log: str, **options: Any) -> None:
     """Read, verify, print."""
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
-    rows, loaded = _read(log, options)
+    rows, loaded = read_rows(log, options)
     _refuse_unstated_order(found, loaded, options)
     initial = _initial(found, rows, loaded, options)
     spec = options["policy"]
     chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
-    checked = verify(found, rows, chosen, initial=initial, retest=rich_test if options["retest"] else None)
+    checked = verify(found, rows, chosen, initial=initial, retest=_retest if options["retest"] else None)
     _print(checked)
+
+
+def _retest(setting: Setting) -> Rejection | None:
+    """A test of Q that the certificate does not name: a search, so it is loaded last, when every end was recomputed."""
+    from bondic.methods.retest import rich_test
+
+    return rich_test(setting)
 
 
 _LABELS = {
@@ -72,17 +85,9 @@ def _most_bytes(log: str) -> int:
     return max(MOST_ARRAY_BYTES, 16 * sum(file.stat().st_size for file in files if file.is_file()))
 
 
-def _read(log: str, options: dict[str, Any]) -> tuple[Transitions | LogStream, LoadedLog | None]:
-    if options["memory"]:
-        return open_stream(log, options), None
-    loaded = load_log(log, options)
-    return loaded.transitions, loaded
-
-
 def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options: dict[str, Any]) -> None:
     """A log with text actions has one content hash per order of their names."""
-    coding = None if loaded is None else loaded.encodings.get("actions")
-    if loaded is None or coding is None or options["actions"]:
+    if loaded is None or action_names(loaded) is None or options["actions"]:
         return
     if loaded.transitions.content_hash != found.body["problem"]["log_hash"]:
         raise InvalidInput(

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal
 
 from bondic._version import __version__
-from bondic.bounds.dual import BoundTerms, End, Setting
+from bondic.bounds.dual import ALLOWANCE, START, Setting
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.robustness import robustness
+from bondic.claims import Claim, End, Side, Status, conclude, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
@@ -24,7 +24,6 @@ from bondic.noise.bound import Gauge
 from bondic.noise.outside import check_gauge
 from bondic.proofs.assumptions import list_assumptions
 from bondic.proofs.certificate import make_certificate
-from bondic.proofs.conclude import Status, conclude, uses_log
 from bondic.result import Result
 from bondic.rows import Question
 from bondic.search.best_so_far import Ends, best_bounds
@@ -34,12 +33,12 @@ from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
 from bondic.sums.quadratic import Engine
 from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import PILOT_SHARE
 
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
 
 Progress = Callable[[str, float], None]
-Side = Literal["both", "lower", "upper"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Dual:
     side: Side = "both"
     radius: float | None = None
     misspecification: float = 0.0
-    pilot: float | int = 0.2
+    pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
     tests: bool = True  # test a Q that the library chose with further instruments, at a tenth of alpha
@@ -117,8 +116,8 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
     refutations = propose_refutations(setting)
     tests = run_tests(setting, refutations)
     rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
-    lower, upper = (ends[end].terms if end in ends else None for end in ("lower", "upper"))
-    result = conclude(setting, lower, upper, rejection, method.side)
+    claims = tuple(end.claim for end in ends.values())
+    result = conclude(setting.range(), claims, rejection.rejected, method.side)
     clock.done("test")
     estimate = search.estimate()
     assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
@@ -128,12 +127,11 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         setting,
         budget,
         side=method.side,
-        ends={end: (found.terms, found.omega) for end, found in ends.items()},
+        ends=[(end.claim, end.omega) for end in ends.values()],
         rejection=rejection,
         witnesses=witnesses,
         tests=tuple(zip(refutations, tests, strict=True)),
-        interval=(result.low, result.high),
-        status=result.status.name,
+        conclusion=result,
         assumptions=assumptions,
         information={"estimate": estimate, "gap": list(gaps), "choices": notes, "versions": versions},
     )
@@ -147,8 +145,7 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         guarantee=setting.gauge.guarantee,
         status=result.status,
         value_range=setting.range(),
-        lower=lower,
-        upper=upper,
+        claims=claims,
         rejection=rejection,
         gap=gaps,
         rows=(setting.problem.rows.start, setting.problem.rows.stop),
@@ -158,16 +155,16 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         seeds={"policy draws": problem.seed, "features": method.choices.seed},
         versions=versions,
         hashes={"log": problem.log_hash, "certificate": certificate.digest},
-        effective_sample_size=min((end.effective for end in ends.values() if uses_log(end.terms)), default=0.0),
+        effective_sample_size=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
         certificate=certificate,
         search=search,
-        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, lower, upper)),
+        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, claims)),
     )
 
 
-def _resting_on_log(status: Status, *ends: BoundTerms | None) -> tuple[BoundTerms, ...]:
-    return tuple(end for end in ends if end is not None and uses_log(end)) if status is Status.INTERVAL else ()
+def _resting_on_log(status: Status, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    return tuple(claim for claim in claims if claim.uses_log) if status is Status.INTERVAL else ()
 
 
 def _end_points(
@@ -180,7 +177,7 @@ def _end_points(
         if not isinstance(search, KernelSearch):
             raise InvalidInput("`solver` is for a Q that is a ball of a kernel space; this one is a box (a table).")
         extra.extend(method.solver(search.model, setting))
-    wanted: tuple[End, ...] = ("lower", "upper") if method.side == "both" else (method.side,)
+    wanted = ends_of(method.side)
     notes: dict[str, str] = {}
     primal: dict[End, float] = {}
     proposals: list[Function] = []
@@ -199,7 +196,7 @@ def _end_points(
     ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
     for end, found_end in ends.items():
-        terms, sign = found_end.terms, 1.0 if end == "upper" else -1.0
-        attained = sign * (terms.bound - search.offset) - (terms.initial.mid + terms.misspecification.mid)
+        claim = found_end.claim
+        attained = claim.sign * (claim.bound - search.offset) - (claim[START].mid + claim[ALLOWANCE].mid)
         gaps[end] = gap_of(attained, primal[end])
     return ends, (gaps["lower"], gaps["upper"]), notes

@@ -12,15 +12,16 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bondic.bounds.dual import Setting
+from bondic.bounds.dual import Setting, add_up, noise_term
+from bondic.bounds.start import sampled_start
+from bondic.claims import Claim, End, ErrorBudget, Side, ends_of
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Gauge, NoiseFacts
-from bondic.noise.budget import ErrorBudget
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.pinelis import Pinelis
 from bondic.noise.plug_in import PlugIn
-from bondic.noise.value_range import ValueRange
-from bondic.rounding import Enclosure, certified_dot, next_down
+from bondic.rounding import Enclosure, next_down
+from bondic.terms import ValueRange
 
 SMALLEST_ALPHA = 1e-9
 LARGEST_ALPHA = 1 - 1e-9
@@ -39,6 +40,11 @@ class FrontierPoint:
     slack: float  # what the rounding of omega adds to the noise
     misspecification: Enclosure
 
+    def claims(self, radius: float, epsilon: Enclosure, start: Enclosure, ends: tuple[End, ...]) -> tuple[Claim, ...]:
+        """F- and/or F+ at a radius and a level of noise."""
+        noise = noise_term(epsilon, self.norm, self.slack)
+        return add_up(radius, self.value, self.discrepancy, self.norm, noise, start, self.misspecification, ends)
+
 
 @dataclass(frozen=True, eq=False)
 class Frontier:
@@ -46,7 +52,7 @@ class Frontier:
 
     alpha: float
     radius: float  # the radius the method would have used
-    side: str
+    side: Side
     shares: dict[str, float]  # how alpha is divided over events
     points: tuple[FrontierPoint, ...]  # one entry per omega
     setting: Setting = field(repr=False)
@@ -58,20 +64,16 @@ class Frontier:
 
     def interval(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
         """[F-, F+] within the value range; low > high means that this radius is rejected at this alpha."""
-        low, high = self.ends(radius, alpha)
-        return max(low, self.value_range.low), min(high, self.value_range.high)
+        return self.value_range.cut(*self.ends(radius, alpha))
 
     def ends(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
         """F- and F+ themselves, wherever they lie; an end that was not asked for is infinite."""
         if not (math.isfinite(radius) and radius >= 0):
             raise InvalidInput(f"A radius is finite and >= 0, not {radius}.")
-        low, high = -math.inf, math.inf
         eps, start = self.levels(alpha)
-        for point in self.points:
-            spread = Enclosure(radius) * point.discrepancy + self._rest(point, eps, start)
-            low = low if self.side == "upper" else max(low, (point.value - spread).lower)
-            high = high if self.side == "lower" else min(high, (point.value + spread).upper)
-        return low, high
+        claims = [claim for point in self.points for claim in point.claims(radius, eps, start, ends_of(self.side))]
+        low = max((claim.bound for claim in claims if claim.end == "lower"), default=-math.inf)
+        return low, min((claim.bound for claim in claims if claim.end == "upper"), default=math.inf)
 
     def contradicted(self, radius: float, alpha: float | None = None) -> bool:
         """Whether the log speaks against q* within this radius: the ends cross, or a witness says so.
@@ -87,10 +89,6 @@ class Frontier:
         eps = self.setting.gauge.epsilon(self.setting.facts(), budget["noise"])
         return eps, replace(self.setting, initial_probability=budget.get("initial")).initial_term()
 
-    @staticmethod
-    def _rest(point: FrontierPoint, eps: Enclosure, start: Enclosure) -> Enclosure:
-        return eps * point.norm + Enclosure(point.slack) + start + point.misspecification
-
     def breakdown_radius(
         self, *, above: float | None = None, below: float | None = None, alpha: float | None = None
     ) -> float:
@@ -98,12 +96,14 @@ class Frontier:
         sign, threshold = _direction(above, below)
         if self._by_range(sign, threshold):
             return math.inf
-        if self.side == ("upper" if sign > 0 else "lower"):
+        end: End = "lower" if sign > 0 else "upper"
+        if end not in ends_of(self.side):
             return 0.0
         best = 0.0
         eps, start = self.levels(alpha)
         for point in self.points:
-            room = sign * (point.value - threshold) - self._rest(point, eps, start)
+            (claim,) = point.claims(0.0, eps, start, (end,))
+            room = sign * (Enclosure(claim.bound) - threshold)
             if room.lower > 0:
                 size = point.discrepancy.upper
                 best = max(best, math.inf if size == 0 else next_down(next_down(room.lower / size)))
@@ -143,7 +143,7 @@ class Frontier:
         A point is [value rounded down, value rounded up, |mu|, |omega|, slack, misspecification], bounds rounded up.
         `noise` and `initial` say how eps and the initial term follow from alpha times their shares.
         """
-        limits = self.value_range
+        limits, start = self.value_range, sampled_start(self.setting.problem, self.setting.sides)
         return {
             "alpha": self.alpha,
             "radius": self.radius,
@@ -152,7 +152,7 @@ class Frontier:
             "range": [limits.low, limits.high],
             "shares": {name: share / math.fsum(self.shares.values()) for name, share in self.shares.items()},
             "noise": noise_law(self.setting.gauge, self.setting.facts(), self.levels()[0].upper),
-            "initial": initial_law(self.setting),
+            "initial": {"kind": "none"} if start is None else start.law(),
             "points": [
                 [
                     point.value.lower,
@@ -189,21 +189,3 @@ def noise_law(gauge: Gauge, facts: NoiseFacts, epsilon: float) -> dict[str, Any]
     if type(gauge) is FixedLambda:
         return {"kind": "rate", "rate": gauge.rate, "charge": facts.charge.upper, "rows": facts.count}
     return {"kind": "fixed", "epsilon": epsilon}
-
-
-def initial_law(setting: Setting) -> dict[str, Any]:
-    """The term of a sampled initial distribution as a formula of delta_0.
-
-    none: 0
-    mean: width sqrt( log(sides/delta_0) square / 2 )
-    any:  the least over j = 1..24 of ( log(sides j (j+1) / delta_0) / rate_j + rate_j width^2 count / 8 ) / count,
-          rate_j = sqrt( 8 log(sides j (j+1) / delta_0) / 4^(j-1) ) / width
-    """
-    problem, states = setting.problem, setting.problem.initial_states
-    if states.kind == "exact" and problem.answers.exact:
-        return {"kind": "none"}
-    common = {"width": setting.range().width, "sides": setting.sides}
-    if not states.count_fixed:
-        return {"kind": "any", "count": len(states), **common}
-    draws = max(problem.initial_draws, 1) if states.kind == "exact" else 1
-    return {"kind": "mean", "square": (certified_dot(states.weights, states.weights) / float(draws)).upper, **common}

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bondic.bounds.dual import Setting
-from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
+from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
+from bondic.claims import Rejection
 from bondic.classes.ball import Ball
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.search.refute import propose_refutations

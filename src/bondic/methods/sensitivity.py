@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BoundTerms, Setting
+from bondic.bounds.dual import ALLOWANCE, DISCREPANCY, NOISE, NORM, VALUE, Setting
+from bondic.claims import Claim, ErrorBudget, check_alpha
 from bondic.classes.box import Box
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
-from bondic.noise.budget import ErrorBudget, check_alpha
 from bondic.proofs.rebuild import UserFunctions, setting_of
 from bondic.result import Result
 from bondic.rounding import U
@@ -82,8 +82,8 @@ def result_frontier(
             f"W, Q or the noise bound cannot be read back from the result's certificate: {cause} Pass functions=, or make the "
             "frontier from the problem: radius_sensitivity(problem, alpha=..., method=...)."
         ) from cause
-    own = tuple(_point(end, end.noise.rad) for end in (result.lower, result.upper) if end is not None)
-    options = Dual(side=result.side)  # type: ignore[arg-type]
+    own = tuple(_point(claim, claim[NOISE].rad) for claim in result.claims)
+    options = Dual(side=result.side)
     # a search is only a source of proposals: whatever it is, what it proposes gets certified
     search = make_search(setting, options.rank) if result.search is None else result.search
     found = _frontier(options, setting, budget, search, own, radii, progress)
@@ -91,8 +91,8 @@ def result_frontier(
     return replace(found, floor=min(floor, _LARGEST_FLOOR))
 
 
-def _point(terms: BoundTerms, slack: float) -> FrontierPoint:
-    return FrontierPoint(terms.value, terms.discrepancy, terms.weight_norm, slack, terms.misspecification)
+def _point(claim: Claim, slack: float) -> FrontierPoint:
+    return FrontierPoint(claim[VALUE], claim[DISCREPANCY], claim[NORM], slack, claim[ALLOWANCE])
 
 
 def _frontier(
@@ -108,7 +108,7 @@ def _frontier(
     report = None if progress is None else lambda share: progress("certify", share)
     mean_width = setting.facts().total_width / len(setting.problem) * (1 + 8 * U)
     found = evaluate_all(setting, ("upper",), proposals, engine=options.engine, progress=report)
-    points = (*own, *(_point(terms, weighed.eta * mean_width) for _, (terms,), weighed in found))
+    points = (*own, *(_point(claim, weighed.eta * mean_width) for _, (claim,), weighed in found))
     points = tuple(point for point in points if point.norm.mid != 0)  # omega = 0 uses no row: it only repeats Q
     alpha, shares = budget.alpha, {name: part / budget.alpha for name, part in budget.parts.items()}
     return Frontier(alpha, setting.ball.radius, options.side, shares, points, setting)

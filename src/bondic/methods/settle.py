@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import Setting
+from bondic.bounds.start import sampled_start
+from bondic.claims import ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
@@ -22,27 +24,24 @@ from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.noise.bound import Gauge
-from bondic.noise.budget import ErrorBudget
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.pinelis import Pinelis
 from bondic.noise.plug_in import PlugIn
-from bondic.noise.value_range import range_of
 from bondic.rows import Cloud, Problem, Question, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
+from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments, pick_table
+from bondic.tuning.pilot import SMALLEST_PILOT, share_of_rows
 from bondic.tuning.refutation import class_tests
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
-from bondic.value_range import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
 
-SMALLEST_PILOT = 20
-LARGEST_PILOT = 5000
 INITIAL_SHARE = 0.2
 """Share of alpha for a sampled initial distribution; fixed here, before any data are seen."""
 TEST_SHARE = 0.1
@@ -65,7 +64,7 @@ class Options(Protocol):
     @property
     def gauge(self) -> str | Gauge: ...
     @property
-    def side(self) -> str: ...
+    def side(self) -> Side: ...
     @property
     def radius(self) -> float | None: ...
     @property
@@ -88,7 +87,7 @@ def pilot_rows(method: Options, problem: Question) -> int:
     if isinstance(method.pilot, float):
         if not 0 <= method.pilot < 1:
             raise InvalidInput(f"pilot={method.pilot}: a share of rows in [0, 1), or a whole number of rows.")
-        wanted = min(int(method.pilot * total), LARGEST_PILOT)
+        wanted = share_of_rows(method.pilot, total)
     else:
         wanted = int(method.pilot)
         if not 0 <= wanted < len(problem.rows):
@@ -137,8 +136,7 @@ def _logged_starts(pilot: Problem, count: int) -> tuple[FloatArray, FloatArray]:
 
 def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
     """Everything a bound depends on besides omega, with a note on how each choice came about."""
-    if method.side not in ("both", "lower", "upper"):
-        raise InvalidInput(f"side={method.side!r}; choose 'both', 'lower' or 'upper'.")
+    sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
         raise InvalidInput(
             f"Both ball= (radius {method.ball.radius:g}) and radius={method.radius:g} are given. A ball has its radius: pass "
@@ -161,15 +159,13 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
         )
     ball = _settle_class(method, certified, pilot, kind, notes)
     tested = method.tests and pilot is not None and _to_be_chosen(method, kind) and not _unproved(method.gauge)
-    sampled = certified.initial_states.kind == "sample" or not certified.answers.exact
-    budget = ErrorBudget.split(alpha, _shares(tested, sampled))
+    budget = ErrorBudget.split(alpha, _shares(tested, sampled_start(certified, sides) is not None))
     tests = (
         class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested and isinstance(ball, Ball) else ()
     )
     if tests:
         notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
-    sides = 2 if method.side == "both" else 1
     initial = budget.get("initial")
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
 

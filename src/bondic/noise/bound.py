@@ -7,17 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.claims import Guarantee
 from bondic.registry import kind
 from bondic.rounding import Enclosure, certified_dot, log_enclosure, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 SMALLEST = 5e-324
-Guarantee = Literal["finite-sample", "asymptotic", "none"]
 
 BLOCK = 4096
 """Sums over the diagonal go through so many rows at a time, counted from the first certified one."""

@@ -11,9 +11,8 @@ import numpy.typing as npt
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.bound import BLOCK, NoiseFacts, charge_of
-from bondic.noise.value_range import discounted_steps, largest_width, row_widths
 from bondic.rounding import Enclosure, U
-from bondic.terms import Terms
+from bondic.terms import Terms, discounted_steps, largest_width, row_widths
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

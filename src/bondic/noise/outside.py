@@ -7,9 +7,10 @@ from typing import get_args
 
 import numpy as np
 
+from bondic.claims import Guarantee
 from bondic.codec import check_round_trip
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Gauge, Guarantee, NoiseFacts
+from bondic.noise.bound import Gauge, NoiseFacts
 from bondic.registry import from_outside
 
 _ROWS = 100

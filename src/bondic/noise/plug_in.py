@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Gauge, Guarantee, NoiseFacts, log_two_over, tail
+from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
 from bondic.registry import register
 from bondic.rounding import Enclosure
 

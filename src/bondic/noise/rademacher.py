@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bondic.noise.bound import Guarantee
+from bondic.claims import Guarantee
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import SMALLEST, Gauge, Guarantee, NoiseFacts
+from bondic.noise.bound import SMALLEST, Gauge, NoiseFacts
 from bondic.registry import register
 from bondic.rounding import Enclosure, U, log_enclosure
 

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from bondic.bounds.dual import Setting
+from bondic.claims import Assumption, State
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box, constant_value
 from bondic.classes.value_class import ValueClass
-from bondic.terms import Terms
-from bondic.value_range import range_at_all_times
+from bondic.terms import Terms, range_at_all_times
 
-State = Literal["stated", "chosen", "checked", "rejected"]
 VALUE_RANGE = "value range"
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """Who vouches for it: `stated` by the user, `chosen` by the library, `checked` on the data, `rejected` by them."""
-
-    name: str
-    text: str
-    state: State
 
 
 def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, ...]:

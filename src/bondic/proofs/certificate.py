@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BoundTerms, End, Setting
-from bondic.bounds.rejection import Rejection
+from bondic.bounds.dual import Setting
+from bondic.claims import Assumption, Claim, Conclusion, ErrorBudget, Rejection
 from bondic.codec import Encoder
 from bondic.functions.functions import Function
-from bondic.noise.budget import ErrorBudget
-from bondic.proofs.assumptions import Assumption
-from bondic.rounding import Enclosure
 from bondic.rows import StreamedProblem
 
 Spec = dict[str, Any]
@@ -61,17 +58,10 @@ def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def claim(terms: BoundTerms) -> Spec:
-    """Numbers of one end point: every term as [value, error]."""
-    out: Spec = {"bound": terms.bound, "rounding": terms.rounding}
-    for key, value in vars_of(terms).items():
-        if isinstance(value, Enclosure):
-            out[key] = [value.mid, value.rad]
-    return out
-
-
-def vars_of(terms: BoundTerms) -> dict[str, Any]:
-    return {name: getattr(terms, name) for name in terms.__dataclass_fields__}
+def claim_spec(claim: Claim) -> Spec:
+    """One end point: its parts as they are added, every size as [value, error], and what they come to."""
+    parts = [{"name": part.name, "role": part.role, "size": [part.size.mid, part.size.rad]} for part in claim.parts]
+    return {"bound": claim.bound, "rounding": claim.rounding, "uses_log": claim.uses_log, "parts": parts}
 
 
 def make_certificate(
@@ -79,12 +69,11 @@ def make_certificate(
     budget: ErrorBudget,
     *,
     side: str,
-    ends: dict[End, tuple[BoundTerms, Function | None]],
+    ends: Sequence[tuple[Claim, Function | None]],
     rejection: Rejection,
     witnesses: tuple[Function | None, ...],
     tests: tuple[tuple[Function | None, Rejection], ...] = (),
-    interval: tuple[float, float],
-    status: str,
+    conclusion: Conclusion,
     assumptions: tuple[Assumption, ...],
     information: Spec,
 ) -> Certificate:
@@ -122,11 +111,11 @@ def make_certificate(
         "instruments": writer.encode(setting.instruments, "instruments"),
         "gauge": writer.encode(setting.gauge, "gauge"),
         "ends": {
-            end: {"omega": _function(writer, omega, f"omega.{end}"), "claim": claim(terms)}
-            for end, (terms, omega) in ends.items()
+            claim.end: {"omega": _function(writer, omega, f"omega.{claim.end}"), "claim": claim_spec(claim)}
+            for claim, omega in ends
         },
         "rejection": _rejection_spec(writer, setting, rejection, witnesses, tests),
-        "claims": {"low": interval[0], "high": interval[1], "status": status},
+        "claims": {"low": conclusion.low, "high": conclusion.high, "status": conclusion.status.name},
         "assumptions": [asdict(item) for item in assumptions],
         "information": information,
     }

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.weighing import Weighing
+from bondic.claims import Claim, End
 from bondic.classes.ball import Ball
 from bondic.classes.provenance import Provenance
 from bondic.data.initial import InitialStates
@@ -123,20 +124,18 @@ def _is_from_log(states: InitialStates, log: Transitions | LogStream) -> bool:
     return np.array_equal(wanted, states.observations)
 
 
-def check_use_of_log(setting: Setting, ends: dict[End, BoundTerms]) -> Finding:
+def check_use_of_log(setting: Setting, claims: tuple[Claim, ...]) -> Finding:
     """Ends inside the value range that omega = 0 gives as well, or nearly: the log was not used, they repeat Q."""
-    limits, alone = setting.range(), _without_log(setting, tuple(ends))
+    limits, alone = setting.range(), _without_log(setting, tuple(claim.end for claim in claims))
     unchecked, headline = [], []
-    for end, terms in ends.items():
-        outside = terms.bound <= limits.low if end == "lower" else terms.bound >= limits.high
-        gain = terms.bound - alone[end].bound if end == "lower" else alone[end].bound - terms.bound
-        if not outside and gain <= _UNMOVED * limits.width:
-            unchecked.append(f"the {end} end against the log: the log was not used for this end, it repeats Q")
-            headline.append(f"the {end} end, which repeats Q")
+    for claim, without in zip(claims, alone, strict=True):
+        if claim.gain(limits) > 0 and claim.gain(without) <= _UNMOVED * limits.width:
+            unchecked.append(f"the {claim.end} end against the log: the log was not used for this end, it repeats Q")
+            headline.append(f"the {claim.end} end, which repeats Q")
     return Finding(unchecked=tuple(unchecked), headline=tuple(headline))
 
 
-def _without_log(setting: Setting, ends: tuple[End, ...]) -> dict[End, BoundTerms]:
+def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
     """The end points at omega = 0: what Q says about the initial states, from no row at all."""
     start, ball = start_measure(setting.problem), setting.ball
     if isinstance(ball, Ball):
@@ -145,4 +144,4 @@ def _without_log(setting: Setting, ends: tuple[End, ...]) -> dict[End, BoundTerm
     else:
         (size,) = total_variations([Batch(start.points, start.weights[None], start.error)], 1)
     nothing = Weighing(Enclosure(0.0), Enclosure(0.0), size, eta=0.0, effective=0.0)
-    return {found.end: found for found in dual_bound(setting, None, ends, weighing=nothing)}
+    return dual_bound(setting, None, ends, weighing=nothing)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.dual import ClassTest, Setting
+from bondic.claims import ErrorBudget
 from bondic.classes.instruments import Instruments
 from bondic.classes.value_class import ValueClass
 from bondic.codec import Decoder, decode
@@ -21,7 +22,6 @@ from bondic.data.transitions import Transitions
 from bondic.errors import VerificationError
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import Gauge
-from bondic.noise.budget import ErrorBudget
 from bondic.policies.answers import PolicyAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.proofs import known
@@ -29,8 +29,8 @@ from bondic.proofs.certificate import Certificate, Spec
 from bondic.rounding import U
 from bondic.rows import Question, StreamedProblem, Terms, assemble, make_problem
 from bondic.rows.frame import make_frame
-from bondic.rows.question import make_terms
 from bondic.rows.returns import check_returns
+from bondic.terms import make_terms
 
 UserFunctions = Mapping[str, Callable[..., Any]]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from bondic.proofs.certificate import FORMAT, Certificate
 from bondic.proofs.limits import MOST_DRAWS, check_arrays, check_counts, check_values, refuse
-
-_MOST_STEPS = 2**53
+from bondic.terms import MOST_STEPS
 
 
 def _number(value: Any) -> bool:
@@ -21,7 +20,7 @@ def _not_nan(value: Any) -> bool:
 
 
 def _whole(value: Any) -> bool:
-    return type(value) is int and abs(value) <= _MOST_STEPS
+    return type(value) is int and abs(value) <= MOST_STEPS
 
 
 def _seed(value: Any) -> bool:
@@ -42,10 +41,6 @@ def _pair(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _or_none(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or kind(value)
-
-
-def _claimed(value: Any) -> bool:
-    return _number(value) or _pair(_number)(value)
 
 
 def _draws(value: Any) -> bool:
@@ -82,7 +77,12 @@ FIELDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("problem.streamed?.draws", _draws),
     ("problem.asked?.draws", _draws),
     ("problem.asked?.initial_draws", _or_none(_start_draws)),
-    ("ends.*.claim.*", _claimed),
+    ("ends.*.claim.bound", _number),
+    ("ends.*.claim.rounding", _number),
+    ("ends.*.claim.uses_log", _flag),
+    ("ends.*.claim.parts.*.name", _text),
+    ("ends.*.claim.parts.*.role", _text),
+    ("ends.*.claim.parts.*.size", _pair(_number)),
     ("rejection.claim.rejected", _flag),
     ("rejection.claim.p_value", _number),
     ("rejection.claim.minimal_radius", _not_nan),
@@ -109,10 +109,7 @@ def check_certificate(certificate: Certificate) -> None:
     body = certificate.body
     refuse(type(body) is not dict, "The certificate is damaged: it is not a list of named values.")
     stated = body.get("format")
-    refuse(
-        stated != FORMAT,
-        f"This is a certificate of format {stated!r}, and {FORMAT!r} is read: make it again with this version.",
-    )
+    refuse(stated != FORMAT, f"This is a certificate of format {stated!r}, and {FORMAT!r} is read: {_way_out(body)}.")
     check_values(body)
     check_arrays(certificate.arrays)
     check_counts(body)
@@ -125,6 +122,15 @@ def check_certificate(certificate: Certificate) -> None:
     for name in _array_names(body):
         known = isinstance(name, str) and name in certificate.arrays
         refuse(not known, f"The certificate lacks the array {name!r}.")
+
+
+def _way_out(body: dict[str, Any]) -> str:
+    """What to do with a certificate of another format: the version that wrote it can verify it."""
+    versions = information.get("versions") if isinstance(information := body.get("information"), dict) else None
+    writer = versions.get("bondic") if isinstance(versions, dict) else None
+    if not isinstance(writer, str):
+        return "make it again with this version"
+    return f"it was written by bondic {writer}; verify it with that version, or make it again with this one"
 
 
 def _values(node: Any, parts: list[str], path: str) -> Iterator[Any]:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
-from bondic.bounds.rejection import Rejection, combine_witnesses, join_tests, run_tests
+from bondic.bounds.dual import Setting, dual_bound
+from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, weigh
+from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude, ends_of
 from bondic.codec import Decoder
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
@@ -20,10 +21,8 @@ from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import BondicError, VerificationError
 from bondic.functions.functions import Function
-from bondic.noise.bound import Guarantee
-from bondic.proofs.assumptions import Assumption, assumes_nothing, list_assumptions
-from bondic.proofs.certificate import Certificate, Spec, claim, compute_digest
-from bondic.proofs.conclude import Conclusion, Status, conclude, uses_log
+from bondic.proofs.assumptions import assumes_nothing, list_assumptions
+from bondic.proofs.certificate import Certificate, Spec, claim_spec, compute_digest
 from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.limits import DAMAGED, check_workload
 from bondic.proofs.provenance_check import (
@@ -46,7 +45,6 @@ _ASKED_AGAIN = 1e-8
 """A policy that is asked again may answer with other last digits; claims may differ by this much then, relatively."""
 _OTHER_MACHINES = 1e-12
 """What other orders of summation and other libraries of elementary functions may change, relative to the terms."""
-_ENDS: tuple[End, ...] = ("lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Verification:
     high: float
     status: str
     alpha: float
-    side: str
+    side: Side
     guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]
@@ -130,12 +128,14 @@ def _verify(
         headline.append("the policy")
     reader = reader_of(certificate, setting.problem.layout, functions)
     check_workload(setting, _functions(setting, reader, body), len(log))
-    _require(set(body["ends"]) == _needed(body["side"]), "The certificate lacks an end point, or has one too many.")
-    ends = _recompute_ends(setting, reader, body, checks)
+    _require(
+        set(body["ends"]) == set(ends_of(body["side"])), "The certificate lacks an end point, or has one too many."
+    )
+    claims = _recompute_claims(setting, reader, body, checks)
     rejection = _check_rejection(setting, reader, body["rejection"])
     for finding in (
         _judge_rejection(setting, body["rejection"], rejection, retest),
-        check_use_of_log(setting, ends),
+        check_use_of_log(setting, claims),
         check_rows(setting, len(log)),
         check_instruments(setting, log),
         check_start(setting, log, initial),
@@ -143,8 +143,8 @@ def _verify(
         checks += finding.checks
         unchecked += finding.unchecked
         headline += finding.headline
-    result = conclude(setting, ends.get("lower"), ends.get("upper"), rejection, body["side"])
-    _compare_interval(body, setting, ends, result)
+    result = conclude(setting.range(), claims, rejection.rejected, body["side"])
+    _compare_interval(body, setting, claims, result)
     _require(
         body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one."
     )
@@ -210,27 +210,21 @@ def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Ret
     return Finding(unchecked=(text,))
 
 
-def _recompute_ends(setting: Setting, reader: Decoder, body: Spec, checks: list[str]) -> dict[End, BoundTerms]:
+def _recompute_claims(setting: Setting, reader: Decoder, body: Spec, checks: list[str]) -> tuple[Claim, ...]:
     """Both end points from their omegas, in one pass over the log."""
-    present: list[End] = [end for end in _ENDS if end in body["ends"]]
+    present = ends_of(body["side"])
     omegas = [_function(reader, body["ends"][end]["omega"], f"ends.{end}.omega") for end in present]
     weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas])
-    ends: dict[End, BoundTerms] = {}
-    slack = _slack(body)
+    claims: list[Claim] = []
     for end, omega, weighing in zip(present, omegas, weighed, strict=True):
-        (terms,) = dual_bound(setting, omega, (end,), weighing=weighing)
-        _compare_terms(end, body["ends"][end]["claim"], terms, slack)
-        ends[end] = terms
+        claims += dual_bound(setting, omega, (end,), weighing=weighing)
+        _compare_claim(claims[-1], body["ends"][end]["claim"], _slack(body))
         checks.append(f"{end} end point recomputed from omega")
-    return ends
+    return tuple(claims)
 
 
 def _slack(body: Spec) -> float:
     return _ASKED_AGAIN if body["problem"]["answers"]["next"] is None else 0.0
-
-
-def _needed(side: str) -> set[str]:
-    return {"both": {"lower", "upper"}, "lower": {"lower"}, "upper": {"upper"}}[side]
 
 
 def _require(condition: bool, message: str) -> None:
@@ -246,44 +240,47 @@ def _allowed(mine: float, error: float, claimed_error: float) -> float:
     return (error + min(claimed_error, 1e3 * error + 1e-9 * abs(mine))) * (1 + 1e-9)
 
 
-def _compare_terms(end: End, claimed: Spec, terms: BoundTerms, slack: float = 0.0) -> None:
-    recomputed = claim(terms)
-    for key, value in recomputed.items():
-        if isinstance(value, list):
-            (mid, rad), (other, theirs) = value, claimed[key]
-            ok = abs(mid - other) <= _allowed(mid, rad, theirs) + slack * (abs(mid) + abs(other))
-            _require(ok, f"The {end} end point: `{key}` is {mid!r} when recomputed, {other!r} in the certificate.")
-    _compare_bound(f"The {end} end point", end, claimed["bound"], claimed["rounding"], terms, slack)
+def _compare_claim(mine: Claim, claimed: Spec, slack: float = 0.0) -> None:
+    """Part by part, whatever the parts are; then what they come to."""
+    what, own = f"The {mine.end} end point", claim_spec(mine)
+    for key in ("name", "role"):
+        names, others = ([part[key] for part in spec["parts"]] for spec in (own, claimed))
+        _require(names == others, f"{what} has the parts {names} when recomputed, {others} in the certificate.")
+    _require(
+        own["uses_log"] == claimed["uses_log"], f"{what}: the certificate is wrong about whether it rests on the log."
+    )
+    for part, stored in zip(mine.parts, claimed["parts"], strict=True):
+        mid, (other, theirs) = part.size.mid, stored["size"]
+        ok = abs(mid - other) <= _allowed(mid, part.size.rad, theirs) + slack * (abs(mid) + abs(other))
+        _require(ok, f"{what}: `{part.name}` is {mid!r} when recomputed, {other!r} in the certificate.")
+    _compare_bound(what, mine, claimed["bound"], claimed["rounding"], slack)
 
 
-def _compare_bound(what: str, end: End, claimed: float, claimed_error: float, terms: BoundTerms, slack: float) -> None:
+def _compare_bound(what: str, mine: Claim, claimed: float, claimed_error: float, slack: float) -> None:
     """A claimed end may lie further out by the errors of both sides, but hardly further in.
 
     The exact end is at most 2 * rounding inside mine, and a right claim lies outside of it; the rest is for machines
     whose weights omega_i differ in the last digits.
     """
-    scale = sum(abs(term.mid) for term in (terms.value, terms.bias, terms.noise, terms.initial))
-    inward = 4 * terms.rounding + _OTHER_MACHINES * scale
-    outward = 2 * _allowed(terms.bound, terms.rounding, claimed_error)
-    more = slack * (abs(terms.bound) + abs(claimed))
-    further_in = claimed - terms.bound if end == "lower" else terms.bound - claimed
+    scale = sum(abs(part.size.mid) for part in mine.parts if part.role != "detail")
+    inward = 4 * mine.rounding + _OTHER_MACHINES * scale
+    outward = 2 * _allowed(mine.bound, mine.rounding, claimed_error)
+    more = slack * (abs(mine.bound) + abs(claimed))
+    further_in = mine.sign * (mine.bound - claimed)
     _require(
         -outward - more <= further_in <= inward + more,
-        f"{what} is {terms.bound!r} when recomputed, {claimed!r} in the certificate.",
+        f"{what} is {mine.bound!r} when recomputed, {claimed!r} in the certificate.",
     )
 
 
-def _compare_interval(body: Spec, setting: Setting, ends: dict[End, BoundTerms], result: Conclusion) -> None:
+def _compare_interval(body: Spec, setting: Setting, claims: tuple[Claim, ...], result: Conclusion) -> None:
     """The claimed interval has to follow from the claimed end points, which were compared with mine."""
     limits = setting.range()
     rejected = result.status is Status.REJECTED
-    used = [] if rejected else [end for end, terms in ends.items() if uses_log(terms)]
+    used = [] if rejected else [claim.end for claim in claims if claim.uses_log]
     bounds = {end: body["ends"][end]["claim"]["bound"] for end in used}
-    follows = {
-        "low": max(limits.low, bounds.get("lower", -math.inf)),
-        "high": min(limits.high, bounds.get("upper", math.inf)),
-    }
-    for name, expected in follows.items():
+    follows = limits.cut(bounds.get("lower", -math.inf), bounds.get("upper", math.inf))
+    for name, expected in zip(("low", "high"), follows, strict=True):
         other = body["claims"][name]
         _require(
             math.isclose(other, expected, rel_tol=_OTHER_MACHINES, abs_tol=_OTHER_MACHINES * limits.width),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.proofs.assumptions import Assumption
-from bondic.proofs.conclude import Status
+from bondic.claims import Assumption, Status
 from bondic.rendering import (
     OUTSIDE,
     STATE_WORDS,

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bondic.bounds.dual import BoundTerms
-from bondic.proofs.conclude import Status
+from bondic.claims import Status
 from bondic.rendering import bound_text, escape, is_conditional, lies_outside, number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
-
-TERM_NAMES = ("bias", "noise", "initial distribution", "misspecification", "rounding")
 
 
 class Axis:
@@ -77,44 +74,37 @@ def _estimate_legend(result: Result) -> str:
     return f"○ estimate, outside the interval{beyond}: no guarantee"
 
 
-def sizes(terms: BoundTerms) -> list[float]:
-    """What each term takes off (or adds to) the doubly robust value, in the order of TERM_NAMES."""
-    table = terms.table()
-    return [table[name] for name in TERM_NAMES]
-
-
 def stacked_terms(result: Result) -> str:
-    """Both end points as stacks: from the doubly robust value, term by term, to the bound."""
-    ends = [end for end in (result.lower, result.upper) if end is not None]
-    limits = result.value_range
+    """Both end points as stacks: from the value that the parts lead away from, part by part, to the bound."""
+    limits, names = result.value_range, list(result.claims[0].steps())
     axis = Axis(limits.low, limits.high)
+    start = " + ".join(part.name for part in result.claims[0].of("value"))
     rows, top = [], 4
-    for end in ends:
-        sign = 1.0 if end.end == "upper" else -1.0
-        place = end.value.mid
-        inside = limits.low <= end.bound <= limits.high
-        note = f"{end.end} end {number(end.bound)}"
+    for claim in result.claims:
+        place = claim.value.mid
+        inside = limits.low <= claim.bound <= limits.high
+        note = f"{claim.end} end {number(claim.bound)}"
         note += "" if inside else " (beyond the range)"
         rows.append(f'<text x="2%" y="{top + 12}" class="strong">{escape(note)}</text>')
-        for index, size in enumerate(sizes(end)):
-            a, b = sorted((axis.at(place), axis.at(place + sign * size)))
-            place += sign * size
+        for index, (name, size) in enumerate(claim.steps().items()):
+            a, b = sorted((axis.at(place), axis.at(place + claim.sign * size)))
+            place += claim.sign * size
             if b - a > 0.05:
                 rows.append(
                     f'<rect class="t{index}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
-                    f"<title>{TERM_NAMES[index]} {number(size)}</title></rect>"
+                    f"<title>{escape(name)} {number(size)}</title></rect>"
                 )
-        rows.append(f'<circle class="estimate" cx="{axis.at(end.value.mid):.2f}%" cy="{top + 29}" r="5"/>')
+        rows.append(f'<circle class="estimate" cx="{axis.at(claim.value.mid):.2f}%" cy="{top + 29}" r="5"/>')
         top += 52
     axis_line = (
         f'<line class="rule" x1="2%" x2="98%" y1="{top}" y2="{top}"/>'
         + axis.text(limits.low, top + 16, number(limits.low))
         + axis.text(limits.high, top + 16, number(limits.high))
     )
-    legend = "".join(f'<span><i class="t{k}"></i>{name}</span>' for k, name in enumerate(TERM_NAMES))
+    legend = "".join(f'<span><i class="t{k}"></i>{escape(name)}</span>' for k, name in enumerate(names))
     return (
         f'<svg height="{top + 22}" role="img" aria-label="terms of the end points">{"".join(rows)}{axis_line}</svg>'
-        f'<div class="legend"><span>● doubly robust value, the start of each stack</span>{legend}</div>'
+        f'<div class="legend"><span>● {escape(start)}, the start of each stack</span>{legend}</div>'
     )
 
 

@@ -8,13 +8,13 @@ from importlib.resources import files
 from typing import Any
 
 from bondic._version import __version__
+from bondic.claims import Status
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.proofs.conclude import Status
 from bondic.proofs.rebuild import UserFunctions, reader_of
 from bondic.rendering import escape
 from bondic.report import sections

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from bondic.claims import Status
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
-from bondic.proofs.conclude import Status
 from bondic.rendering import is_conditional, lies_outside
-from bondic.report.drawings import TERM_NAMES, sizes
 from bondic.result import Result
 
 CONDITIONAL = "conditional"
@@ -44,18 +43,20 @@ def terms_figure(result: Result) -> Any:
         axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLOURS[0], alpha=0.12, label=label)
     label = "estimate (outside the interval)" if lies_outside(result) else "estimate"
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
-    ends = [end for end in (result.lower, result.upper) if end is not None]
-    for height, end in enumerate(ends):
-        sign, place = (1.0 if end.end == "upper" else -1.0), end.value.mid
-        for index, size in enumerate(sizes(end)):
-            axes.barh(height, sign * size, left=place, height=0.5, color=_COLOURS[index])
-            place += sign * size
-        axes.plot(end.value.mid, height, "o", color="black", markersize=4)
-    for index, name in enumerate(TERM_NAMES):
-        if any(sizes(end)[index] > 0 for end in ends):
-            axes.plot([], [], "s", color=_COLOURS[index], label=name)
-    axes.set_yticks(range(len(ends)), [f"{end.end} end" for end in ends])
-    axes.set_ylim(len(ends) - 0.4, -0.6)
+    colours: dict[str, str] = {}
+    for height, claim in enumerate(result.claims):
+        place = claim.value.mid
+        for index, (name, size) in enumerate(claim.steps().items()):
+            colour = _COLOURS[index % len(_COLOURS)]
+            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colour)
+            place += claim.sign * size
+            if size > 0:
+                colours[name] = colour
+        axes.plot(claim.value.mid, height, "o", color="black", markersize=4)
+    for name, colour in colours.items():
+        axes.plot([], [], "s", color=colour, label=name)
+    axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
+    axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(limits.low, limits.high)
     axes.set_xlabel("value of the policy")
     axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)

@@ -7,7 +7,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from bondic.proofs.conclude import Status
+from bondic.claims import Status
 from bondic.rendering import (
     STATE_WORDS,
     estimate_text,

@@ -15,10 +15,11 @@ from bondic.errors import InvalidInput
 from bondic.policies.answers import ask_policy
 from bondic.rows.doubts import inspected
 from bondic.rows.frame import make_frame, questions, refuse_nothing
-from bondic.rows.question import Question, make_terms
+from bondic.rows.question import Question
 from bondic.rows.returns import check_returns
 from bondic.rows.rows import Problem, Source, assemble
 from bondic.rows.streamed import SEED_SALT, StreamedProblem
+from bondic.terms import make_terms
 
 
 @overload

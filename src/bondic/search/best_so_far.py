@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bondic.bounds.dual import BoundTerms, End, Setting, dual_bound
+from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.claims import Claim, End
 from bondic.functions.functions import Function
 from bondic.sums.quadratic import Engine
 from bondic.sums.reference import Progress
@@ -15,7 +16,7 @@ from bondic.sums.reference import Progress
 class CertifiedEnd:
     """An end point, the omega behind it, and how many rows carry it."""
 
-    terms: BoundTerms
+    claim: Claim
     omega: Function | None
     effective: float
 
@@ -38,10 +39,10 @@ def best_bounds(
     """
     best: Ends = {}
     for omega, found, weighing in evaluate_all(setting, ends, proposals, engine=engine, progress=progress):
-        for terms in found:
-            known = best.get(terms.end)
-            if known is None or _better(setting, terms, known.terms):
-                best[terms.end] = CertifiedEnd(terms, omega, weighing.effective)
+        for claim in found:
+            known = best.get(claim.end)
+            if known is None or _better(setting, claim, known.claim):
+                best[claim.end] = CertifiedEnd(claim, omega, weighing.effective)
     return best
 
 
@@ -52,8 +53,8 @@ def evaluate_all(
     *,
     engine: Engine = "auto",
     progress: Progress | None = None,
-) -> list[tuple[Function | None, tuple[BoundTerms, ...], Weighing]]:
-    """Terms of every proposal, omega = 0 first, from one pass over the points."""
+) -> list[tuple[Function | None, tuple[Claim, ...], Weighing]]:
+    """Claims of every proposal, omega = 0 first, from one pass over the points."""
     found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
     candidates = [Candidate(omega) for omega in found]
     weighed = weigh(setting.problem, setting.ball, candidates, engine=engine, progress=progress)
@@ -63,13 +64,7 @@ def evaluate_all(
     ]
 
 
-def _better(setting: Setting, new: BoundTerms, old: BoundTerms) -> bool:
-    limits = setting.range()
-    inside = new.bound < limits.high if new.end == "upper" else new.bound > limits.low
-    if old.weight_norm.mid == 0 and new.weight_norm.mid != 0 and inside:
+def _better(setting: Setting, new: Claim, old: Claim) -> bool:
+    if new.uses_log and not old.uses_log and new.gain(setting.range()) > 0:
         return True
-    return _tighter(new, old)
-
-
-def _tighter(new: BoundTerms, old: BoundTerms) -> bool:
-    return new.bound < old.bound if new.end == "upper" else new.bound > old.bound
+    return new.gain(old) > 0

@@ -20,8 +20,8 @@ from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
-from bondic.noise.value_range import ValueRange
 from bondic.rows import Problem, Question
+from bondic.terms import ValueRange
 from bondic.tuning.radius import FittedRadius, held_out_radius
 from bondic.tuning.scales import Scales, measure_scales, pilot_points
 from bondic.tuning.states import Categorical

@@ -15,13 +15,13 @@ from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
 from bondic.kernels.base import Kernel
-from bondic.noise.value_range import largest_width
 from bondic.rows import Problem
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import TableSearch, table_kernel
 from bondic.search.table_model import table_model
+from bondic.terms import largest_width
 from bondic.tuning.defaults import Choices, feature_pairs, instruments_kernel, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 

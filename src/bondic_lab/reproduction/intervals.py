@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bondic.bounds.dual import Setting
-from bondic.bounds.rejection import combine_witnesses
+from bondic.bounds.dual import BIAS, NOISE, Setting
+from bondic.claims import conclude
 from bondic.classes.ball import Ball
 from bondic.classes.instruments import Instruments
 from bondic.methods.dual import Dual
 from bondic.methods.settle import settle
 from bondic.noise.bound import Gauge
 from bondic.noise.v_statistic import VStatistic
-from bondic.proofs.conclude import Status, conclude
 from bondic.rows import Problem
 from bondic.search import spectral
 from bondic.search.best_so_far import best_bounds
@@ -76,11 +75,19 @@ def _interval(name: str, alpha: float, setting: Setting, model: SearchModel, spe
         if weights.any():
             proposals.append(model.function(weights))
     ends = best_bounds(setting, ("lower", "upper"), proposals)
-    lower, upper = ends["lower"].terms, ends["upper"].terms
-    verdict = conclude(setting, lower, upper, combine_witnesses(setting, []), "both")
-    low, high, status = verdict.low, verdict.high, verdict.status
-    if spectral.minimal_radius(spectrum, epsilon) > radius:
-        low, high, status = setting.range().low, setting.range().high, Status.REJECTED
-    noise = 0.5 * (lower.noise.upper + upper.noise.upper)
-    bias = 0.5 * (lower.bias.upper + upper.bias.upper)
-    return Found(name, alpha, low, high, lower.bound, upper.bound, status.name, setting.gauge.guarantee, noise, bias)
+    lower, upper = ends["lower"].claim, ends["upper"].claim
+    rejected = spectral.minimal_radius(spectrum, epsilon) > radius
+    found = conclude(setting.range(), (lower, upper), rejected, "both")
+    noise, bias = (0.5 * (lower[part].upper + upper[part].upper) for part in (NOISE, BIAS))
+    return Found(
+        name,
+        alpha,
+        found.low,
+        found.high,
+        lower.bound,
+        upper.bound,
+        found.status.name,
+        setting.gauge.guarantee,
+        noise,
+        bias,
+    )

@@ -20,8 +20,7 @@ from functools import cache
 import numpy as np
 
 from bondic.kernels.gaussian import Gaussian
-from bondic.terms import Terms
-from bondic.value_range import range_of
+from bondic.terms import Terms, range_of
 from bondic_lab.reproduction.known import synthetic_world, weight_features
 from bondic_lab.worlds.bumps import Bumps
 from bondic_lab.worlds.continuous import ContinuousMDP

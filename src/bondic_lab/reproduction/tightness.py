@@ -16,8 +16,7 @@ import time
 import numpy as np
 from scipy import stats
 
-from bondic.terms import Terms
-from bondic.value_range import range_of
+from bondic.terms import Terms, range_of
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table
 from bondic_lab.reproduction.figures import Outcome, Panel, Series
 from bondic_lab.reproduction.intervals import dual_intervals

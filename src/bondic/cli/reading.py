@@ -1,0 +1,92 @@
+"""What the options say about reading: the log (whole, or in batches within a memory budget) and a file of initial states."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.read import read_log
+from bondic.data.io.states import read_states
+from bondic.data.open import stream_log
+from bondic.data.stream import LogStream
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+
+_MAY_BE_ABSENT = ("terminations", "truncations")
+
+
+def read_rows(
+    log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None
+) -> tuple[Transitions | LogStream, LoadedLog | None]:
+    """The log, and how it was understood (None for a log in batches)."""
+    columns = _columns(options["columns"])
+    if options.get("memory"):
+        return _stream(log, columns, options, progress), None
+    loaded = read_log(
+        log,
+        columns=columns or None,
+        missing=_missing(options["missing"]),
+        categorical=options["text"],
+        actions=options["actions"],
+        trust_pickle=options["trust_pickle"],
+    )
+    return loaded.transitions, loaded
+
+
+def _stream(
+    log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
+) -> LogStream:
+    if options["missing"] or options["text"] or options["actions"]:
+        raise InvalidInput("--missing, --text and --actions need the log in memory: leave out --memory.")
+    if absent := [part for part, names in columns.items() if names is None]:
+        raise InvalidInput(
+            f"--columns {absent[0]}=none needs the log in memory: leave out --memory, or add a column of false to the log."
+        )
+    return stream_log(Path(log), memory=options["memory"], columns=columns or None, progress=progress)
+
+
+def read_initial(path: Path, log: Transitions | LogStream, loaded: LoadedLog | None) -> tuple[Any, Any]:
+    """(states, weights or None) of a file, with the dimensions of the log."""
+    return read_states(path, () if loaded is None else loaded.names, observation_dim(log))
+
+
+def observation_dim(log: Transitions | LogStream) -> int:
+    """Numbers per observation."""
+    return log.observation_dim if isinstance(log, LogStream) else int(log.observations.shape[1])
+
+
+def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
+    """("observations=x,y", "terminations=none") -> {"observations": ["x", "y"], "terminations": None}."""
+    out: dict[str, str | list[str] | None] = {}
+    for item in items:
+        part, sign, names = (word.strip() for word in item.partition("="))
+        if not sign or not part or not names:
+            raise InvalidInput(f"--columns {item}: write PART=COLUMN, or PART=COLUMN,COLUMN,... for several.")
+        if part in out:
+            raise InvalidInput(f"--columns {part} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,...")
+        group = [name.strip() for name in names.split(",")]
+        absent = part in _MAY_BE_ABSENT and names.lower() == "none"
+        out[part] = None if absent else group[0] if len(group) == 1 else group
+    return out
+
+
+def _missing(items: tuple[str, ...]) -> Any:
+    """("indicator",) -> "indicator"; ("bmi=25",) -> {"bmi": 25.0}; () -> None."""
+    if items in ((), ("indicator",)):
+        return items[0] if items else None
+    out: dict[str, float] = {}
+    for item in items:
+        name, sign, value = (word.strip() for word in item.rpartition("="))  # names may hold "=": values never do
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not sign or not name or not math.isfinite(number) or name in out:
+            raise InvalidInput(
+                f"--missing {item}: write `indicator` alone, or COLUMN=NUMBER once for every column with gaps."
+            )
+        out[name] = number
+    return out

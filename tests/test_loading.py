@@ -1,0 +1,83 @@
+"""What a command loads in a fresh process: verifying needs no search, reading a log needs no sums."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bondic
+from problems import tabular
+
+RUN = """
+import json, sys
+from bondic.cli.main import main
+sys.argv = ["bondic", *json.loads(sys.argv[1])]
+try:
+    main()
+except SystemExit as stop:
+    assert stop.code == 0, stop.code
+print(json.dumps(sorted(sys.modules)))
+"""
+SEARCHES = {f"bondic.{name}" for name in ("search", "tuning", "methods", "baselines", "estimate", "result", "report")}
+
+
+def loaded(*words):
+    """(names of modules and of their packages, output) after `bondic WORDS`."""
+    command = [sys.executable, "-c", RUN, json.dumps(list(map(str, words)))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    *said, modules = done.stdout.splitlines()
+    names = {".".join(name.split(".")[:depth]) for name in json.loads(modules) for depth in (1, 2, 3)}
+    return names, "\n".join(said)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A log and the certificate of an interval that rests on a ball, so that there is a class to test."""
+    folder = tmp_path_factory.mktemp("loading")
+    mdp, log, policy, initial = tabular(300, gamma=0.5)
+    np.savez(folder / "log.npz", **{name: column for name, column in log.columns().items() if column is not None})
+    method = bondic.Dual(choices=bondic.Choices(categorical=False))
+    problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
+    result = bondic.estimate_interval(problem, alpha=0.1, method=method)
+    bondic.save_certificate(result.proof, folder / "certificate")
+    return folder
+
+
+def test_verify_loads_the_trusted_core_alone(place):
+    names, said = loaded("verify", place / "certificate.json", place / "log.npz", "--no-retest")
+    assert said.startswith("verified")
+    assert "none was looked for" in said or "whether another would is not known" in said
+    assert "bondic.proofs.verify" in names
+    assert not names & (SEARCHES | {"rich", "bondic.cli.inputs"})
+
+
+def test_the_test_of_the_class_is_what_brings_the_search_in(place):
+    """Without it the test above could not fail."""
+    names, said = loaded("verify", place / "certificate.json", place / "log.npz")
+    assert "a test of its own does not reject either" in said
+    assert {"bondic.methods.retest", "bondic.search"} <= names
+    assert not names & {"bondic.baselines", "bondic.report", "rich"}
+
+
+def test_check_loads_no_sums_and_no_compiler(place):
+    names, said = loaded("check", place / "log.npz")
+    assert "300 transitions" in said
+    heavy = {"numba", "scipy", "matplotlib", "torch"} | {
+        f"bondic.{name}"
+        for name in (
+            "sums",
+            "engines",
+            "rows",
+            "identity",
+            "bounds",
+            "proofs",
+            "search",
+            "methods",
+            "baselines",
+            "report",
+        )
+    }
+    assert not names & heavy
