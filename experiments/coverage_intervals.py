@@ -20,10 +20,8 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
-from bondic.classes.instruments import Instruments
 from bondic.identity.loss import kernel_bellman_loss
 from bondic.noise.bound import NoiseFacts
-from bondic.proofs.rebuild import reader_of
 from bondic.rounding import Enclosure
 from bondic.rows import Problem
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -78,8 +76,7 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
 def _noise_event_fails(question: Question, result: b.Result) -> bool:
     """L_W(q*) > eps with the W and the rows that the certificate names."""
     certified = question.problem.select(*result.rows)
-    body = result.certificate.body["instruments"]
-    kernel = reader_of(result.certificate, certified.layout).decode(Instruments, body, "instruments").kernel
+    kernel = result.proof.instruments.kernel  # type: ignore[union-attr]
     residuals = question.residuals[np.isin(question.problem.log_rows, certified.log_rows)]
     return kernel_bellman_loss(certified, kernel, residuals).lower > result.rejection.epsilon
 

@@ -71,12 +71,12 @@ def test_a_certificate_with_a_foreign_omega_does_not_verify(rng):
         candidates=(own,),
         gauge=bondic.PlugIn(1e-4),
     )
-    certificate = bondic.estimate_interval(problem, method=method).certificate
+    result = bondic.estimate_interval(problem, method=method)
+    certificate = result.certificate
     assert bondic.verify(certificate, log)
-    body = {**certificate.body, "instruments": {**certificate.body["instruments"]}}
-    body["instruments"]["kernel"] = {"kernel": "scaled", "factor": 0.5, "part": body["instruments"]["kernel"]}
+    smaller = replace(result.proof, instruments=bondic.Instruments(0.5 * kernel))
     with pytest.raises(VerificationError, match="space of"):
-        bondic.verify(bondic.Certificate(body, certificate.arrays), log)
+        bondic.verify(certificate.with_proof(smaller), log)
 
 
 def test_same_kernel():

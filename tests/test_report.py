@@ -221,9 +221,7 @@ def test_feature_functions_of_the_caller_are_handed_through():
 
     kernel = bondic.ExplicitFeatures(waves, 1.0, "waves") * bondic.Dirac(on="action") + bondic.Constant(0.2)
     _, _, problem, result = ask(instruments=bondic.Instruments(kernel), gauge=bondic.PlugIn(0.002))
-    with pytest.raises(InvalidInput, match=r"functions=\{'waves'"):
-        bondic.result_frontier(result, problem)
-    page = report_page(result, problem, title="t", functions={"waves": waves})
+    page = report_page(result, problem, title="t")
     assert "How evenly the weight is spread" in page
 
 
@@ -471,7 +469,7 @@ def test_no_single_row_is_on_a_page_without_rows(world):
         float(f"{v:.6g}") for column in (log.observations, log.rewards, log.next_observations) for v in column.ravel()
     }
     raw |= {float(v) for column in (log.observations, log.rewards, log.next_observations) for v in column.ravel()}
-    weights, _ = weights_at_rows(problem.select(*result.rows), frontier_omega(result, problem))
+    weights, _ = weights_at_rows(problem.select(*result.rows), frontier_omega(result))
     raw |= {float(f"{v:.6g}") for v in weights}
     without = report_page(result.without_rows(problem), problem, title="t", sensitivity=frontier, log=log, no_rows=True)
     data = re.search(r'id="bondic-data">(.*?)</script>', without)[1]
@@ -546,13 +544,8 @@ def test_a_state_counts_once_however_often_a_visit_names_it(visits):
         assert result.without_rows(problem).certificate is not None
 
 
-def frontier_omega(result, problem):
-    from bondic.functions.functions import Function
-    from bondic.proofs.rebuild import reader_of
-
-    return reader_of(result.certificate, problem.layout).decode(
-        Function, result.certificate.body["ends"]["lower"]["omega"], "omega"
-    )
+def frontier_omega(result):
+    return result.proof.omegas["lower"]
 
 
 @pytest.mark.parametrize("case", ["exact starts", "starts of the log", "continuous", "streamed", "table"])
@@ -580,11 +573,11 @@ def test_a_certificate_without_rows_is_verified_with_the_policy(case, tmp_path):
     raw = {row.tobytes() for row in log.observations} if case != "table" else set()
     for name, array in certificate.arrays.items():
         # an exact list of initial states is part of the question
-        if array.ndim == 2 and array.shape[1] == log.observations.shape[1] and name != "initial.observations":
+        if array.ndim == 2 and array.shape[1] == log.observations.shape[1] and name != "asked.start.observations":
             assert not {row.tobytes() for row in array} & raw
-    assert not any(name.startswith("policy.next") for name in certificate.arrays)
+    assert not any(name.startswith("asked.answers.next") for name in certificate.arrays)
     if case in ("starts of the log", "streamed"):
-        assert not any(name.startswith(("policy.", "initial.observations")) for name in certificate.arrays)
+        assert not any(name.startswith(("asked.answers", "asked.start.observations")) for name in certificate.arrays)
         given_states = bondic.InitialStates.from_log(log)
         assert bondic.verify(certificate, log, policy, initial=given_states).low == checked.low
         wrong = bondic.InitialStates.sample(given_states.observations + 0.5)

@@ -11,7 +11,7 @@ import math
 import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from typing import Annotated, Any, NoReturn
@@ -57,9 +57,9 @@ class Encoder:
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if isinstance(value, tuple | list):
-            return [self.encode(item, f"{place}.{k}") for k, item in enumerate(value)]
+            return [self.encode(item, _at(place, k)) for k, item in enumerate(value)]
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-            return {key: self.encode(item, f"{place}.{key}") for key, item in value.items()}
+            return {key: self.encode(item, _at(place, key)) for key, item in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return self._object(value, place)
         raise InvalidInput(f"{place}: a {type(value).__name__} cannot be written into a certificate.")
@@ -73,7 +73,7 @@ class Encoder:
                 f'@register("{base}", "a-name") above the class (bondic.registry).'
             )
         data = {
-            field.name: self.encode(getattr(value, field.name), f"{place}.{field.name}") for field in data_fields(cls)
+            field.name: self.encode(getattr(value, field.name), _at(place, field.name)) for field in data_fields(cls)
         }
         return data if kind is None else {kind[0]: kind[1], **data}
 
@@ -82,6 +82,10 @@ class Encoder:
         name, _ = self._stored.setdefault(id(array), (place, array))
         self.arrays.setdefault(name, np.ascontiguousarray(array))
         return name
+
+
+def _at(place: str, name: str | int) -> str:
+    return f"{place}.{name}" if place else str(name)
 
 
 # --- reading --------------------------------------------------------------------------------------------
@@ -115,7 +119,8 @@ class Decoder:
             return self._tuple(arguments, data, place)
         if origin is dict:
             _need(type(data) is dict, place, "a list of named values is needed", data)
-            return {key: self.decode(arguments[1], item, f"{place}.{key}") for key, item in data.items()}
+            pairs = ((self.decode(arguments[0], key, place), key, item) for key, item in data.items())
+            return {key: self.decode(arguments[1], item, f"{place}.{name}") for key, name, item in pairs}
         if origin is np.ndarray:
             return self._array(arguments[1], data, place)
         if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -271,6 +276,16 @@ def same(first: Any, second: Any) -> bool:
     if dataclasses.is_dataclass(first):
         return all(same(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(first))
     return bool(first == second)
+
+
+def instances(value: Any, kind: type) -> Iterator[Any]:
+    """Everything of this type that stands somewhere in the fields of a value."""
+    if isinstance(value, kind):
+        yield value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, tuple | list) else ():
+        yield from instances(item, kind)
 
 
 def check_round_trip(value: Any, place: str) -> None:

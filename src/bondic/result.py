@@ -8,9 +8,9 @@ from typing import Any
 
 from bondic.bounds.robustness import Robustness
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status
-from bondic.errors import InvalidInput
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate
+from bondic.proofs.proof import Proof
 from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
 from bondic.rows import Question
@@ -62,7 +62,8 @@ class Result:
     effective_sample_size: float
     seconds: dict[str, float]
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
-    certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
+    proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
+    certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
@@ -81,15 +82,6 @@ class Result:
     @property
     def length(self) -> float:
         return self.high - self.low
-
-    @property
-    def proof(self) -> Certificate:
-        """The certificate, for whoever needs one."""
-        if self.certificate is None:
-            raise InvalidInput(
-                f"The method {self.method!r} leaves no certificate: there is nothing to verify or to vary."
-            )
-        return self.certificate
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
@@ -155,11 +147,12 @@ class Result:
 
     def without_rows(self, problem: Question) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
-        if self.certificate is None:
+        if self.proof is None or self.certificate is None:
             return self
-        certificate = withhold_rows(self.certificate, problem)
+        proof = withhold_rows(self.proof, problem)
+        certificate = self.certificate.with_proof(proof)
         hashes = {**self.hashes, "certificate": certificate.digest}
-        return replace(self, certificate=certificate, hashes=hashes, search=None)
+        return replace(self, proof=proof, certificate=certificate, hashes=hashes, search=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: what the certificate's body holds, or the fields of a result without one.
@@ -176,7 +169,7 @@ class Result:
         if self.certificate is not None:
             plain = dict(self.certificate.body)
         else:
-            skipped = ("certificate", "search", "rejection", "claims", "gap")
+            skipped = ("proof", "certificate", "search", "rejection", "claims", "gap")
             plain = {name: value for name, value in asdict(self).items() if name not in skipped}
             plain["status"] = self.status.name
         finite: dict[str, Any] = strict_json(plain | views)

@@ -49,5 +49,6 @@ def _write(result: Result, problem: Question, demo: Demo, out: Path, *, force: b
     with result_folder(out, force=force) as folder:
         write_atomically(folder / "report.html", words.encode())
         write_atomically(folder / "result.json", result_json(result).encode())
-        text, _ = save_certificate(result.proof, folder / "certificate")
+        assert result.certificate is not None
+        text, _ = save_certificate(result.certificate, folder / "certificate")
         return verify(load_certificate(text), demo.log, demo.policy)

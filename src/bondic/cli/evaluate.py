@@ -46,7 +46,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
         if progress is not None:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = None if result.certificate is None else result_frontier(result, question)
+        frontier = None if result.proof is None else result_frontier(result, question)
         if options["no_rows"]:
             result = result.without_rows(question)
         files = _write(ctx, inputs, question, result, frontier, options)

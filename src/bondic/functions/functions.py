@@ -295,6 +295,13 @@ class ExpansionFunction(Function):
         )
 
 
+def landmarks(function: Function) -> tuple[FloatArray, ...]:
+    """The points that a function is written with; none for one that has features."""
+    if isinstance(function, ExpansionFunction):
+        return tuple(part.centers for part in function.parts)
+    return (function.centers,) if isinstance(function, KernelFunction) else ()
+
+
 def _in_words(kernel: Kernel, size: str, *arrays: FloatArray) -> str:
     """A function named by its kernel and a fingerprint of its numbers."""
     return f"Function({size} of {kernel!r}, sha256 {fingerprint(*arrays)})"

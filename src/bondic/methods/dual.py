@@ -22,8 +22,11 @@ from bondic.functions.functions import Function
 from bondic.methods.settle import settle
 from bondic.noise.bound import Gauge
 from bondic.noise.outside import check_gauge
+from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import list_assumptions
-from bondic.proofs.certificate import make_certificate
+from bondic.proofs.certificate import certify
+from bondic.proofs.dual import DualProof
+from bondic.proofs.proof import Claims
 from bondic.result import Result
 from bondic.rows import Question
 from bondic.search.best_so_far import Ends, best_bounds
@@ -116,25 +119,27 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
     refutations = propose_refutations(setting)
     tests = run_tests(setting, refutations)
     rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
-    claims = tuple(end.claim for end in ends.values())
-    result = conclude(setting.range(), claims, rejection.rejected, method.side)
+    shown = Claims(tuple(end.claim for end in ends.values()), (rejection, *tests))
+    result = conclude(setting.range(), shown.ends, shown.rejected, method.side)
     clock.done("test")
     estimate = search.estimate()
-    assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
     versions = _versions()
     notes = {**notes, **searched}
-    certificate = make_certificate(
-        setting,
+    proof = DualProof(
+        Asked.of(setting.problem),
         budget,
-        side=method.side,
-        ends=[(end.claim, end.omega) for end in ends.values()],
-        rejection=rejection,
-        witnesses=witnesses,
-        tests=tuple(zip(refutations, tests, strict=True)),
-        conclusion=result,
-        assumptions=assumptions,
-        information={"estimate": estimate, "gap": list(gaps), "choices": notes, "versions": versions},
+        method.side,
+        setting.ball,
+        setting.instruments,
+        setting.gauge,
+        {end: found.omega for end, found in ends.items()},
+        witnesses,
+        setting.tests,
+        refutations,
     )
+    assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
+    information = {"estimate": estimate, "gap": gaps, "choices": notes, "versions": versions}
+    certificate = certify(proof, shown, result, assumptions, information)
     return Result(
         low=result.low,
         high=result.high,
@@ -145,7 +150,7 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         guarantee=setting.gauge.guarantee,
         status=result.status,
         value_range=setting.range(),
-        claims=claims,
+        claims=shown.ends,
         rejection=rejection,
         gap=gaps,
         rows=(setting.problem.rows.start, setting.problem.rows.stop),
@@ -157,9 +162,10 @@ def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress 
         hashes={"log": problem.log_hash, "certificate": certificate.digest},
         effective_sample_size=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
+        proof=proof,
         certificate=certificate,
         search=search,
-        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, claims)),
+        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, shown.ends)),
     )
 
 
