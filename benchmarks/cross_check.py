@@ -28,11 +28,11 @@ import numpy as np
 import bondic
 from bondic.baselines.episodes import episode_numbers
 from bondic.baselines.features import make_design
-from bondic.baselines.folds import fold_numbers
 from bondic.baselines.linear import restrict
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import control_variates
+from bondic.baselines.units import fold_numbers
 from bondic.errors import MissingExtra
 from bondic.rows import Problem
 from bondic_lab.worlds.tabular import TabularMDP

@@ -15,14 +15,18 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from machine import describe
 
-from bondic.engines import choose, cutoff, hybrid, pairs
-from bondic.rounding import certified_sum
+from bondic.engines import cutoff, pairs
+from bondic.engines.series import Cloud
+from bondic.executors.threads import Threads
+from bondic.rounding import Enclosure, certified_sum
+from bondic.sums.engine import Survey, enclose
 
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -67,6 +71,19 @@ def all_pairs(points: FloatArray, scales: FloatArray, columns: FloatArray) -> li
     return [certified_sum(np.ascontiguousarray(totals[:, p])).mid for p in range(columns.shape[1])]
 
 
+def by_series(
+    points: FloatArray, scales: FloatArray, columns: FloatArray, *, always: bool = False
+) -> list[Enclosure] | None:
+    survey = Survey(len(points), points, columns, 2, columns.shape[1], Threads())
+    found = Cloud.scaled_by(points, scales, columns).shares(survey, always=always)
+    return None if found is None else enclose(found, 2)
+
+
+def by_cutoff(points: FloatArray, scales: FloatArray, columns: FloatArray) -> list[Enclosure]:
+    forest = cutoff.prepare(points, scales, columns)
+    return enclose([cutoff.shares(forest, cutoff.look(forest), 2)], 2)
+
+
 def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]) -> str:
     """One line of the table; `pair_seconds` collects what all pairs took in this dimension."""
     data = problem(count, dimension, share)
@@ -83,11 +100,11 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
         reference, source = in_extended_precision(*data), "ld"
     winner = chosen(*data)
     parts = [f"{count:8} {dimension:2} {share:7.4f} {pair_text}"]
-    for name, engine in (("separable", hybrid.gaussian_forms), ("cutoff", cutoff.gaussian_forms)):
+    for name, engine in (("series", by_series), ("cutoff", by_cutoff)):
         if name == "cutoff" and count > MOST_PAIRS and winner != "cutoff":
             parts.append(f"{'not run':>42}")
             continue
-        mine, found = timed(lambda engine=engine: engine(*data, 2), count)
+        mine, found = timed(lambda engine=engine: engine(*data), count)
         if found is None:
             parts.append(f"{'not cheaper than pairs':>42}")
             continue
@@ -102,12 +119,12 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
 
 
 def chosen(points: FloatArray, scales: FloatArray, columns: FloatArray) -> str:
-    """What `choose` would take, by its estimates alone."""
-    split = hybrid.first_split(points, scales, columns)
-    limit = min(np.inf if split is None else split.cost, choose.WORTH * hybrid.pair_cost(*columns.shape))
+    """What `Sums` would take, by estimates alone."""
+    split = Cloud.scaled_by(points, scales, columns).split()
+    limit = min(np.inf if split is None else split.cost, cutoff.WORTH * pairs.pair_cost(*columns.shape))
     if cutoff.plan(points, scales, columns, limit) is not None:
         return "cutoff"
-    return "pairs" if split is None else "separable"
+    return "pairs" if split is None else "series"
 
 
 def main() -> None:
@@ -123,16 +140,10 @@ def main() -> None:
     rows = args.rows or ([10_000] if args.quick else [10_000, 30_000, 100_000, 200_000, 1_000_000])
     print(" ".join(f"{key}={value}" for key, value in describe().items()), f"clock={CLOCK}")
     small = problem(300, 2, 1.0)
-    for warm in (
-        all_pairs,
-        lambda *d: cutoff.gaussian_forms(*d, 2),
-        lambda *d: hybrid.gaussian_forms(*d, 2, at_any_cost=True),
-    ):
+    for warm in (all_pairs, by_cutoff, partial(by_series, always=True)):
         warm(*small)
     heading = f"{'seconds':>9}  {'ratio':>8}  {'radius':>8} {'error':>6} {'from':>5}"
-    print(
-        f"{'n':>8} {'d':>2} {'h/med':>7} {'pairs s':>9}  |{heading + '   separable':>42} |{heading + '   cut-off':>42}"
-    )
+    print(f"{'n':>8} {'d':>2} {'h/med':>7} {'pairs s':>9}  |{heading + '   series':>42} |{heading + '   cut-off':>42}")
     for dimension in args.dimensions:
         for share in args.shares:
             pair_seconds: dict[int, float] = {}

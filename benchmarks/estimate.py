@@ -73,7 +73,7 @@ def slope(sizes: list[int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--engine", choices=("auto", "pairs", "numpy"), default="auto")
+    parser.add_argument("--engine", choices=("auto", "pairs", "reference"), default="auto")
     parser.add_argument("--one", action="store_true")
     parser.add_argument("--slope", action="store_true")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 100_000, 1_000_000])
@@ -85,7 +85,7 @@ def main() -> None:
     if args.slope:
         slope(args.sizes)
         return
-    results = [apart(args.rows, engine) for engine in ("auto", "pairs", "numpy")]
+    results = [apart(args.rows, engine) for engine in ("auto", "pairs", "reference")]
     first = results[0]
     for other in results[1:]:
         print(

@@ -39,7 +39,7 @@ SLOW = ("dual", "feng2020")
 ROUNDING = 1e-6
 """A miss by less than this share of the value range is not counted: without noise intervals have no length at all."""
 
-NAMES = ("dual", *(name for name, entry in BASELINES.items() if entry.extra is None))
+NAMES = ("dual", *(name for name, entry in BASELINES.items() if entry.method.extra is None))
 """Methods of optional libraries are left out: a network takes as long for one log as the others for a hundred."""
 
 REPLICATES = 200
@@ -192,7 +192,7 @@ def _seconds(value: float) -> str:
 
 def _left_out() -> str:
     """Methods that have no row, and why."""
-    needs = {name: entry.extra for name, entry in BASELINES.items() if entry.extra is not None}
+    needs = {name: entry.method.extra for name, entry in BASELINES.items() if entry.method.extra is not None}
     return ", ".join(f"`{name}`, which needs an optional library ({extra})" for name, extra in needs.items())
 
 

@@ -22,7 +22,9 @@ from experiments.baselines_problems import make_cases
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
            "timesteps", "behavior_action_probs")  # fmt: skip
 # methods of optional libraries have their own files: tests/test_neural_fqe.py
-NAMES = [name for name, entry in BASELINES.items() if entry.extra is None and name not in ("feng2020", "lipschitz")]
+NAMES = [
+    name for name, entry in BASELINES.items() if entry.method.extra is None and name not in ("feng2020", "lipschitz")
+]
 
 
 def method(name):

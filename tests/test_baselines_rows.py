@@ -12,10 +12,9 @@ import bondic
 from bondic.baselines.coindice import CoinDice, divergence, extreme_value, tilt
 from bondic.baselines.double_rl import DoubleRL, fit_seen
 from bondic.baselines.duan_wang import LinearFittedQ, half_width
-from bondic.baselines.features import Design, grouped_error, make_design, start_error, table_kernel
+from bondic.baselines.features import Design, make_design, start_error, table_kernel
 from bondic.baselines.feng2020 import Feng2020
-from bondic.baselines.folds import fold_numbers
-from bondic.baselines.fqe import FittedQ, fit_q, fit_steps, resampled_starts
+from bondic.baselines.fqe import FittedQ, fit_q, fit_steps
 from bondic.baselines.linear import fit_lstd
 from bondic.baselines.lstd import Lstd
 from bondic.baselines.marginalized import Marginalized, minimax_weights
@@ -23,6 +22,7 @@ from bondic.baselines.model_based import ModelBased, table_values
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust, control_variates, corrections
+from bondic.baselines.units import fold_numbers, grouped_error, resampled_starts
 from bondic.errors import InvalidInput, NumericalError
 from bondic.noise.bound import NoiseFacts
 from bondic.noise.v_statistic import VStatistic
@@ -562,7 +562,7 @@ def test_every_entry_runs_and_keeps_its_label():
     log = as_log(mdp.rollout(80, 8, np.random.default_rng(0)))
     problem = tabular_problem(mdp, log)
     for name, entry in BASELINES.items():
-        if name == "lipschitz" or entry.extra is not None:
+        if name == "lipschitz" or entry.method.extra is not None:
             continue  # deterministic environments only, torch: tests/test_baselines_lipschitz.py, tests/test_neural_fqe.py
         options = {"largest_ratio": 4.0} if "hoeffding" in name else {}
         result = bondic.estimate_interval(problem, alpha=0.1, method=make_baseline(name, **options))

@@ -23,7 +23,7 @@ from bondic.noise.pinelis import Pinelis
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
-from bondic.sums.streamed import Batch
+from bondic.sums.measure import Measure, Stream
 from bondic.sums.total_variation import total_variations
 from bondic.terms import range_at_all_times
 from problems import tabular
@@ -50,25 +50,25 @@ def test_total_variation_encloses_the_exact_sum(seed, cuts, scale):
     groups[:, 30:] = -groups[:, :30] * (1 + 1e-15 * rng.normal(size=(2, 30, 3)))
     points[30:] = points[:30]
     ends = [0, *sorted(rng.integers(1, 60, size=cuts - 1)), 60]
-    batches = [Batch(points[i:j], groups[:, i:j], 0.0) for i, j in itertools.pairwise(ends) if j > i]
-    for found, weights in zip(total_variations(batches, 2), groups, strict=True):
+    batches = [Measure(points[i:j], groups[:, i:j]) for i, j in itertools.pairwise(ends) if j > i]
+    source = Stream(lambda: iter(batches), lambda: points, 60, 2, 3, 2)
+    for found, weights in zip(total_variations(source), groups, strict=True):
         exact = exact_variation(points, weights)
         assert abs(Fraction(found.mid) - exact) <= Fraction(found.rad)
         assert found.rad <= 1e-12 * np.abs(weights).sum()
 
 
 def test_total_variation_charges_the_error_of_weights():
-    batch = Batch(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6)
-    (found,) = total_variations([batch], 1)
+    (found,) = total_variations(Measure(np.zeros((2, 1)), np.array([[[1.0], [-1.0]]]), 1e-6))
     assert found.mid == 0.0
     assert found.rad >= 2e-6
 
 
 def test_too_many_points_are_refused(monkeypatch):
     monkeypatch.setattr(total_variation, "MOST_POINTS", 3)
-    batch = Batch(np.arange(4.0)[:, None], np.ones((1, 4, 1)), 0.0)
+    measure = Measure(np.arange(4.0)[:, None], np.ones((1, 4, 1)))
     with pytest.raises(InvalidInput, match="distinct points"):
-        total_variations([batch], 1)
+        total_variations(measure)
 
 
 def setting_of(problem, share=0.5, alpha=0.1):

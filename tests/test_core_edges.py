@@ -15,19 +15,19 @@ from bondic.bounds.primal import sum_of_values
 from bondic.bounds.rejection import evaluate_witness
 from bondic.claims import ErrorBudget
 from bondic.codec import same
-from bondic.engines import separable
+from bondic.engines import moments
 from bondic.errors import InvalidInput, NumericalError, VerificationError
 from bondic.functions.functions import FeatureFunction, term_feature_bounds
 from bondic.identity.residual import FunctionValues, initial_value
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.bound import NoiseFacts
 from bondic.rounding import Enclosure, U
-from bondic.sums.quadratic import evaluate, quadratic_form
 from core_cases import kernel_function, kernels, make_case
+from forms import evaluate, quadratic_form
 
 LINE = Layout(1, False, 0, 1)
 ORIGIN = np.zeros((1, 1))
-engines = pytest.mark.parametrize("engine", ["auto", "pairs", "numpy"])
+engines = pytest.mark.parametrize("engine", ["auto", "pairs", "reference"])
 
 
 # ----------------------------------------------------------------------------------- the norm of the right space
@@ -279,7 +279,7 @@ def test_omega_built_from_an_equal_kernel_is_welcome():
     assert one == other
 
 
-# ---------------------------------------------------------------------------------------------- separable engine
+# ---------------------------------------------------------------------------------------------- series engine
 
 
 @pytest.mark.parametrize("degree", [1, 20, 150, 399])
@@ -287,8 +287,8 @@ def test_omega_built_from_an_equal_kernel_is_welcome():
 def test_error_of_the_moments_covers_an_independent_count(degree, norm):
     """Exponents (d + 1 roundings) and two exponentials; per degree 1/sqrt(i) and two products; a chunk's sum."""
     factors = max(float(abs(mpf(1.0 / math.sqrt(i)) * mp.sqrt(i) - 1)) / U for i in range(1, 400))
-    counted = 2 * norm / 2 + 8 + (degree - 1) * (2 + factors) + 2 + separable.CHUNK
-    assert counted * U <= separable.relative_error(norm, 1, degree) <= 3 * counted * U
+    counted = 2 * norm / 2 + 8 + (degree - 1) * (2 + factors) + 2 + moments.CHUNK
+    assert counted * U <= moments.relative_error(norm, 1, degree) <= 3 * counted * U
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")

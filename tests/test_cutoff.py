@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 
 import bondic
-from bondic.engines import boxes, choose, cutoff, hybrid, pairs
+from bondic.engines import boxes, cutoff, pairs
 from bondic.errors import NumericalError
+from bondic.executors.threads import Serial, Threads
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums.quadratic import quadratic_form, quadratic_forms
+from bondic.sums.engine import Survey, enclose
+from bondic.sums.forms import Sums
+from forms import quadratic_form, quadratic_forms
 
 
 def exact(points: np.ndarray, scales: np.ndarray, columns: np.ndarray) -> mpf:
@@ -67,6 +70,12 @@ def cloud(drawn):
     name, kind, dimension, count, seed = drawn
     rng = np.random.default_rng(seed)
     return SETS[name](rng, count, dimension), WEIGHTS[kind](rng, count), rng.uniform(0.5, 2.0, dimension)
+
+
+def gaussian_forms(points, scales, columns, groups, executor=Serial(), progress=None):  # noqa: B008
+    """Sum of u_p^T K u_p over the columns of each group."""
+    forest = cutoff.prepare(points, scales, columns)
+    return enclose([cutoff.shares(forest, cutoff.look(forest), groups, executor, progress)], groups)
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +168,7 @@ def test_neighbours_at_an_offset_are_not_torn_apart():
 def test_the_enclosure_holds_the_exact_sum(drawn, width):
     points, columns, scales = cloud(drawn)
     scales = scales * width
-    for p, found in enumerate(cutoff.gaussian_forms(points, scales, columns, 2)):
+    for p, found in enumerate(gaussian_forms(points, scales, columns, 2)):
         truth = exact(points, scales, columns[:, [p]])
         size = float(np.abs(columns[:, p]).sum()) ** 2
         assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
@@ -176,7 +185,7 @@ def test_dropped_pairs_are_paid_for(drawn, width, tolerance):
     points, columns, scales = cloud(drawn)
     scales = scales * width
     forest = cutoff.prepare(points, scales, columns)
-    totals, prices = cutoff._run(forest, cutoff.survey(forest), tolerance, None)
+    totals, prices = cutoff._run(forest, cutoff.look(forest), tolerance)
     for p in range(2):
         size = float(np.abs(columns[:, p]).sum()) ** 2
         kept, price = math.fsum(totals[:, :, p].ravel()), math.fsum(prices[:, p])
@@ -190,13 +199,13 @@ def test_the_price_is_not_vacuous():
     rng = np.random.default_rng(3)
     points, columns = rng.uniform(0, 20, size=(300, 1)), rng.random((300, 1)) + 0.5
     forest = cutoff.prepare(points, np.ones(1), columns)
-    found = cutoff.survey(forest)
+    found = cutoff.look(forest)
     direct = pairs.block_sums(points, np.ones(1), columns).sum()
     for tolerance in (1e-3, 1e-6, 1e-9):
-        totals, prices = cutoff._run(forest, found, tolerance, None)
+        totals, prices = cutoff._run(forest, found, tolerance)
         missing, price = direct - math.fsum(totals.ravel()), math.fsum(prices.ravel())
         assert 0.05 * price <= missing <= price
-        assert 0.1 * tolerance <= price / forest.sizes[0] <= tolerance
+        assert 0.1 * tolerance <= price / forest.whole[0] ** 2 <= tolerance
 
 
 def test_a_box_too_many_dropped_would_be_seen():
@@ -204,10 +213,10 @@ def test_a_box_too_many_dropped_would_be_seen():
     rng = np.random.default_rng(4)
     points, columns = rng.uniform(0, 20, size=(120, 1)), np.ones((120, 1))
     forest = cutoff.prepare(points, np.ones(1), columns)
-    totals, prices = cutoff._run(forest, cutoff.survey(forest), 1e-4, None)
+    totals, prices = cutoff._run(forest, cutoff.look(forest), 1e-4)
     truth = exact(points, np.ones(1), columns)
-    (good,) = cutoff._enclose(forest, totals, prices, 1)
-    (bad,) = cutoff._enclose(forest, totals, 0.0 * prices, 1)
+    (good,) = enclose([cutoff.as_share(forest, totals, prices)], 1)
+    (bad,) = enclose([cutoff.as_share(forest, totals, 0.0 * prices)], 1)
     assert abs(mpf(good.mid) - truth) <= good.rad
     assert abs(mpf(bad.mid) - truth) > bad.rad
 
@@ -218,7 +227,7 @@ def test_a_small_result_gets_a_second_round():
     sites = rng.uniform(0, 40, size=(60, 2))
     points = np.vstack([sites, sites + 1e-4])
     columns = np.concatenate([np.ones(60), -np.ones(60)])[:, None]
-    (found,) = cutoff.gaussian_forms(points, np.ones(2), columns, 1)
+    (found,) = gaussian_forms(points, np.ones(2), columns, 1)
     truth = exact(points, np.ones(2), columns)
     assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
     assert 0 < found.mid < 1e-9 * 120**2
@@ -230,7 +239,7 @@ def test_the_survey_counts_what_a_plain_loop_counts():
     rng = np.random.default_rng(6)
     points, columns = rng.uniform(0, 9, size=(90, 2)), rng.normal(size=(90, 2))
     forest = cutoff.prepare(points, np.full(2, 0.5), columns)
-    found, tree = cutoff.survey(forest), forest.tree
+    found, tree = cutoff.look(forest), forest.tree
     shares = np.abs(columns[tree.order]) / np.abs(columns).sum(axis=0)
     moved, number, price = points[tree.order], 0.0, 0.0
     for i in range(90):
@@ -264,8 +273,8 @@ def test_all_engines_agree_within_their_errors(offset, dimension, bandwidth, mon
     groups = rng.normal(size=(3, 1500, 2))
     groups[1, 400:] = 0.0
     groups[2] = 0.0
-    slow = quadratic_forms(terms, points, groups, engine="numpy")
-    for engine in ("cutoff", "separable", "auto", "pairs"):
+    slow = quadratic_forms(terms, points, groups, engine="reference")
+    for engine in ("cutoff", "series", "auto", "pairs"):
         fast = quadratic_forms(terms, points, groups, engine=engine)
         for one, other in zip(fast, slow, strict=True):
             assert abs(one.mid - other.mid) <= one.rad + other.rad
@@ -284,22 +293,22 @@ def test_hard_weights_through_the_interface():
         quadratic_form(terms, points, np.full((6, 1), 1e200), engine="cutoff")
 
 
-def test_threads_progress_and_repetition(monkeypatch):
+def test_threads_progress_and_repetition():
     rng = np.random.default_rng(8)
     points, columns, seen = rng.normal(size=(500, 2)), rng.normal(size=(500, 2)), []
-    many = cutoff.gaussian_forms(points, np.full(2, 0.1), columns, 1, seen.append)
-    monkeypatch.setattr(pairs, "threads", lambda: 1)
-    assert many == cutoff.gaussian_forms(points, np.full(2, 0.1), columns, 1)
+    many = gaussian_forms(points, np.full(2, 0.1), columns, 1, Threads(3), seen.append)
+    assert many == gaussian_forms(points, np.full(2, 0.1), columns, 1)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 
 
-def test_an_error_in_a_progress_report_stops_the_sum():
+@pytest.mark.parametrize("executor", [Serial(), Threads(2)])
+def test_an_error_in_a_progress_report_stops_the_sum(executor):
     def stop(share):
         raise KeyboardInterrupt(share)
 
     with pytest.raises(KeyboardInterrupt):
-        cutoff.gaussian_forms(np.arange(50.0)[:, None], np.ones(1), np.ones((50, 1)), 1, stop)
+        gaussian_forms(np.arange(50.0)[:, None], np.ones(1), np.ones((50, 1)), 1, executor, stop)
 
 
 def test_memory_is_linear_in_the_points(monkeypatch):
@@ -308,7 +317,7 @@ def test_memory_is_linear_in_the_points(monkeypatch):
     for count in (10_000, 40_000):
         points = np.random.default_rng(9).normal(size=(count, 2))
         tracemalloc.start()
-        cutoff.gaussian_forms(points, np.full(2, 0.003), np.ones((count, 2)), 1)
+        gaussian_forms(points, np.full(2, 0.003), np.ones((count, 2)), 1)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] <= 6 * peaks[0]
@@ -320,15 +329,16 @@ def test_memory_is_linear_in_the_points(monkeypatch):
 
 def chosen(monkeypatch, points, bandwidth, columns):
     monkeypatch.setattr(cutoff, "LEAF", 128)
-    monkeypatch.setattr(cutoff, "evaluate", lambda *_: "cutoff")
-    monkeypatch.setattr(hybrid, "gaussian_forms", lambda *_, **__: "separable")
-    return choose.gaussian_forms(points, np.full(points.shape[1], bandwidth), columns, 1, "auto")
+    count, dimension = points.shape
+    (term,) = normal_form(bondic.Gaussian(bandwidth), Layout(dimension, False, 0, 1))
+    survey = Survey(count, points, columns, 1, columns.shape[1], Serial())
+    return Sums()._choose(term, survey).name
 
 
 @pytest.mark.parametrize(
     ("count", "dimension", "bandwidth", "winner"),
-    [(20_000, 2, 2.0, "separable"), (20_000, 2, 0.02, "cutoff"), (20_000, 1, 0.02, "cutoff"),
-     (20_000, 4, 0.1, "cutoff"), (20_000, 4, 0.7, None), (500, 2, 0.01, None)],
+    [(20_000, 2, 2.0, "series"), (20_000, 2, 0.02, "cutoff"), (20_000, 1, 0.02, "cutoff"),
+     (20_000, 4, 0.1, "cutoff"), (20_000, 4, 0.7, "pairs"), (500, 2, 0.01, "pairs")],
 )  # fmt: skip
 def test_the_cheapest_engine_is_chosen(monkeypatch, count, dimension, bandwidth, winner):
     rng = np.random.default_rng(10)
@@ -346,10 +356,10 @@ def test_auto_uses_the_cut_off_and_agrees_with_pairs(monkeypatch):
     assert abs(found["auto"].mid - found["pairs"].mid) <= found["auto"].rad + found["pairs"].rad
 
 
-def test_separable_falls_back_to_pairs_where_the_series_is_too_long():
+def test_series_falls_back_to_pairs_where_the_series_is_too_long():
     rng = np.random.default_rng(12)
     points, weights = 50 * rng.normal(size=(300, 4)), rng.normal(size=(300, 1))
     terms = normal_form(bondic.Gaussian(1.0), Layout(4, False, 0, 1))
-    assert quadratic_form(terms, points, weights, engine="separable") == quadratic_form(
+    assert quadratic_form(terms, points, weights, engine="series") == quadratic_form(
         terms, points, weights, engine="pairs"
     )

@@ -124,7 +124,7 @@ def test_sums_over_all_rows_are_those_of_the_trusted_core(kind, held, rng, monke
     (terms,) = dual_bound(setting, function, ("upper",))
     linear, move, square, mass = sums_of(data.batch(np.arange(40)), coefficients(centers, alpha))
     assert linear == pytest.approx(terms.value.mid, rel=1e-10)
-    assert data.start_square + 2 * move + square == pytest.approx(terms.discrepancy.mid**2, rel=1e-10)
+    assert data.start_square + 2 * move + square == pytest.approx(terms["|mu|"].mid**2, rel=1e-10)
     assert 0.1 * (1 + mass) == pytest.approx(terms.misspecification.mid, rel=1e-10)
     assert centers.gram(alpha[:, None])[0, 0] == pytest.approx(terms.weight_norm.mid**2, rel=1e-10)
 
@@ -139,7 +139,7 @@ def test_the_same_sums_in_the_coordinates_of_the_search_model(kind, rng):
     alpha = rng.normal(size=14)
     (terms,) = dual_bound(setting, centers.function(alpha), ("upper",))
     assert data.gradient @ alpha == pytest.approx(terms.value.mid, rel=1e-6)
-    assert np.linalg.norm(model.start + data.balance @ alpha) == pytest.approx(terms.discrepancy.mid, rel=1e-6)
+    assert np.linalg.norm(model.start + data.balance @ alpha) == pytest.approx(terms["|mu|"].mid, rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -14,6 +14,7 @@ from bondic.baselines import neural_fqe
 from bondic.baselines.fqe import FittedQ
 from bondic.baselines.neural_fqe import NeuralFittedQ, default_updates, start_weights
 from bondic.baselines.registry import BASELINES, make_baseline
+from bondic.baselines.units import units_of
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
 from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log
@@ -170,7 +171,7 @@ def test_every_member_solves_its_own_bootstrap_sample():
 
     problem = sampled(30)
     rng = np.random.default_rng(4)
-    units = neural_fqe.units_of(problem, "episodes")[0]
+    units = units_of(problem, "episodes")[0]
     counts = np.vstack([np.ones(30), rng.multinomial(30, np.ones(30) / 30, size=3)])[:, units]
     starts = start_weights(problem, np.ones((4, 30)), rng)
     options = NeuralFittedQ(hidden=(16,), steps=25, learning_rate=1e-2, batch=10_000)
@@ -223,7 +224,7 @@ def test_one_sided_bounds_and_alpha():
     assert lower.high == lower.value_range.high
     entry = BASELINES["dm-neural"]
     assert both.guarantee == entry.guarantee == "none"
-    assert entry.extra == "torch"
+    assert entry.method.extra == "torch"
     assert both.method == "dm-neural"
     assert make_baseline("dm-neural", seed=3) == NeuralFittedQ(seed=3)
 

@@ -97,9 +97,10 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     from bondic.cli import commands, options
     from bondic.methods.dual import Dual
     from bondic.tuning.defaults import Choices
+    from bondic_lab.commands import FIGURES
     from bondic_lab.reproduction.registry import EXPERIMENTS
 
-    assert tuple(EXPERIMENTS) == commands.FIGURES
+    assert tuple(EXPERIMENTS) == FIGURES
     assert ("dual", *BASELINES) == commands.METHODS
     defaults = {option.name: option.default for option in commands.evaluate.params}
     assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth

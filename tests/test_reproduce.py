@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 import bondic
+from bondic.cli import lab
 from bondic.cli import main as cli
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
@@ -343,6 +344,25 @@ def test_command_runs_resumes_and_writes_numbers(tmp_path, monkeypatch):
     assert CliRunner().invoke(cli.group, ["reproduce", "fig9"]).exit_code != 0
 
 
+def test_without_the_lab_its_command_is_absent_and_the_hint_says_where_it_is(monkeypatch):
+    assert [command.name for command in lab.lab_commands()] == ["reproduce"]
+    monkeypatch.setattr(lab, "LAB", "no_lab_of_this_name")
+    assert lab.lab_commands() == ()
+    done = CliRunner().invoke(lab.Commands(), ["reproduce", "fig1"])
+    assert done.exit_code == 2
+    assert "no_lab_of_this_name, which is not installed" in done.output
+
+
+def test_a_lab_that_lacks_something_it_needs_is_not_taken_for_an_absent_one(monkeypatch, tmp_path):
+    broken = tmp_path / "broken_lab"
+    broken.mkdir()
+    (broken / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(lab, "LAB", "broken_lab")
+    with pytest.raises(ModuleNotFoundError, match="commands"):
+        lab.lab_commands()
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
     experiment = find_experiment(name)
@@ -358,7 +378,7 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
     assert all(panel.series or panel.heat for panel in outcome.panels)
     json.dumps([*outcome.table, *(check.record() for check in outcome.checks)])
     importlib.import_module("matplotlib")
-    from bondic.report.figure_plots import save_figure
+    from bondic_lab.reproduction.plots import save_figure
 
     png, svg = save_figure(outcome, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")

@@ -15,15 +15,17 @@ from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.engines import series_stream
-from bondic.engines.spool import SpooledPairs
 from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate, certify
-from bondic.sums.quadratic import quadratic_forms
-from bondic.sums.streamed import Batch, PointStream, streamed_forms
+from bondic.sums import forms as sums_forms
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Measure, Stream
+from bondic.sums.spool import Spooled
 from bondic.terms import range_of
 from bondic_lab.worlds.synthetic import SyntheticMDP
+from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
 POLICY = bondic.CallablePolicy(MDP.target_probs)
@@ -57,6 +59,13 @@ def forged(certificate, change):
 # Sums over batches
 
 
+def streamed_squares(terms, source):
+    """As if there were more points than are held."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums_forms, "MOST_HELD", 0)
+        return Sums().squares(terms, source)
+
+
 def far_stream(far):
     """Near points that the plan knows, and far ones that its sample missed."""
     rng = np.random.default_rng(0)
@@ -67,16 +76,16 @@ def far_stream(far):
 
     def batches():
         assert next(passes) < 10, "the log is read for ever"
-        return iter([Batch(points[part], weights[:, part], 0.0) for part in parts])
+        return iter([Measure(points[part], weights[:, part]) for part in parts])
 
-    return points, weights, PointStream(batches, 400 + far, points[:100], 1, 1)
+    return points, weights, Stream(batches, lambda: points[:100], 400 + far, 1, 1, 1)
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
     monkeypatch.setattr(series_stream, "_MOST_FAR", 20)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     points, weights, stream = far_stream(30)
-    (found,) = streamed_forms(terms, stream)
+    (found,) = streamed_squares(terms, stream)
     (direct,) = quadratic_forms(terms, points, weights, engine="pairs")
     assert abs(found.mid - direct.mid) <= found.rad + direct.rad
     assert found.rad <= 1e-3 * direct.mid
@@ -84,11 +93,11 @@ def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
 
 def test_a_finished_term_is_not_summed_again(monkeypatch):
     calls = []
-    original = SpooledPairs._sum_pairs
-    monkeypatch.setattr(SpooledPairs, "_sum_pairs", lambda self: calls.append(1) or original(self))
+    original = Spooled._sum_pairs
+    monkeypatch.setattr(Spooled, "_sum_pairs", lambda self: calls.append(1) or original(self))
     terms = normal_form(bondic.Gaussian(1.0) + bondic.Laplace(1.0), LAYOUT)
     _, _, stream = far_stream(30)
-    streamed_forms(terms, stream)
+    streamed_squares(terms, stream)
     assert len(calls) == 1
 
 
@@ -99,15 +108,15 @@ def counted_passes(points, groups):
     def batches():
         passes.append(1)
         parts = np.array_split(np.arange(len(points)), 5)
-        return iter([Batch(points[part], groups[:, part], 0.0) for part in parts])
+        return iter([Measure(points[part], groups[:, part]) for part in parts])
 
-    return PointStream(batches, len(points), points[:100], groups.shape[0], groups.shape[2]), passes
+    return Stream(batches, lambda: points[:100], len(points), groups.shape[0], groups.shape[2], 1), passes
 
 
 def test_a_log_without_any_weight_sums_to_nothing():
     points = np.random.default_rng(0).standard_normal((500, 1))
     stream, _ = counted_passes(points, np.zeros((1, 500, 1)))
-    (found,) = streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+    (found,) = streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
     assert found.mid == 0
     assert found.rad < 1e-290
 
@@ -117,7 +126,7 @@ def test_an_action_without_weight_does_not_cost_a_pass():
     groups = rng.standard_normal((1, 500, 2)) * [1.0, 0.0]
     stream, passes = counted_passes(rng.standard_normal((500, 1)), groups)
     kernel = bondic.Gaussian(1.0) * bondic.Dirac(on="action")
-    streamed_forms(normal_form(kernel, Layout(1, False, 0, 2)), stream)
+    streamed_squares(normal_form(kernel, Layout(1, False, 0, 2)), stream)
     assert len(passes) == 1
 
 
@@ -128,11 +137,11 @@ def test_passes_over_different_points_are_not_put_together():
 
     def batches():
         points = np.concatenate([rng.standard_normal((400, 1)), 1e4 + rng.standard_normal((30, 1))])
-        return iter([Batch(points, weights, 0.0)])
+        return iter([Measure(points, weights)])
 
-    stream = PointStream(batches, 430, rng.standard_normal((100, 1)), 1, 1)
+    stream = Stream(batches, lambda: np.random.default_rng(1).standard_normal((100, 1)), 430, 1, 1, 1)
     with pytest.raises(InvalidInput, match="asked again"):
-        streamed_forms(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
+        streamed_squares(normal_form(bondic.Gaussian(1.0), LAYOUT), stream)
 
 
 # Draws

@@ -22,13 +22,16 @@ from bondic.data.blocks import RowRange
 from bondic.data.names import find_columns
 from bondic.data.parquet import ParquetStream, list_parts
 from bondic.data.stream import SMALLEST_BATCH, ArrayStream, MemoryPlan, parse_memory
-from bondic.engines import series_stream, spool
+from bondic.engines import series_stream
 from bondic.errors import InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rows import StreamedProblem
-from bondic.sums.quadratic import quadratic_forms
-from bondic.sums.streamed import Batch, PointStream, streamed_forms
+from bondic.sums import forms as sums_forms
+from bondic.sums import spool
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Measure, Stream
 from bondic_lab.worlds.synthetic import SyntheticMDP
+from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
 POLICY = bondic.CallablePolicy(MDP.target_probs)
@@ -439,9 +442,17 @@ KERNELS = {
 def stream_of(points, groups, batch, error=1e-15, sample=None):
     def batches():
         for top in range(0, points.shape[0], batch):
-            yield Batch(points[top : top + batch], groups[:, top : top + batch], error)
+            yield Measure(points[top : top + batch], groups[:, top : top + batch], error)
 
-    return PointStream(batches, points.shape[0], points[:200] if sample is None else sample, groups.shape[0], 2)
+    some = points[:200] if sample is None else sample
+    return Stream(batches, lambda: some, points.shape[0], groups.shape[0], 2, 2)
+
+
+def streamed_squares(terms, source, engine="auto"):
+    """As if there were more points than are held."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sums_forms, "MOST_HELD", 0)
+        return Sums.named(engine).squares(terms, source)
 
 
 def far_off(points):
@@ -466,8 +477,8 @@ def test_sums_over_batches_agree_with_the_slow_engine(name, shape):
     rng = np.random.default_rng(5)
     points, groups = SHAPES[shape](rng, 1500), rng.normal(size=(2, 1500, 2)) / 1500
     terms = normal_form(KERNELS[name], LAYOUT)
-    ours = streamed_forms(terms, stream_of(points, groups, 400))
-    slow = quadratic_forms(terms, points, groups, weight_error=1e-15, engine="numpy")
+    ours = streamed_squares(terms, stream_of(points, groups, 400))
+    slow = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
     size = max(abs(value.mid) for value in slow)
     for one, other in zip(ours, slow, strict=True):
         assert abs(one.mid - other.mid) <= one.rad + other.rad
@@ -479,10 +490,10 @@ def test_the_series_is_used_and_serves_weights_that_cancel(monkeypatch):
     rng = np.random.default_rng(2)
     points = np.repeat(rng.normal(size=(800, 2)), 2, axis=0) + rng.normal(size=(1600, 2)) * 1e-4
     groups = np.tile(np.array([1.0, -1.0]), 800)[None, :, None] * np.ones((1, 1600, 2)) / 1600
-    monkeypatch.setattr(spool.SpooledPairs, "__init__", None)  # no way out
+    monkeypatch.setattr(spool.Spooled, "__init__", None)  # no way out
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
-    (ours,) = streamed_forms(terms, stream_of(points, groups, 300))
-    (slow,) = quadratic_forms(terms, points, groups, weight_error=1e-15, engine="numpy")
+    (ours,) = streamed_squares(terms, stream_of(points, groups, 300))
+    (slow,) = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
     assert abs(ours.mid - slow.mid) <= ours.rad + slow.rad
     assert slow.mid < 1e-6
 
@@ -492,15 +503,15 @@ def test_far_points_that_matter_are_summed_directly(monkeypatch):
     points = np.concatenate([rng.normal(size=(1000, 2)), rng.normal(size=(400, 2)) + 9.0])
     groups = rng.uniform(size=(1, 1400, 2)) / 1400
     crossings = []
-    original = series_stream.SeriesSum._start_crossing
+    original = series_stream.SeriesStream._add_crossed
     monkeypatch.setattr(
-        series_stream.SeriesSum,
-        "_start_crossing",
-        lambda self, *ends: (crossings.append(1), original(self, *ends))[1],
+        series_stream.SeriesStream,
+        "_add_crossed",
+        lambda self, *near: (crossings.append(1), original(self, *near))[1],
     )
     terms = normal_form(bondic.Gaussian(3.0), LAYOUT)
-    (ours,) = streamed_forms(terms, stream_of(points, groups, 300, sample=points[:1000]))
-    (slow,) = quadratic_forms(terms, points, groups, weight_error=1e-15, engine="numpy")
+    (ours,) = streamed_squares(terms, stream_of(points, groups, 300, sample=points[:1000]))
+    (slow,) = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
     assert abs(ours.mid - slow.mid) <= ours.rad + slow.rad
     assert ours.rad <= 2e-4 * slow.mid
     assert crossings
@@ -512,21 +523,21 @@ def test_too_many_far_points_lead_to_a_better_plan(monkeypatch):
     points = np.concatenate([rng.normal(size=(1000, 2)), rng.normal(size=(400, 2)) + 9.0])
     groups = rng.uniform(size=(1, 1400, 2)) / 1400
     terms = normal_form(bondic.Gaussian(3.0), LAYOUT)
-    (ours,) = streamed_forms(terms, stream_of(points, groups, 300, sample=points[:1000]))
-    (slow,) = quadratic_forms(terms, points, groups, weight_error=1e-15, engine="numpy")
+    (ours,) = streamed_squares(terms, stream_of(points, groups, 300, sample=points[:1000]))
+    (slow,) = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
     assert abs(ours.mid - slow.mid) <= ours.rad + slow.rad
     assert ours.rad <= 2e-4 * slow.mid
 
 
 def test_blocks_of_the_temporary_file(monkeypatch):
     """Five blocks: diagonal ones once, the others twice."""
-    monkeypatch.setattr(spool, "_BLOCK", 301)
+    monkeypatch.setattr(spool, "BLOCK", 301)
     rng = np.random.default_rng(8)
     points, groups = rng.normal(size=(1300, 2)), rng.normal(size=(2, 1300, 2)) / 1300
     for kernel in (bondic.Gaussian(0.02) * bondic.Dirac(), bondic.Laplace(1.0)):
         terms = normal_form(kernel, LAYOUT)
-        ours = streamed_forms(terms, stream_of(points, groups, 256), engine="pairs")
-        slow = quadratic_forms(terms, points, groups, weight_error=1e-15, engine="numpy")
+        ours = streamed_squares(terms, stream_of(points, groups, 256), engine="pairs")
+        slow = quadratic_forms(terms, points, groups, error=1e-15, engine="reference")
         for one, other in zip(ours, slow, strict=True):
             assert abs(one.mid - other.mid) <= one.rad + other.rad
             assert one.rad <= 1e-10
@@ -536,7 +547,7 @@ def test_non_finite_points_are_refused():
     points = np.zeros((10, 2))
     points[7, 1] = np.nan
     with pytest.raises(InvalidInput, match="not finite"):
-        streamed_forms(normal_form(KERNELS["gaussian"], LAYOUT), stream_of(points, np.ones((1, 10, 2)), 4))
+        streamed_squares(normal_form(KERNELS["gaussian"], LAYOUT), stream_of(points, np.ones((1, 10, 2)), 4))
 
 
 # Intervals

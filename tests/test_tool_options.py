@@ -166,8 +166,8 @@ def test_baselines_take_their_own_options(place, capsys):
 
 BAD_OPTIONS = {
     "unknown": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "tis: steps, behavior, largest_ratio"),
-    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "lstd: rank, ridge, unit"),
-    "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: rank"),
+    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "lstd: unit, rank, ridge"),
+    "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: unit"),
     "dual alone": (["--with", "rank=3"], "no baseline was chosen"),
     "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),
     "fixed by the name": (["--method", "tis", "--with", "interval=bca"], "none of the methods"),

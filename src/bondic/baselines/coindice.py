@@ -9,7 +9,7 @@ density ratio in one linear space the saddle point of the published Lagrangian i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -18,15 +18,14 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, xlogy
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Design, Unit, make_design, start_error, units_of
+from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.claims import Guarantee, Side
+from bondic.baselines.units import IntArray, OverUnits, Unit
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _STEPS = (1.0, 0.5, 0.25, 0.1)
 _LARGEST_TILT = 1e6
@@ -86,24 +85,20 @@ def extreme_value(
 
 
 @dataclass(frozen=True)
-class CoinDice:
+class CoinDice(OverUnits):
     """Asymptotic, for independent rows (the published setting; unit="episodes" reweighs whole episodes instead)."""
 
+    name: ClassVar[str] = "coindice"
+    words: ClassVar[str] = "likelihood ball of reweighted rows"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
     kernel: Kernel | None = None
     rank: int = 100
     ridge: float | None = None  # in rows
-    unit: Unit = "rows"
-    side: Side = "both"
-    name: ClassVar[str] = "coindice"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
+    unit: Unit = field(default="rows", kw_only=True)
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        units, independent = units_of(problem, self.unit)
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
-        budget = out.split_ends(alpha, self.side)
         fit = fit_lstd(design, ridge=ridge)
         extra = start_error(problem, design, fit.theta)
         ends = {"lower": -math.inf, "upper": math.inf}
@@ -113,14 +108,10 @@ class CoinDice:
             reached = extreme_value(design, units, ridge=ridge, radius=z * z, sign=sign)
             ends[end] = fit.value + sign * math.hypot(reached - fit.value, z * extra)
             watch(0.5)
-        held = out.stated_if(self.kernel is not None, out.REALIZABLE)
-        result = out.Outcome(
-            low=ends["lower"],
-            high=ends["upper"],
-            estimate=fit.value,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(independent, out.start_assumption(problem), held, out.COVERED, out.ASYMPTOTIC),
+        return out.Outcome(
+            ends["lower"],
+            ends["upper"],
+            fit.value,
+            (out.stated_if(self.kernel is not None, out.REALIZABLE),),
             choices={"features": design.words, "divergence": "KL", "ridge": f"{ridge:g} rows"},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -14,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Design, Unit, make_design, total_error, units_of
-from bondic.baselines.folds import fold_numbers
+from bondic.baselines.features import Design, make_design
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import LinearFit, fit_lstd, restrict
-from bondic.claims import Guarantee, Side
+from bondic.baselines.units import IntArray, OverUnits, fold_numbers, total_error
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 from bondic.terms import range_of
 
 BoolArray = npt.NDArray[np.bool_]
@@ -39,27 +38,23 @@ def fit_seen(design: Design, *, ridge: float, guess: float) -> tuple[LinearFit, 
 
 
 @dataclass(frozen=True)
-class DoubleRL:
+class DoubleRL(OverUnits):
     """`drl`. Asymptotic: independent units, overlap, and features in which q* and the density ratio are approached.
 
     When both are, its variance is the least possible one, V* / n. Both come from one LSTD fit per fold. Table pairs that
     are missing in a fold's fit have no weight there, and the middle of the value range as their value: a guess.
     """
 
+    name: ClassVar[str] = "drl"
+    words: ClassVar[str] = "double reinforcement learning, cross-fitted, normal interval"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
     kernel: Kernel | None = None
     rank: int = 100
     ridge: float | None = None  # in rows
     folds: int = 5
-    unit: Unit = "auto"
-    side: Side = "both"
     seed: int = 0
-    name: ClassVar[str] = "drl"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        units, independent = units_of(problem, self.unit)
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
         fold = fold_numbers(units, self.folds, self.seed)
@@ -78,23 +73,12 @@ class DoubleRL:
             watch((k + 1) / self.folds)
         estimate = float(design.start @ mean_theta + parts.sum())
         error = total_error(problem, design, mean_theta, parts, units)
-        budget = out.split_ends(alpha, self.side)
-        low, high = normal_ends(estimate, error, budget)
         missing = {"unseen": f"{unseen} rows with pairs that their fold's fit never saw; no weight"} if unseen else {}
-        held = out.stated_if(self.kernel is not None, out.REALIZABLE)
-        result = out.Outcome(
-            low=low,
-            high=high,
-            estimate=estimate,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(independent, out.start_assumption(problem), held, out.COVERED, out.ASYMPTOTIC),
-            choices={
-                "features": design.words,
-                "folds": str(self.folds),
-                "standard error": f"{error:.6g}",
-                **missing,
-            },
+        notes = {"features": design.words, "folds": str(self.folds), "standard error": f"{error:.6g}"}
+        return out.Outcome(
+            *normal_ends(estimate, error, budget),
+            estimate,
+            (out.stated_if(self.kernel is not None, out.REALIZABLE),),
+            choices=notes | missing,
             seeds={"folds": self.seed},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

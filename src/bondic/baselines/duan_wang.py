@@ -19,13 +19,13 @@ from typing import ClassVar
 import numpy as np
 
 from bondic.baselines import outcome as out
+from bondic.baselines.base import Baseline
 from bondic.baselines.features import Design, make_design
 from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.claims import ErrorBudget, Guarantee, Side
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 from bondic.terms import largest_width, range_at_all_times
 
 
@@ -41,23 +41,28 @@ def half_width(
 
 
 @dataclass(frozen=True)
-class LinearFittedQ:
+class LinearFittedQ(Baseline):
     """`duan-wang`. Finite-sample for features fixed beforehand that hold q* with |theta*| <= `radius`.
 
     A table (the default for few states) holds every q*, and its radius follows from the value range. Landmarks that
     were picked from the log are not fixed beforehand: the label is then "none". The ridge is a number of rows.
     """
 
+    name: ClassVar[str] = "duan-wang"
+    words: ClassVar[str] = "linear fitted Q, self-normalised noise"
+    guarantee: ClassVar[Guarantee] = "finite-sample"
     kernel: Kernel | None = None
     radius: float | None = None
     rank: int = 100
     ridge: float = 1.0
-    side: Side = "both"
-    name: ClassVar[str] = "duan-wang"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
+    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+        """One event for both ends, and one for a sampled initial distribution."""
+        events = out.initial_events(problem)
+        return ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
+
+    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         radius = self.radius
         if radius is None and design.table:  # pairs that never occur in the log take no part in the identity
@@ -67,27 +72,22 @@ class LinearFittedQ:
                 "The linear fitted-Q interval needs radius=, a bound of |theta*| in its features (for few states it follows "
                 "from the value range); leave it to a method that fits the radius, such as Dual(), if it is not known."
             )
-        events = out.initial_events(problem)
-        budget = ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
         fit = fit_lstd(design, ridge=self.ridge)
         width = largest_width(problem.terms)
         half = half_width(
             design, fit, ridge=self.ridge, radius=radius, width=width, probability=budget["noise"]
         ) + out.initial_allowance(problem, budget, self.side)
-        guarantee: Guarantee = "finite-sample" if design.fixed else "none"
         data = out.states("data", "Given the past and (s, a), reward and next state were drawn from the environment.")
         held = out.states(
             "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
         )
         # without a radius it is a table, which holds every function in the value range
         held = replace(held, state="checked") if self.radius is None else out.stated_if(self.kernel is not None, held)
-        result = out.Outcome(
-            low=fit.value - half,
-            high=fit.value + half,
-            estimate=fit.value,
-            guarantee=guarantee,
-            budget=budget,
-            assumptions=(data, held, out.start_assumption(problem)),
+        return out.Outcome(
+            fit.value - half,
+            fit.value + half,
+            fit.value,
+            (data, held, out.start_assumption(problem)),
+            guarantee=None if design.fixed else "none",
             choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "radius": f"{radius:.6g}"},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.baselines import outcome as out
-from bondic.baselines.episodes import episode_numbers, starts_are_episodes
-from bondic.claims import Assumption
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
@@ -20,8 +16,6 @@ from bondic.search.basis import Basis, make_basis
 from bondic.tuning.defaults import Choices, default_value_kernel
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-Unit = Literal["auto", "episodes", "rows"]
 
 _FEW_POINTS = 128
 
@@ -78,7 +72,7 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
     if kernel is None:
         kernel = table_kernel() if few else default_value_kernel(problem, Choices())
         rank = max(rank, _FEW_POINTS) if few else rank
-    table = kernelis_table(kernel)
+    table = _is_table_kernel(kernel)
     basis = make_basis(kernel, problem.layout, everything, rank=everything.shape[0] if table else rank, tolerance=1e-9)
     explicit = all(
         isinstance(leaf, FeatureLeaf) for term in normal_form(kernel, problem.layout) for leaf, _ in term.factors
@@ -105,7 +99,7 @@ def _draws(basis: Basis, problem: Problem) -> FloatArray | None:
     return coordinates(basis, problem.initial.points, ones).reshape(len(problem.initial_states), -1, basis.dimension)
 
 
-def kernelis_table(kernel: Kernel) -> bool:
+def _is_table_kernel(kernel: Kernel) -> bool:
     return repr(kernel) == repr(table_kernel())
 
 
@@ -129,36 +123,6 @@ def _cloud_rows(basis: Basis, cloud: Cloud, count: int) -> FloatArray:
     total = np.zeros((count, basis.dimension))
     np.add.at(total, cloud.rows, coordinates(basis, cloud.points, cloud.weights))
     return total
-
-
-def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
-    """Which rows belong together, and what is assumed of the groups: whole episodes where the log names them."""
-    named = problem.source is not None and problem.source.log.episode_ids is not None
-    if unit == "episodes" or (unit == "auto" and named):
-        return episode_numbers(problem), out.EPISODES
-    grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
-    why = grouped if named else "the log names no episodes"
-    text = f"Rows are independent draws of one distribution ({why})."
-    return np.arange(len(problem)), out.states("rows", text)
-
-
-def grouped_error(parts: FloatArray, units: IntArray) -> float:
-    """Standard error of sum_i parts_i when rows of one unit may depend on one another."""
-    sums = np.bincount(units, weights=parts)
-    count = sums.size
-    return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
-
-
-def total_error(problem: Problem, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
-    """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
-
-    Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
-    """
-    count = design.starts.shape[0]
-    if int(units.max()) + 1 == count and starts_are_episodes(problem):
-        sums = np.bincount(units, weights=parts) + design.starts @ theta / count
-        return grouped_error(sums, np.arange(count))
-    return float(np.hypot(grouped_error(parts, units), start_error(problem, design, theta)))
 
 
 def start_error(problem: Problem, design: Design, theta: FloatArray) -> float:

@@ -10,29 +10,30 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from bondic.baselines import outcome as out
+from bondic.baselines.base import Listed
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.noise.v_statistic import VStatistic
 from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Question
 
 
 @dataclass(frozen=True)
-class Feng2020:
+class Feng2020(Listed):
     """Dual with the threshold for independent rows.
 
     Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behaviour,
     are outside the theorem. constant="paper" is the published one, "range" a smaller one with the same proof.
     """
 
+    name: ClassVar[str] = "feng2020"
+    words: ClassVar[str] = "kernel Bellman loss, V-statistic threshold"
+    guarantee: ClassVar[Guarantee] = "finite-sample"
     settings: Dual = field(default_factory=Dual)
     constant: Literal["paper", "range"] = "paper"
-    name: ClassVar[str] = "feng2020"
-    guarantee: ClassVar[Guarantee] = "finite-sample"
 
     def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
         if self.settings.planned_rows is not None:
             raise InvalidInput(
                 "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."

@@ -8,22 +8,20 @@ with c_i the number of times row i's episode is in the (bootstrap) sample; the v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.episodes import starts_are_episodes
-from bondic.baselines.features import Design, Unit, make_design, units_of
-from bondic.baselines.intervals import need_units, percentile_ends, resample_counts
-from bondic.claims import Guarantee, Side
+from bondic.baselines.features import Design, make_design
+from bondic.baselines.intervals import percentile_ends
+from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_over
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Problem, Question, in_memory
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -79,7 +77,7 @@ def default_iterations(gamma: float) -> int:
 
 
 @dataclass(frozen=True)
-class FittedQ:
+class FittedQ(OverUnits):
     """The direct method `dm`: FQE, with a percentile interval from resampled episodes.
 
     Asymptotic: many independent episodes, and features whose span is closed under the policy's Bellman operator (else
@@ -87,67 +85,31 @@ class FittedQ:
     `unit="rows"` resamples rows instead, for logs of independent rows.
     """
 
+    name: ClassVar[str] = "dm"
+    words: ClassVar[str] = "fitted Q evaluation, bootstrap over episodes"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
+    needs: ClassVar[tuple[str, ...]] = ("episode_ids",)
     kernel: Kernel | None = None
     rank: int = 100
     ridge: float | None = None  # in rows
     iterations: int | None = None
     replicates: int = 200
-    unit: Unit = "episodes"
-    side: Side = "both"
     seed: int = 0
-    name: ClassVar[str] = "dm"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
+    unit: Unit = field(default="episodes", kw_only=True)
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        units, independent = units_of(problem, self.unit)
-        count = int(units.max()) + 1
-        need_units(count, 2, "A bootstrap over episodes")
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
-        budget = out.split_ends(alpha, self.side)
-        estimate = float(design.start @ fit_q(design, ridge=ridge, iterations=self.iterations))
-        rng = np.random.default_rng(self.seed)
-        again = np.empty(self.replicates)
-        start = resampled_starts(problem, design, count)
-        for index in range(self.replicates):
-            counts = resample_counts(rng, count, 1)[0]
-            theta = fit_q(design, counts[units], ridge=ridge, iterations=self.iterations)
-            again[index] = start(counts, rng) @ theta
-            watch((index + 1) / self.replicates)
-        low, high = percentile_ends(again, budget)
+
+        def fit(counts: FloatArray | None = None) -> FloatArray:
+            return fit_q(design, counts, ridge=ridge, iterations=self.iterations)
+
+        again = bootstrap_over(problem, design, units, fit, replicates=self.replicates, seed=self.seed, watch=watch)
         closed = out.states("values", "The span of the features is closed under the Bellman operator of the policy.")
-        closed = out.stated_if(self.kernel is not None, closed)
-        result = out.Outcome(
-            low=low,
-            high=high,
-            estimate=estimate,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(independent, out.start_assumption(problem), closed, out.COVERED, out.ASYMPTOTIC),
+        return out.Outcome(
+            *percentile_ends(again, budget),
+            float(design.start @ fit()),
+            (out.stated_if(self.kernel is not None, closed),),
             choices={"features": design.words, "ridge": f"{ridge:g} rows", "interval": "percentile"},
             seeds={"bootstrap": self.seed},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
-
-
-def resampled_starts(
-    problem: Problem, design: Design, units: int
-) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
-    """phi_0 of a bootstrap sample, given how often each unit was drawn.
-
-    The starts of the drawn episodes where each episode brings its own; starts drawn apart for another sample; for an
-    exact list phi_0 itself, or with resampled draws of its actions.
-    """
-    count, draws = design.starts.shape[0], design.start_draws
-    if problem.initial_states.kind == "exact":
-        if draws is None:
-            return lambda _counts, _rng: design.start
-        weights, m = design.start_weights, draws.shape[1]
-        return lambda _counts, rng: np.einsum(
-            "j,jm,jmd->d", weights, rng.multinomial(m, np.full(m, 1.0 / m), size=count) / m, draws
-        )
-    if units == count and starts_are_episodes(problem):
-        return lambda counts, _rng: np.asarray(counts @ design.starts / count)
-    return lambda _counts, rng: np.asarray(resample_counts(rng, count, 1)[0] @ design.starts / count)

@@ -18,13 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.importance import positive_values, trajectory_assumptions, weighted_sums
+from bondic.baselines.importance import positive_values, weighted_sums
 from bondic.baselines.intervals import bernstein_lower
-from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
-from bondic.claims import Guarantee, Side
+from bondic.baselines.trajectories import OverTrajectories, Trajectories
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,20 +32,19 @@ _FEWEST = 4
 
 
 @dataclass(frozen=True)
-class EmpiricalBernstein:
+class EmpiricalBernstein(OverTrajectories):
     """HCOPE: finite-sample, for independent episodes with known behaviour; no bound of the weights is needed.
 
     The threshold of each end is the one that promises the best bound for the remaining episodes, judged on the first
     `tuning_share` of the episodes, which are then left out (`threshold` fixes it instead, and all episodes count).
     """
 
+    name: ClassVar[str] = "hcope"
+    words: ClassVar[str] = "truncated weights, empirical Bernstein"
+    guarantee: ClassVar[Guarantee] = "finite-sample"
     weighting: Literal["tis", "pdis"] = "tis"
-    side: Side = "both"
-    steps: int | None = None
-    behavior: Behavior = "logged"
     tuning_share: float = 0.05
     threshold: float | None = None
-    name: ClassVar[str] = "hcope"
 
     def __post_init__(self) -> None:
         if self.weighting not in ("tis", "pdis") or not 0 < self.tuning_share < 1:
@@ -55,32 +53,24 @@ class EmpiricalBernstein:
             raise InvalidInput(f"threshold={self.threshold}; a positive number is needed.")
 
     @property
-    def guarantee(self) -> Guarantee:
-        return "none" if self.behavior == "estimated" else "finite-sample"
+    def title(self) -> str:
+        return f"hcope-{self.weighting}"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
-        budget = out.split_ends(alpha, self.side)
+    def path_ends(
+        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
+    ) -> out.Outcome:
+        del problem, watch
         ends = {"lower": -math.inf, "upper": math.inf}
         notes = paths.notes()
         for end, probability in budget.parts.items():
-            bound, notes[f"threshold {end}"] = self._end(paths, end, probability)
-            ends[end] = bound
-        rho = paths.weights[:, -1]
-        result = out.Outcome(
-            low=ends["lower"] + paths.tail.low,
-            high=ends["upper"] + paths.tail.high,
-            estimate=weighted_sums(paths, self.weighting).estimate() + paths.tail_guess,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=trajectory_assumptions(paths),
-            effective_sample_size=float(rho.sum() ** 2 / np.sum(rho**2)) if rho.any() else 0.0,
+            ends[end], notes[f"threshold {end}"] = self._end(paths, end, probability)
+        return out.Outcome(
+            ends["lower"],
+            ends["upper"],
+            weighted_sums(paths, self.weighting).estimate(),
+            effective_sample_size=paths.effective_episodes(),
             choices=notes,
         )
-        name = f"hcope-{self.weighting}"
-        return out.conclude_baseline(problem, result, name=name, alpha=alpha, side=self.side, watch=watch)
 
     def _end(self, paths: Trajectories, end: str, probability: float) -> tuple[float, str]:
         values, base = positive_values(paths, self.weighting, end)

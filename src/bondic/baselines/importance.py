@@ -11,12 +11,13 @@ An episode that ended keeps its last weight and earns 0, so that every group has
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
+from bondic.baselines.base import ShortName
 from bondic.baselines.intervals import (
     Ends,
     RatioSums,
@@ -27,11 +28,10 @@ from bondic.baselines.intervals import (
     percentile_ends,
     student_ends,
 )
-from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
-from bondic.claims import Assumption, ErrorBudget, Guarantee, Side
+from bondic.baselines.trajectories import OverTrajectories, Trajectories
+from bondic.claims import Assumption, ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
-from bondic.result import Result
-from bondic.rows import Problem, Question, in_memory
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -40,6 +40,23 @@ Interval = Literal["t", "hoeffding", "percentile", "bca"]
 
 WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
 INTERVALS = ("t", "hoeffding", "percentile", "bca")
+
+_LAWS = {
+    "t": "Student t",
+    "hoeffding": "stated bound of ratios",
+    "percentile": "percentile bootstrap",
+    "bca": "BCa bootstrap",
+}
+_NAMED: tuple[tuple[str, str, Weighting, Interval], ...] = (
+    ("tis", "trajectory-wise importance sampling", "tis", "t"),
+    ("pdis", "per-decision importance sampling", "pdis", "t"),
+    ("sntis", "self-normalised tis", "sntis", "t"),
+    ("snpdis", "self-normalised pdis", "snpdis", "t"),
+    ("tis-hoeffding", "tis", "tis", "hoeffding"),
+    ("pdis-hoeffding", "pdis", "pdis", "hoeffding"),
+    ("is-percentile", "pdis", "pdis", "percentile"),
+    ("is-bca", "pdis", "pdis", "bca"),
+)
 
 _FEWEST_EFFECTIVE = 2.0
 
@@ -96,21 +113,18 @@ def largest_value(paths: Trajectories, weighting: Weighting, ratio: float) -> fl
 
 
 @dataclass(frozen=True)
-class ImportanceSampling:
+class ImportanceSampling(OverTrajectories):
     """A weighted mean of returns with a Student t, Hoeffding or bootstrap interval.
 
     "t", "percentile" and "bca" are asymptotic: they need finite variances and many episodes, and with rare large
     weights the limit is far away. "hoeffding" (tis and pdis only) holds for any number of episodes, given a bound of
     the ratios that is *stated*: `largest_ratio` of pi/beta, or `least_behavior_prob` of beta (pi is at most 1). The
     bound grows like ratio^T, so the interval is usually trivial; that is its honest length.
-    `behavior="estimated"` replaces missing behaviour probabilities by a fit: no guarantee.
     """
 
+    guarantee: ClassVar[Guarantee] = "asymptotic"
     weighting: Weighting = "pdis"
     interval: Interval = "t"
-    side: Side = "both"
-    steps: int | None = None
-    behavior: Behavior = "logged"
     largest_ratio: float | None = None
     least_behavior_prob: float | None = None
     replicates: int = 2000
@@ -128,38 +142,52 @@ class ImportanceSampling:
                 "pdis, or interval='t'."
             )
 
-    @property
-    def guarantee(self) -> Guarantee:
-        if self.behavior == "estimated":
-            return "none"
-        return "finite-sample" if self.interval == "hoeffding" else "asymptotic"
+    @classmethod
+    def short_names(cls) -> tuple[ShortName, ...]:
+        """The four weightings with Student's t, and four other intervals."""
+        return tuple(
+            ShortName(
+                name,
+                cls,
+                f"{words}, {_LAWS[interval]}",
+                "finite-sample" if interval == "hoeffding" else cls.guarantee,
+                {"weighting": weighting, "interval": interval},
+            )
+            for name, words, weighting, interval in _NAMED
+        )
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.weighting, progress)
-        self._refuse_densities(problem)
-        paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
-        budget = out.split_ends(alpha, self.side)
+    @property
+    def title(self) -> str:
+        return f"{self.weighting}-{self.interval}"
+
+    def path_ends(
+        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
+    ) -> out.Outcome:
+        del watch
         sums = weighted_sums(paths, self.weighting)
-        low, high = self._ends(paths, sums, budget)
-        rho = paths.weights[:, -1]
-        result = out.Outcome(
-            low=low + paths.tail.low,
-            high=high + paths.tail.high,
-            estimate=sums.estimate() + paths.tail_guess,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(*trajectory_assumptions(paths), *self._assumptions(paths)),
-            effective_sample_size=float(rho.sum() ** 2 / np.sum(rho**2)) if rho.any() else 0.0,
+        hoeffding = self.interval == "hoeffding"
+        if hoeffding:
+            bound = self._ratio_bound(problem, paths)
+            low, high = self._hoeffding(paths, bound, budget)
+            own: tuple[Assumption, ...] = (
+                out.states("weights", f"No ratio pi/beta exceeds {bound:g}, at any state and action."),
+            )
+        else:
+            low, high = self._limit_ends(paths, sums, budget)
+            finite = out.states("variance", "Weighted returns have a finite variance.")
+            own = (out.COVERED, out.ASYMPTOTIC, finite)
+        return out.Outcome(
+            low,
+            high,
+            sums.estimate(),
+            own,
+            guarantee="finite-sample" if hoeffding else None,
+            effective_sample_size=paths.effective_episodes(),
             choices={"interval": self.interval, **paths.notes(), **self._unknown_steps(paths, sums)},
             seeds={"bootstrap": self.seed} if self.interval in ("percentile", "bca") else {},
         )
-        name = f"{self.weighting}-{self.interval}"
-        return out.conclude_baseline(problem, result, name=name, alpha=alpha, side=self.side, watch=watch)
 
-    def _ends(self, paths: Trajectories, sums: RatioSums, budget: ErrorBudget) -> Ends:
-        if self.interval == "hoeffding":
-            return self._hoeffding(paths, budget)
+    def _limit_ends(self, paths: Trajectories, sums: RatioSums, budget: ErrorBudget) -> Ends:
         if self.weighting in ("sntis", "snpdis"):
             known = rests_on_enough(sums)
             if not known.any():
@@ -193,8 +221,8 @@ class ImportanceSampling:
             return percentile_ends(again, budget)
         return bca_ends(sums.estimate(), again, sums.leave_one_out(), budget)
 
-    def _hoeffding(self, paths: Trajectories, budget: ErrorBudget) -> Ends:
-        largest = largest_value(paths, self.weighting, self._ratio_bound(paths))
+    def _hoeffding(self, paths: Trajectories, bound: float, budget: ErrorBudget) -> Ends:
+        largest = largest_value(paths, self.weighting, bound)
         ends = {"lower": -np.inf, "upper": np.inf}
         for end, probability in budget.parts.items():
             values, base = positive_values(paths, self.weighting, end)
@@ -202,14 +230,12 @@ class ImportanceSampling:
             ends[end] = base + mean if end == "lower" else base - mean
         return ends["lower"], ends["upper"]
 
-    def _refuse_densities(self, problem: Problem) -> None:
-        if self.interval == "hoeffding" and self.largest_ratio is None and not problem.layout.discrete:
+    def _ratio_bound(self, problem: Problem, paths: Trajectories) -> float:
+        if self.largest_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
                 "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "
                 "Pass largest_ratio= (--with largest_ratio=R), a bound that holds for every state and action."
             )
-
-    def _ratio_bound(self, paths: Trajectories) -> float:
         if not paths.fixed:
             raise InvalidInput(
                 "Weights are bounded by ratio^T only if no episode can be longer than T, and the longest one seen is no bound. "
@@ -229,25 +255,3 @@ class ImportanceSampling:
         if not bound > 0 or seen > bound * (1 + 1e-9):
             raise InvalidInput(f"A ratio pi/beta of {seen:.6g} is logged, above the stated bound {bound:.6g}.")
         return bound
-
-    def _assumptions(self, paths: Trajectories) -> tuple[Assumption, ...]:
-        if self.interval == "hoeffding":
-            bound = self._ratio_bound(paths)
-            return (out.states("weights", f"No ratio pi/beta exceeds {bound:g}, at any state and action."),)
-        return (out.COVERED, out.ASYMPTOTIC, out.states("variance", "Weighted returns have a finite variance."))
-
-
-def trajectory_assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
-    behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
-    whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
-    # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
-    cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
-    if paths.few_cuts:
-        cut = f"{cut} {paths.few_cuts}."
-    recording = out.states("recording", whole if paths.complete else cut)
-    seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
-    steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
-    if not paths.length_stated:
-        return (out.EPISODES, behaviour, recording, steps)
-    length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
-    return (out.EPISODES, behaviour, recording, steps, out.states("length", length))

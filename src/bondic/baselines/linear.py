@@ -7,7 +7,7 @@ so that phi_0 . theta = (1/n) sum_i c_i w_i r_i: the value of the fitted q is al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -63,15 +63,5 @@ def fit_lstd(
 
 def restrict(design: Design, rows: BoolArray) -> Design:
     """The same features on some of the rows."""
-    return Design(
-        logged=design.logged[rows],
-        following=design.following[rows],
-        starts=design.starts,
-        rewards=design.rewards[rows],
-        start_weights=design.start_weights,
-        gamma=design.gamma,
-        table=design.table,
-        fixed=design.fixed,
-        words=design.words,
-        start_draws=design.start_draws,
-    )
+    logged, following, rewards = design.logged[rows], design.following[rows], design.rewards[rows]
+    return replace(design, logged=logged, following=following, rewards=rewards)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from bondic.baselines import outcome as out
+from bondic.baselines.base import Baseline
 from bondic.baselines.features import make_design
 from bondic.baselines.linear import fit_lstd
-from bondic.claims import ErrorBudget, Guarantee, Side
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
-from bondic.result import Result
-from bondic.rows import Cloud, Problem, Question, in_memory
+from bondic.rows import Cloud, Problem
 from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ _SLOPE_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Lipschitz:
+class Lipschitz(Baseline):
     """`lipschitz`: holds with certainty if rewards and next states are functions of (s, a) and q* has the stated slope.
 
     `constant` bounds |q*(x) - q*(y)| / |x - y| for points with the same discrete action (all columns count alike:
@@ -38,15 +38,19 @@ class Lipschitz:
     Only the first `most_rows` rows are used: any subset gives valid ends.
     """
 
+    name: ClassVar[str] = "lipschitz"
+    words: ClassVar[str] = "Lipschitz value iteration, slope estimated unless stated"
+    guarantee: ClassVar[Guarantee] = "none"
     constant: float | None = None
     most_rows: int = 1500
     iterations: int = 400
-    side: Side = "both"
-    name: ClassVar[str] = "lipschitz"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
+    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+        """The interval itself never fails; a sampled initial distribution may."""
+        events = out.initial_events(problem)
+        return ErrorBudget.split(alpha, events) if events else ErrorBudget(alpha, {})
+
+    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         if self.constant is not None and not self.constant >= 0:
             raise InvalidInput(f"constant={self.constant}; a slope >= 0 is needed.")
         if not problem.answers.exact:
@@ -58,31 +62,23 @@ class Lipschitz:
             part = problem.select(problem.rows.start, int(problem.log_rows[self.most_rows]))
         refuse_randomness(part)
         slope = steepest(part) if self.constant is None else float(self.constant)
-        events = out.initial_events(problem)
-        budget = ErrorBudget.split(alpha, events) if events else ErrorBudget(alpha, {})
         high = upper_end(part, slope, self.iterations, sign=1.0)
         watch(0.5)
         low = upper_end(part, slope, self.iterations, sign=-1.0)
         extra = out.initial_allowance(problem, budget, self.side)
-        guarantee: Guarantee = "none" if self.constant is None else "finite-sample"
         sure = out.states(
             "environment", "Reward and next state are functions of (s, a); no logged pair contradicts it."
         )
         smooth = out.states("slope", f"|q*(x) - q*(y)| <= {slope:.6g} |x - y| for points with the same action.")
-        smooth = out.stated_if(self.constant is not None, smooth)
-        result = out.Outcome(
-            low=low - extra,
-            high=high + extra,
-            estimate=0.5 * (low + high),
-            guarantee=guarantee,
-            budget=budget,
-            assumptions=(sure, smooth, out.start_assumption(problem)),
-            choices={
-                "rows": str(len(part)),
-                "slope": f"{slope:.6g}" + ("" if self.constant is not None else ", estimated"),
-            },
+        stated = self.constant is not None
+        return out.Outcome(
+            low - extra,
+            high + extra,
+            0.5 * (low + high),
+            (sure, out.stated_if(stated, smooth), out.start_assumption(problem)),
+            guarantee="finite-sample" if stated else None,
+            choices={"rows": str(len(part)), "slope": f"{slope:.6g}" + ("" if stated else ", estimated")},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
 
 
 def refuse_randomness(problem: Problem) -> None:

@@ -9,45 +9,35 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Unit, make_design, total_error, units_of
+from bondic.baselines.features import make_design
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import fit_lstd
-from bondic.claims import Guarantee, Side
+from bondic.baselines.units import IntArray, OverUnits, total_error
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 
 
 @dataclass(frozen=True)
-class Lstd:
+class Lstd(OverUnits):
     """Asymptotic: fixed features that hold q*, many independent units (episodes when the log names them, else rows)."""
 
+    name: ClassVar[str] = "lstd"
+    words: ClassVar[str] = "temporal differences, sandwich variance"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
     kernel: Kernel | None = None
     rank: int = 100
     ridge: float | None = None  # in rows
-    unit: Unit = "auto"
-    side: Side = "both"
-    name: ClassVar[str] = "lstd"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        units, independent = units_of(problem, self.unit)
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
         fit = fit_lstd(design, ridge=ridge)
         error = total_error(problem, design, fit.theta, fit.parts(design), units)
-        budget = out.split_ends(alpha, self.side)
-        low, high = normal_ends(fit.value, error, budget)
-        held = out.stated_if(self.kernel is not None, out.REALIZABLE)
-        result = out.Outcome(
-            low=low,
-            high=high,
-            estimate=fit.value,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(independent, out.start_assumption(problem), held, out.COVERED, out.ASYMPTOTIC),
+        return out.Outcome(
+            *normal_ends(fit.value, error, budget),
+            fit.value,
+            (out.stated_if(self.kernel is not None, out.REALIZABLE),),
             choices={"features": design.words, "ridge": f"{ridge:g} rows", "standard error": f"{error:.6g}"},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

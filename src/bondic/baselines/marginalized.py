@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Design, Unit, make_design, total_error, units_of
+from bondic.baselines.features import Design, make_design
 from bondic.baselines.intervals import normal_ends
 from bondic.baselines.linear import fit_lstd
-from bondic.claims import Guarantee, Side
+from bondic.baselines.units import IntArray, OverUnits, total_error
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def minimax_weights(weights: Design, critics: Design, *, ridge: float) -> FloatA
 
 
 @dataclass(frozen=True)
-class Marginalized:
+class Marginalized(OverUnits):
     """`mis`: a weighted mean of rewards with weights that balance every f of the critics' space.
 
     Asymptotic: the density ratio is a combination of the weight features and q* lies in the critics' space (default:
@@ -47,19 +47,16 @@ class Marginalized:
     With one space for both and no penalty the value equals that of LSTD.
     """
 
+    name: ClassVar[str] = "mis"
+    words: ClassVar[str] = "minimax weights, normal interval"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
     kernel: Kernel | None = None
     critic_kernel: Kernel | None = None
     rank: int = 100
     ridge: float = 1e-9  # the rank limits the weights; a larger penalty shows up as bias that no interval knows of
-    unit: Unit = "auto"
-    side: Side = "both"
-    name: ClassVar[str] = "mis"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        units, independent = units_of(problem, self.unit)
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         same = self.critic_kernel is None
         critics = design if same else make_design(problem, self.critic_kernel, rank=self.rank)
@@ -68,28 +65,15 @@ class Marginalized:
         estimate = float(np.mean(w * problem.rewards))
         parts = w * q.differences(critics) / len(problem)
         error = total_error(problem, critics, q.theta, parts, units)
-        budget = out.split_ends(alpha, self.side)
-        low, high = normal_ends(estimate, error, budget)
         ratio = out.states(
             "weights", "The ratio of visitations of policy and log is a combination of the weight features."
         )
         ratio = out.stated_if(self.kernel is not None, ratio)
         held = out.stated_if(self.kernel is not None or not same, out.REALIZABLE)
-        result = out.Outcome(
-            low=low,
-            high=high,
-            estimate=estimate,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(
-                independent,
-                out.start_assumption(problem),
-                ratio,
-                held,
-                out.COVERED,
-                out.ASYMPTOTIC,
-            ),
+        return out.Outcome(
+            *normal_ends(estimate, error, budget),
+            estimate,
+            (ratio, held),
             effective_sample_size=float(np.sum(np.abs(w)) ** 2 / np.sum(w**2)) if w.any() else 0.0,
             choices={"weights": design.words, "critics": critics.words, "standard error": f"{error:.6g}"},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -20,16 +20,15 @@ import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
-from bondic.baselines.features import Unit, is_table, units_of
-from bondic.baselines.intervals import need_units, resample_counts, student_around
-from bondic.claims import Guarantee, Side
+from bondic.baselines.features import is_table
+from bondic.baselines.intervals import resample_counts, student_around
+from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_units
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
-from bondic.result import Result
-from bondic.rows import Problem, Question, in_memory
+from bondic.rows import Problem
 from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _LEFT = 1e-4  # of the first error after all target updates, if every regression were exact
 _UPDATES = (40, 500)  # fewest and most target updates that are chosen unasked
@@ -45,7 +44,7 @@ def _torch() -> Any:
 
 
 @dataclass(frozen=True)
-class NeuralFittedQ:
+class NeuralFittedQ(OverUnits):
     """`dm-neural`: FQE with multilayer perceptrons and a bootstrap over episodes. No guarantee.
 
     The theory of the bootstrap speaks of regressions that are solved exactly in a class closed under the Bellman operator.
@@ -54,17 +53,19 @@ class NeuralFittedQ:
     until gamma^updates is 1e-4). Results depend on `seed` only, and in the last digits on the machine's libraries.
     """
 
+    name: ClassVar[str] = "dm-neural"
+    words: ClassVar[str] = "neural fitted Q evaluation, bootstrap"
+    guarantee: ClassVar[Guarantee] = "none"
+    needs: ClassVar[tuple[str, ...]] = ("episode_ids",)
+    extra: ClassVar[str | None] = "torch"
     hidden: tuple[int, ...] = (32, 32)
     replicates: int = 20
     updates: int | None = None
     steps: int = 20
     batch: int = 256
     learning_rate: float = 5e-3
-    unit: Unit = "episodes"
-    side: Side = "both"
     seed: int = 0
-    name: ClassVar[str] = "dm-neural"
-    guarantee: ClassVar[Guarantee] = "none"
+    unit: Unit = field(default="episodes", kw_only=True)
 
     def __post_init__(self) -> None:
         _torch()
@@ -85,31 +86,20 @@ class NeuralFittedQ:
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InvalidInput(f"learning_rate={self.learning_rate}; a positive finite number is needed.")
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        units, independent = units_of(problem, self.unit)
-        count = int(units.max()) + 1
-        need_units(count, 2, "A bootstrap over episodes")
-        rng = np.random.default_rng(self.seed)
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        count, rng = bootstrap_units(units), np.random.default_rng(self.seed)
         counts = np.vstack([np.ones((1, count)), resample_counts(rng, count, self.replicates)])
         starts = start_weights(problem, counts, rng)
         updates = default_updates(problem.gamma) if self.updates is None else self.updates
         values = _Ensemble(self, problem, counts[:, units], starts, rng).values(updates, watch)
-        spread = float(values[1:].std(ddof=1))
-        budget = out.split_ends(alpha, self.side)
-        low, high = student_around(float(values[0]), spread, self.replicates, budget)
+        estimate, spread = float(values[0]), float(values[1:].std(ddof=1))
         closed = out.states(
             "values", "The networks were trained to convergence, and can be fitted to the values of the policy."
         )
-        closed = out.stated_if(False, closed)
-        result = out.Outcome(
-            low=low,
-            high=high,
-            estimate=float(values[0]),
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(independent, out.start_assumption(problem), closed, out.COVERED, out.ASYMPTOTIC),
+        return out.Outcome(
+            *student_around(estimate, spread, self.replicates, budget),
+            estimate,
+            (out.stated_if(False, closed),),
             choices={
                 "networks": f"{self.replicates + 1} with hidden layers of {', '.join(map(str, self.hidden))} units",
                 "training": f"{updates} target updates of {self.steps} steps, batches of {self.batch} rows",
@@ -117,7 +107,6 @@ class NeuralFittedQ:
             },
             seeds={"networks and bootstrap": self.seed},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)
 
 
 def default_updates(gamma: float) -> int:
@@ -280,6 +269,3 @@ def _following(problem: Problem) -> tuple[IntArray, npt.NDArray[np.float32]]:
     places[rows, nth] = order
     weights[rows, nth] = cloud.weights[order]
     return places, weights
-
-
-__all__ = ["NeuralFittedQ"]

@@ -31,9 +31,8 @@ class Outcome:
     low: float
     high: float
     estimate: float
-    guarantee: Guarantee
-    budget: ErrorBudget
-    assumptions: tuple[Assumption, ...]
+    assumptions: tuple[Assumption, ...] = ()
+    guarantee: Guarantee | None = None  # None: that of the method
     effective_sample_size: float = float("nan")
     choices: dict[str, str] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
@@ -74,7 +73,15 @@ class Stopwatch:
 
 
 def conclude_baseline(
-    problem: Problem, outcome: Outcome, *, name: str, alpha: float, side: Side, watch: Stopwatch
+    problem: Problem,
+    outcome: Outcome,
+    *,
+    guarantee: Guarantee,
+    budget: ErrorBudget,
+    name: str,
+    alpha: float,
+    side: Side,
+    watch: Stopwatch,
 ) -> Result:
     """Intersect with [v_lo, v_hi]; ends that miss that range altogether contradict the assumptions.
 
@@ -92,14 +99,14 @@ def conclude_baseline(
         alpha=alpha,
         side=side,
         method=name,
-        guarantee=outcome.guarantee,
+        guarantee=guarantee,
         status=found.status,
         value_range=limits,
         claims=claims,
         rejection=None,
         gap=(float("nan"), float("nan")),
         rows=(problem.rows.start, problem.rows.stop),
-        budget=outcome.budget,
+        budget=budget,
         assumptions=(*outcome.assumptions, reward_assumption(problem), *range_assumption(problem.terms)),
         choices=dict(outcome.choices),
         seeds={"policy draws": problem.seed, **outcome.seeds},

@@ -6,14 +6,18 @@ the trajectory estimators are unbiased for the T-step value, and J* = J_T + tail
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.baselines import outcome as out
+from bondic.baselines.base import Baseline
 from bondic.baselines.behavior import estimate_behavior
 from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
+from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
 from bondic.rows import Problem
@@ -86,6 +90,11 @@ class Trajectories:
         later = _tail(self.terms, first)
         return found.within((later.low - self.tail.high, later.high - self.tail.low))
 
+    def effective_episodes(self) -> float:
+        """(sum of weights)^2 / sum of squared weights, 0 without any weight."""
+        rho = self.weights[:, -1]
+        return float(rho.sum() ** 2 / np.sum(rho**2)) if rho.any() else 0.0
+
     def notes(self) -> dict[str, str]:
         """Entries of a result's choices."""
         found = {"episodes": self._worth()}
@@ -103,6 +112,52 @@ class Trajectories:
         return text + (
             f"between {self.tail.low:.6g} and {self.tail.high:.6g}, of which the estimate takes the middle, {self.tail_guess:.6g}"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverTrajectories(Baseline):
+    """A method that weighs whole episodes by products of pi/beta, over the first `steps` steps (default: all recorded).
+
+    `behavior="estimated"` replaces missing behaviour probabilities by a fit: no guarantee.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ("episode_ids", "behavior_action_probs")
+    steps: int | None = None
+    behavior: Behavior = "logged"
+
+    @abstractmethod
+    def path_ends(
+        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
+    ) -> out.Outcome:
+        """Ends of the T-step value; assumptions are those beyond the ones on episodes and behaviour."""
+
+    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
+        found = self.path_ends(problem, paths, budget, watch)
+        return replace(
+            found,
+            low=found.low + paths.tail.low,
+            high=found.high + paths.tail.high,
+            estimate=found.estimate + paths.tail_guess,
+            guarantee="none" if paths.estimated_behavior else found.guarantee,
+            assumptions=(*_assumptions(paths), *found.assumptions),
+        )
+
+
+def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
+    behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
+    whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
+    # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
+    cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
+    if paths.few_cuts:
+        cut = f"{cut} {paths.few_cuts}."
+    recording = out.states("recording", whole if paths.complete else cut)
+    seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
+    steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
+    if not paths.length_stated:
+        return (out.EPISODES, behaviour, recording, steps)
+    length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
+    return (out.EPISODES, behaviour, recording, steps, out.states("length", length))
 
 
 def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:

@@ -18,16 +18,14 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
-from bondic.baselines.folds import fold_numbers
 from bondic.baselines.fqe import fit_q, fit_steps
-from bondic.baselines.importance import trajectory_assumptions
 from bondic.baselines.intervals import need_units, student_around
 from bondic.baselines.linear import restrict
-from bondic.baselines.trajectories import Behavior, Trajectories, trajectories
-from bondic.claims import Guarantee, Side
+from bondic.baselines.trajectories import OverTrajectories, Trajectories
+from bondic.baselines.units import fold_numbers
+from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.result import Result
-from bondic.rows import Question, in_memory
+from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,31 +53,25 @@ def corrections(paths: Trajectories, design: Design, thetas: FloatArray) -> Floa
 
 
 @dataclass(frozen=True)
-class DoublyRobust:
+class DoublyRobust(OverTrajectories):
     """`dr`: importance sampling with a fitted q as control variate, and a Student t interval. Asymptotic.
 
     q_t comes from fitted Q evaluation on the other folds of episodes, T - t regressions deep. Start values
     use the initial distribution of the problem, of which the episodes' first states must be draws.
     """
 
+    name: ClassVar[str] = "dr"
+    words: ClassVar[str] = "doubly robust over trajectories, Student t"
+    guarantee: ClassVar[Guarantee] = "asymptotic"
     kernel: Kernel | None = None
     rank: int = 100
     ridge: float | None = None  # in rows
     folds: int = 2
-    steps: int | None = None
-    behavior: Behavior = "logged"
-    side: Side = "both"
     seed: int = 0
-    name: ClassVar[str] = "dr"
 
-    @property
-    def guarantee(self) -> Guarantee:
-        return "none" if self.behavior == "estimated" else "asymptotic"
-
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
-        problem = in_memory(problem)
-        watch = out.Stopwatch(self.name, progress)
-        paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
+    def path_ends(
+        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
+    ) -> out.Outcome:
         episodes = episode_numbers(problem)
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
@@ -93,21 +85,15 @@ class DoublyRobust:
             values[mine] += corrections(paths, design, thetas)[mine]
             mean_theta += mine.mean() * thetas[0]
             watch((k + 1) / self.folds)
-        budget = out.split_ends(alpha, self.side)
         estimate = float(values.mean())
         need_units(values.size, 2, "A Student t interval")
         # starts that are not the episodes' own add their variance
         apart = 0.0 if own else start_error(problem, design, mean_theta)
         error = math.hypot(float(values.std(ddof=1)) / math.sqrt(values.size), apart)
-        low, high = student_around(estimate, error, values.size, budget)
-        result = out.Outcome(
-            low=low + paths.tail.low,
-            high=high + paths.tail.high,
-            estimate=estimate + paths.tail_guess,
-            guarantee=self.guarantee,
-            budget=budget,
-            assumptions=(*trajectory_assumptions(paths), out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
+        return out.Outcome(
+            *student_around(estimate, error, values.size, budget),
+            estimate,
+            (out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "folds": str(self.folds), **paths.notes()},
             seeds={"folds": self.seed},
         )
-        return out.conclude_baseline(problem, result, name=self.name, alpha=alpha, side=self.side, watch=watch)

@@ -25,8 +25,8 @@ from bondic.noise.bound import Gauge, NoiseFacts
 from bondic.noise.facts import counted_facts, noise_facts
 from bondic.rounding import Enclosure, U, inflate
 from bondic.rows import Problem, Question, StreamedProblem
-from bondic.sums.quadratic import Engine
-from bondic.sums.reference import Progress
+from bondic.sums.engine import Progress
+from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -58,6 +58,7 @@ class Setting:
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
     tests: tuple[ClassTest, ...] = ()
+    sums: Sums = STANDARD  # what evaluates functions and norms; every choice encloses the same numbers
 
     def for_test(self, test: ClassTest) -> Setting:
         """The same question with the instruments and the level of a test."""
@@ -79,7 +80,7 @@ class Setting:
     @cached_property
     def center_at_starts(self) -> tuple[FloatArray, float]:
         """The center of Q at the initial states, with a bound of the error."""
-        return values_at_starts(self.problem, self.ball.center)
+        return values_at_starts(self.problem, self.ball.center, self.sums)
 
     def epsilon(self) -> Enclosure:
         return self.gauge.epsilon(self.facts(), self.noise_probability)
@@ -114,7 +115,6 @@ def dual_bound(
     *,
     weighing: Weighing | None = None,
     epsilon: Enclosure | None = None,
-    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> tuple[Claim, ...]:
     """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
@@ -128,8 +128,8 @@ def dual_bound(
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability) if epsilon is None else epsilon
     if weighing is None:
-        (weighing,) = weigh(problem, ball, [Candidate(omega)], engine=engine, progress=progress)
-    norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm()
+        (weighing,) = weigh(problem, ball, [Candidate(omega)], sums=setting.sums, progress=progress)
+    norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm(setting.sums)
     slack = weighing.eta * facts.total_width / len(problem) * (1 + 8 * U)
     value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
     allowance = misspecification_allowance(ball.misspecification, weighing.reach)

@@ -17,6 +17,7 @@ from bondic.identity.value import doubly_robust_value
 from bondic.noise.finite_class import FiniteClass
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.rows import Problem
+from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
@@ -32,6 +33,7 @@ def finite_class_bound(
     probability: float,
     initial: Enclosure | None = None,
     ends: tuple[End, ...] = ("lower", "upper"),
+    sums: Sums = STANDARD,
 ) -> tuple[Claim, ...]:
     """F+-(omega) for omega = sum_j w_j omega_j; the members were fixed without the rows, w may be found on them.
 
@@ -42,7 +44,7 @@ def finite_class_bound(
         raise InvalidInput(
             f"{len(members)} members, {weights.size} weights and {gauge.rates.size} rates do not fit together."
         )
-    pairs = [weights_at_rows(problem, member) for member in members]
+    pairs = [weights_at_rows(problem, member, sums) for member in members]
     values = np.array([row for row, _ in pairs])  # (p, n)
     widths = row_widths(problem.terms, problem.times, len(problem))
     bounds = gauge.bounds(values, widths, probability)
@@ -53,9 +55,9 @@ def finite_class_bound(
     eta = float(np.abs(weights) @ np.array([error for _, error in pairs])) * 1.01
     eta += float(np.abs(weights).sum()) * size * (weights.size + 2) * U
     noise = Enclosure(noise.mid, inflate(noise.rad + eta * upper_sum(widths) / len(problem)))
-    value = doubly_robust_value(problem, function_values(problem, ball.center), rows)
+    value = doubly_robust_value(problem, function_values(problem, ball.center, sums), rows)
     start = Enclosure(0.0) if initial is None else initial
-    balance = discrepancy(problem, ball.kernel, rows)
+    balance = discrepancy(problem, ball.kernel, rows, sums=sums)
     factors = np.asarray(1.0 + problem.gamma * problem.continues, dtype=np.float64)
     reach = certified_dot(np.abs(rows), factors) * (1 + 4 * U) / float(len(problem))
     allowance = misspecification_allowance(ball.misspecification, reach)

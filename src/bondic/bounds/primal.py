@@ -40,9 +40,10 @@ def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValu
 def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
     """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss."""
     problem = in_memory(setting.problem)
-    center = function_values(problem, setting.ball.center)
-    values = sum_of_values(center, function_values(problem, shift))
+    center = function_values(problem, setting.ball.center, setting.sums)
+    values = sum_of_values(center, function_values(problem, shift, setting.sums))
     residual = bellman_residual(problem, values)
-    loss = kernel_bellman_loss(problem, setting.instruments.kernel, residual, residual_error(problem, values))
-    distance = Enclosure(0.0) if shift is None or shift.is_zero else shift.norm()
+    error = residual_error(problem, values)
+    loss = kernel_bellman_loss(problem, setting.instruments.kernel, residual, error, setting.sums)
+    distance = Enclosure(0.0) if shift is None or shift.is_zero else shift.norm(setting.sums)
     return PrimalPoint(initial_value(problem, values), distance, loss)

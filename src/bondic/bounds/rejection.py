@@ -29,14 +29,14 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
         return Rejection.none(eps)
     problem, ball = setting.problem, setting.ball
     if weighing is None:
-        (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)])
+        (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)], sums=setting.sums)
     h, nu = weighing.correction, weighing.size
     spread = weighing.eta * facts.total_width / len(problem)
     h = Enclosure(h.mid, inflate(h.rad + spread * (1 + 8 * U)))
     # beta: some q in Q is within beta of q*; its residual differs from that of q* by beta (1 + gamma 1[next]) at most
     size = (misspecification_allowance(ball.misspecification, weighing.reach) - ball.misspecification).upper
     size = max(size, 0.0)
-    norm = omega.norm()
+    norm = omega.norm(setting.sums)
     reach = (abs(h) - Enclosure(ball.radius) * nu - size).lower
     floor = max(0.0, reach / norm.upper * (1 - 4 * U)) if norm.upper > 0 else 0.0
     free = (abs(h) - eps * norm - size).lower
@@ -49,9 +49,8 @@ def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) ->
     """The strongest of several witnesses: all refer to the same event."""
     best = Rejection.none(setting.epsilon())
     found = [witness for witness in witnesses if witness is not None and not witness.is_zero]
-    weighed = (
-        weigh(setting.problem, setting.ball, [Candidate(witness, start=False) for witness in found]) if found else []
-    )
+    candidates = [Candidate(witness, start=False) for witness in found]
+    weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums) if found else []
     for witness, weighing in zip(found, weighed, strict=True):
         best = best.combine(evaluate_witness(setting, witness, weighing=weighing))
     return best

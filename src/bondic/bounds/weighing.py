@@ -15,24 +15,19 @@ from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.value_class import ValueClass
 from bondic.functions.functions import Function, values_together
-from bondic.identity.measure import discrepancies, rows_measure, start_measure
+from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import values_at_rows
 from bondic.identity.value import weighted_residuals
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U, certified_dot
 from bondic.rows import Problem, Question
-from bondic.sums.quadratic import Engine
-from bondic.sums.reference import Progress
-from bondic.sums.streamed import Batch, PointStream, streamed_forms
-from bondic.sums.total_variation import total_variations
+from bondic.sums.engine import Progress
+from bondic.sums.forms import STANDARD, Sums
+from bondic.sums.measure import Measure, Stream
 
 FloatArray = npt.NDArray[np.float64]
 
 _SAMPLED_ROWS = 20_000
-_STREAMED_TOGETHER = 4
-"""What the memory plan of streamed logs allows for (benchmarks/streaming.py)."""
-_MOST_BYTES, _COPIES = 1.2e9, 5
-"""Weights of all points exist about five times on the way through a sum."""
 _AT_ONCE = 8
 """Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
@@ -56,18 +51,20 @@ class Candidate:
     start: bool = True
 
 
-def weights_at_rows(problem: Problem, omega: Function | None) -> tuple[FloatArray, float]:
+def weights_at_rows(problem: Problem, omega: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
     """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
-    return all_weights_at_rows(problem, [omega])[0]
+    return all_weights_at_rows(problem, [omega], sums)[0]
 
 
-def all_weights_at_rows(problem: Problem, omegas: list[Function | None]) -> list[tuple[FloatArray, float]]:
+def all_weights_at_rows(
+    problem: Problem, omegas: list[Function | None], sums: Sums = STANDARD
+) -> list[tuple[FloatArray, float]]:
     """The same for several omegas."""
     out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
     used = [(k, omega) for k, omega in enumerate(omegas) if omega is not None and not omega.is_zero]
     for top in range(0, len(used), _AT_ONCE):
         some = used[top : top + _AT_ONCE]
-        found = values_together([omega for _, omega in some], problem.logged)
+        found = values_together([omega for _, omega in some], problem.logged, sums)
         for (k, _), (values, error) in zip(some, found, strict=True):
             out[k] = np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
     return out
@@ -78,88 +75,70 @@ def weigh(
     ball: ValueClass,
     candidates: list[Candidate],
     *,
-    engine: Engine = "auto",
+    sums: Sums = STANDARD,
     progress: Progress | None = None,
 ) -> list[Weighing]:
-    """All candidates in one pass over the rows (a streamed log may be read again where a plan has to be improved).
+    """All candidates in one pass over the rows (a long log may be read again where a plan has to be improved).
 
     Many candidates of a long log are taken a few at a time: weights of all points are held for each of them.
     """
-    together = _at_once(question)
-    if len(candidates) > together:
-        return [
-            weighing
-            for top in range(0, len(candidates), together)
-            for weighing in weigh(question, ball, candidates[top : top + together], engine=engine, progress=progress)
-        ]
-    sums = _RowSums(question, ball, candidates)
-    if isinstance(ball, Box):
-        return sums.finish(total_variations(_batches(question, candidates, sums), len(candidates)))
-    assert isinstance(ball, Ball)
-    if isinstance(question, Problem):
-        weights = sums.add(question)
-        pairs = [(rows, candidate.start) for rows, candidate in zip(weights, candidates, strict=True)]
-        sizes = discrepancies(question, ball.kernel, pairs, engine=engine, progress=progress)
-    else:
-        stream = PointStream(
-            batches=lambda: _batches(question, candidates, sums),
-            count=2 * len(question),
-            sample=question.some_points(_SAMPLED_ROWS),
-            groups=len(candidates),
-            slots=question.layout.slots,
+    layout = question.layout
+    count = len(question) * (1 + max(question.next_draws, 1)) + len(question.initial.rows)
+    together = sums.together(count, layout.dimension, layout.slots)
+    out = []
+    for top in range(0, len(candidates), together):
+        some = candidates[top : top + together]
+        rows = _RowSums(question, ball, some, sums)
+        source = Stream(
+            rows.measures,
+            lambda: question.some_points(_SAMPLED_ROWS),
+            count,
+            len(some),
+            layout.slots,
+            layout.dimension,
         )
-        terms = normal_form(ball.kernel, question.layout)
-        squares = streamed_forms(terms, stream, engine=engine, progress=progress)
-        sizes = [square.sqrt() for square in squares]
-    return sums.finish(sizes)
-
-
-def _at_once(question: Question) -> int:
-    """How many candidates may be weighed together."""
-    if not isinstance(question, Problem):
-        return _STREAMED_TOGETHER
-    points = len(question) + len(question.next.rows) + len(question.initial.rows)
-    return max(2, int(_MOST_BYTES // (_COPIES * 8 * points * question.layout.slots)))
-
-
-def _batches(question: Question, candidates: list[Candidate], sums: _RowSums) -> Iterator[Batch]:
-    """mu_omega of every candidate, part by part, the initial distribution first."""
-    start = start_measure(question)
-    groups = np.array([start.weights if candidate.start else np.zeros_like(start.weights) for candidate in candidates])
-    yield Batch(start.points, groups, start.error)
-    count, first_time = len(question), sums.fresh
-    for part in question.parts():
-        omegas = [candidate.omega for candidate in candidates]
-        weights = sums.add(part) if first_time else [rows for rows, _ in all_weights_at_rows(part, omegas)]
-        measures = [rows_measure(part, rows, count) for rows in weights]
-        yield Batch(measures[0].points, np.array([measure.weights for measure in measures]), measures[0].error)
+        if isinstance(ball, Box):
+            sizes = sums.total_variations(source)
+        else:
+            assert isinstance(ball, Ball)
+            squares = sums.squares(normal_form(ball.kernel, layout), source, progress)
+            sizes = [square.sqrt() for square in squares]
+        out += rows.finish(sizes)
+    return out
 
 
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Question, ball: ValueClass, candidates: list[Candidate]) -> None:
-        self._question, self._ball, self._candidates = question, ball, candidates
+    def __init__(self, question: Question, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> None:
+        self._question, self._ball, self._candidates, self._sums = question, ball, candidates, sums
+        self._omegas = [candidate.omega for candidate in candidates]
         zero = [Enclosure(0.0)] * len(candidates)
         self._residuals, self._reaches = list(zero), list(zero)
         self._etas = [0.0] * len(candidates)
         self._moments = np.zeros((len(candidates), 2))
-        self.fresh = True
+        self._fresh = True
 
-    def add(self, part: Problem) -> list[FloatArray]:
-        """omega_i of every candidate at these rows."""
-        self.fresh = False
-        center = values_at_rows(part, self._ball.center)
+    def measures(self) -> Iterator[Measure]:
+        """mu_omega of every candidate, part by part, the initial distribution last."""
+        first_time, self._fresh = self._fresh, False
+        for part in self._question.parts():
+            weights = all_weights_at_rows(part, self._omegas, self._sums)
+            if first_time:
+                self._add(part, weights)
+            yield rows_measure(part, [rows for rows, _ in weights], len(self._question))
+        start = start_measure(self._question)
+        shares = np.array([float(candidate.start) for candidate in self._candidates])
+        yield Measure(start.points, start.weights * shares[:, None, None], start.error)
+
+    def _add(self, part: Problem, weights: list[tuple[FloatArray, float]]) -> None:
+        center = values_at_rows(part, self._ball.center, self._sums)
         factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
-        out = []
-        omegas = [candidate.omega for candidate in self._candidates]
-        for k, (rows, eta) in enumerate(all_weights_at_rows(part, omegas)):
+        for k, (rows, eta) in enumerate(weights):
             self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
             self._reaches[k] = self._reaches[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
             self._etas[k] = max(self._etas[k], eta)
             self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2))
-            out.append(rows)
-        return out
 
     def finish(self, sizes: list[Enclosure]) -> list[Weighing]:
         n = float(len(self._question))

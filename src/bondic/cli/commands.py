@@ -12,11 +12,6 @@ from click.shell_completion import CompletionItem
 
 from bondic.cli.options import CONFIG, LOG, METHOD, OUTPUT, PATH, POLICY_OUTPUT, QUESTION, STATES, add_options
 
-FIGURES = (
-    "fig1", "fig2", "ablation-radius", "ablation-temperature", "ablation-bandwidth", "ablation-behaviour",
-    "ablation-length", "tightness",
-)  # fmt: skip
-"""The names of bondic_lab.reproduction.registry."""
 METHODS = (
     "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile", "is-bca", "hcope", "dm",
     "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
@@ -165,15 +160,4 @@ def demo(**options: Any) -> Any:
     return _later("demo")(**options)
 
 
-@click.command("reproduce", help="Measure a figure of the paper again.")
-@click.argument("figure", type=click.Choice(FIGURES))
-@click.option("--quick", is_flag=True, help="Few trials, short logs: two minutes at most on two cores.")
-@click.option("--trials", type=click.IntRange(min=1), help="Trials per cell, instead of the figure's own number.")
-@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes.")
-@click.option("--out", type=_FOLDER, default=Path("out/reproduction"), show_default=True, help="Folder.")
-def reproduce(**options: Any) -> None:
-    """Run, store, draw, print."""
-    _later("reproduce")(**options)
-
-
-COMMANDS: tuple[click.Command, ...] = (check, compare, demo, evaluate, reproduce, verify)
+COMMANDS: tuple[click.Command, ...] = (check, compare, demo, evaluate, verify)

@@ -9,6 +9,7 @@ import click
 
 from bondic._version import __version__
 from bondic.cli.commands import COMMANDS
+from bondic.cli.lab import Commands, lab_commands
 from bondic.errors import BondicError, VerificationError, one_line
 
 BAD_INPUT = 2
@@ -20,7 +21,8 @@ READER_LEFT = 141
 
 
 @click.group(
-    commands={str(command.name): command for command in COMMANDS},
+    cls=Commands,
+    commands={str(command.name): command for command in (*COMMANDS, *lab_commands())},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="bondic")

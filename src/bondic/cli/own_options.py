@@ -11,18 +11,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from bondic.baselines.registry import BASELINES
 from bondic.errors import InvalidInput, one_line
 
-_NAMED = ("weighting", "interval")
-"""What the short name of an importance sampling method stands for: another value is another method."""
-
 
 def _keys(name: str) -> dict[str, Any]:
-    """Fields of the method that can be written as a text, with their types; `side` has an option of its own."""
+    """Fields of the method that can be written as a text, with their types.
+
+    Not `side`, which has an option of its own, nor what the short name stands for: another value is another method.
+    """
     if name not in BASELINES:
         return {}
-    make = BASELINES[name].make
-    kind = make if isinstance(make, type) else type(make())
-    hints = get_type_hints(kind)
-    taken = ("side",) if isinstance(make, type) else ("side", *_NAMED)
+    kind: Any = BASELINES[name].method
+    hints, taken = get_type_hints(kind), {"side", *BASELINES[name].fixed}
     return {
         field.name: hints[field.name] for field in fields(kind) if field.name not in taken and _words(hints[field.name])
     }

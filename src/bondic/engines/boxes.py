@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from bondic.engines.compiled import compiled
 from bondic.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,7 +63,7 @@ def build(points: FloatArray, scales: FloatArray, size: int) -> Tree:
     return Tree(size, order, low, high, first, last, np.arange(node) + 2 * (last - first) - 1, np.flatnonzero(single))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def square_gap(tree, a, b, inverse):  # type: ignore[no-untyped-def]
     """A lower bound of sum ((x - y) / s)^2 over all x in box a and y in box b (Lemma 22); inverse = fl(1 / s)."""
     low, high = tree.low, tree.high
@@ -75,7 +75,7 @@ def square_gap(tree, a, b, inverse):  # type: ignore[no-untyped-def]
     return _lowered(total, inverse.size)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def point_gaps(points, top, height, tree, b, inverse, squares):  # type: ignore[no-untyped-def]
     """The same between box b and each of the points top..top+height-1 (by axis), into squares."""
     for i in range(height):
@@ -90,7 +90,7 @@ def point_gaps(points, top, height, tree, b, inverse, squares):  # type: ignore[
         squares[i] = _lowered(squares[i], inverse.size)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _lowered(total, dimension):  # type: ignore[no-untyped-def]
     """Rounding of the sum undone; squares that underflow may have been rounded up, so tiny sums count as nothing."""
     return total * (1.0 - (dimension + 32) * U) if total > 1e-290 else 0.0

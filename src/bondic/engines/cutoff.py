@@ -10,18 +10,20 @@ is points times neighbours. What is dropped decides only cost and radius; the pr
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from bondic.engines import boxes, hybrid, pairs
+from bondic.engines import boxes, pairs
+from bondic.engines.compiled import compiled, helper
 from bondic.engines.lanes import LANES, NARROW
-from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums.reference import Progress
+from bondic.kernels.normal_form import Term, joined_gaussian
+from bondic.rounding import TINY, U, upper_sum
+from bondic.sums import engine
+from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, enclose
+from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -32,6 +34,8 @@ _FIRST, _LAST = 1e-10, 1e-13
 """First and smallest tolerance, relative to (sum |u|)^2 of a column."""
 SMALLEST = 4000
 """Below, all pairs take milliseconds and have the smaller radius."""
+WORTH = 0.7
+"""All pairs have the smaller radius: a cut-off has to save at least this much."""
 _SORTING, _SHORT_TILES = 20_000.0, 2.4  # relative costs, measured by benchmarks/engines.py
 _SURVEYED = 512  # points that stand for all when the threshold is set
 _BINS, _STEP = 512, 0.125  # of the logarithm of the price
@@ -50,11 +54,11 @@ class Forest(NamedTuple):
     recipe: tuple[IntArray, IntArray, FloatArray]
     masses: FloatArray  # (nodes, p), sums of |u|
     density: FloatArray  # (nodes,), largest share of a column per point among the leaves of a node
-    sizes: FloatArray  # (p,), (sum |u|)^2 rounded up
+    whole: FloatArray  # (p,), sums of |u| over all points, rounded up
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class Prices:
     """Pairs of points, and the price of dropping them, by the logarithm of the price per pair."""
 
     floor: float
@@ -85,105 +89,143 @@ def prepare(points: FloatArray, scales: FloatArray, columns: FloatArray) -> Fore
     by_axis, by_column = np.ascontiguousarray(moved.T), np.ascontiguousarray(columns.T)
     side = pairs.gaussian_side(moved, scales, columns, tree.size)
     parts = (side.recipe.kinds, side.recipe.ends, side.recipe.scales)
-    weighed = (masses, density, totals * totals)
+    weighed = (masses, density, totals)
     return Forest(tree, by_axis, 1.0 / scales, by_column, side.x, side.y, side.columns, parts, *weighed)
 
 
-def survey(forest: Forest) -> Survey:
+def look(forest: Forest) -> Prices:
     """Prices of all (point, leaf), estimated from points at regular places of the order."""
     count = forest.points.shape[1]
     floor = 0.1 * _LAST / count**2  # dropping everything below costs a tenth of the smallest tolerance
     rows = np.unique(np.linspace(0, count - 1, min(count, _SURVEYED)).astype(np.int64))
-    roots = np.maximum(np.sqrt(forest.sizes), 1e-300)
+    roots = np.maximum(forest.whole, 1e-300)
     shares = np.max(np.abs(forest.columns[:, rows]) / roots[:, None], axis=0)
     found, prices = np.zeros(_BINS), np.zeros(_BINS)
-    _look(forest, rows, shares, floor, found, prices)
+    _bin(forest, rows, shares, floor, found, prices)
     share = count / rows.size
     unseen = 0.0 if rows.size == count else 3.0 / rows.size * count**2  # rule of three: 95 % sure not to be more
-    return Survey(floor, 0.5 * share * found, share * prices, unseen)
+    return Prices(floor, 0.5 * share * found, share * prices, unseen)
 
 
-def plan(points: FloatArray, scales: FloatArray, columns: FloatArray, limit: float) -> tuple[Forest, Survey] | None:
-    """What `evaluate` needs, or None where its estimated cost (unit: hybrid.pair_cost) is not below `limit`."""
+def plan(
+    points: FloatArray, scales: FloatArray, columns: FloatArray, limit: float
+) -> tuple[Forest, Prices, float] | None:
+    """What `shares` needs and its cost (unit: pairs.pair_cost), or None where it is not below `limit`."""
     count, width = columns.shape
     # a pair in a short tile costs a little more than in a long one; sorting costs as much as thousands of pairs a point
-    fixed, each = _SORTING * count, _SHORT_TILES * (hybrid.PAIR + width)
+    fixed, each = _SORTING * count, _SHORT_TILES * (pairs.PAIR + width)
     if count < SMALLEST or fixed + 0.5 * LEAF * count * each >= limit:
         return None
     forest = prepare(points, scales, columns)
-    found = survey(forest)
+    found = look(forest)
     _, kept = found.threshold(_FIRST)
-    return (forest, found) if fixed + kept * each < limit else None
+    return (forest, found, fixed + kept * each) if fixed + kept * each < limit else None
 
 
-def gaussian_forms(
-    points: FloatArray, scales: FloatArray, columns: FloatArray, groups: int, progress: Progress | None = None
-) -> list[Enclosure]:
-    """Sum of u_p^T K u_p over the columns of each group; columns (N, groups * width)."""
-    forest = prepare(points, scales, columns)
-    return evaluate(forest, survey(forest), groups, progress)
+@dataclass(frozen=True)
+class Cutoff:
+    """Gaussian terms whose points are all held; `always`: also where it does not pay."""
+
+    always: bool = False
+    name: str = "cutoff"
+
+    def cost(self, term: Term, survey: engine.Survey, limit: float) -> float | None:
+        gaussian = joined_gaussian(term.factors)
+        if gaussian is None or survey.columns is None:
+            return None
+        if self.always:
+            return 0.0
+        axes, scales = gaussian
+        limit = min(limit, WORTH * pairs.pair_cost(survey.count, survey.width))
+        found = plan(survey.points[:, axes], scales, survey.columns, limit)
+        survey.notes["cutoff"] = found
+        return None if found is None else found[2]
+
+    def begin(self, term: Term, survey: engine.Survey) -> Partial:
+        gaussian = joined_gaussian(term.factors)
+        assert gaussian is not None
+        axes, scales = gaussian
+
+        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
+            known = survey.notes.get("cutoff") if points is survey.points else None
+            forest = prepare(points[:, axes], scales, columns) if known is None else known[0]
+            found = look(forest) if known is None else known[1]
+            share = shares(forest, found, survey.groups, survey.executor, survey.progress)
+            return [share.scaled(term.coefficient)]
+
+        return Collected(survey, finish)
+
+    def cross(
+        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
+    ) -> Crossed | None:
+        del term, x, y, columns, executor
+        return None
 
 
-def evaluate(forest: Forest, found: Survey, groups: int, progress: Progress | None = None) -> list[Enclosure]:
+def shares(
+    forest: Forest, found: Prices, groups: int, executor: Executor = pairs.ALL_CORES, progress: Progress | None = None
+) -> Share:
     """A second round with a smaller tolerance where the first radius is not small beside the result."""
-    sizes = np.maximum(forest.sizes.reshape(groups, -1).sum(axis=1), 1e-290)
+    sizes = np.maximum((forest.whole**2).reshape(groups, -1).sum(axis=1), 1e-290)
     tolerance = _FIRST
     while True:
-        sums = _enclose(forest, *_run(forest, found, tolerance, progress), groups)
+        share = as_share(forest, *_run(forest, found, tolerance, executor, progress))
+        sums = enclose([share], groups)
         aims = [max(1e-4 * abs(value.mid), 2 * _LAST * size) for value, size in zip(sums, sizes, strict=True)]
         if tolerance <= _LAST or all(value.rad <= aim for value, aim in zip(sums, aims, strict=True)):
-            return sums
+            return share
         needed = min(1e-5 * abs(value.mid) / size for value, size in zip(sums, sizes, strict=True))
         # the second round is the last one, unless the first result was itself lost in its radius
         tolerance, progress = max(_LAST, min(needed, 0.01 * tolerance)), None
 
 
-def _enclose(forest: Forest, totals: FloatArray, prices: FloatArray, groups: int) -> list[Enclosure]:
+def as_share(forest: Forest, totals: FloatArray, prices: FloatArray) -> Share:
     """Lemma 23: kept pairs with the errors of Lemma 18, dropped ones with their price."""
     count = forest.points.shape[1]
     # totals of tiles are added with their rounding errors kept: what is lost is of second order
     relative = pairs.value_error(forest.inverse.size) + (2 * forest.tree.size + 16) * U + (count * U) ** 2
     # a price is a product of two masses (sums of at most N terms) and a bound, and meets at most 3 N additions
     raised = 1.0 + 8 * (count + 64) * U
-    out = []
-    for columns in np.split(np.arange(forest.sizes.size), groups):
-        value = certified_sum(np.ascontiguousarray(totals[:, :, columns]))
-        price = upper_sum(np.ascontiguousarray(prices[:, columns])) * raised
-        spread = float(forest.sizes[columns].sum()) * relative
-        out.append(Enclosure(value.mid, inflate(value.rad + price + spread + columns.size * count * TINY)))
-    return out
+    paid = np.array([upper_sum(np.ascontiguousarray(column)) * raised for column in prices.T])
+    return Share(totals.reshape(-1, paid.size), relative, (forest.whole, forest.whole), paid + count * TINY)
 
 
-def _run(forest: Forest, found: Survey, tolerance: float, progress: Progress | None) -> tuple[FloatArray, FloatArray]:
+def _run(
+    forest: Forest,
+    found: Prices,
+    tolerance: float,
+    executor: Executor = pairs.ALL_CORES,
+    progress: Progress | None = None,
+) -> tuple[FloatArray, FloatArray]:
     """Totals of kept pairs per leaf, value and correction (leaves, 2, p), and prices of the dropped ones (leaves, p)."""
     leaves, width = forest.tree.leaves.size, forest.columns.shape[0]
     totals, prices = np.zeros((leaves, 2, width)), np.zeros((leaves, width))
     keep, _ = found.threshold(tolerance)
     floor = 0.1 * tolerance / forest.points.shape[1] ** 2
-    step = max(1, leaves // (32 * pairs.threads()))
-    with ThreadPoolExecutor(pairs.threads()) as pool:
-        jobs = [
-            pool.submit(_rows, forest, top, min(top + step, leaves), floor, keep, totals, prices)
-            for top in range(0, leaves, step)
-        ]
-        try:
-            for done, job in enumerate(as_completed(jobs)):
-                job.result()
-                if progress is not None:
-                    progress((done + 1) / len(jobs))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    step = max(1, leaves // (32 * executor.workers))
+    tops, done = range(0, leaves, step), 0
+
+    def some(top: int) -> None:
+        _rows(forest, top, min(top + step, leaves), floor, keep, totals, prices)
+
+    def report(top: int) -> None:
+        del top
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done / len(tops))
+
+    executor.run(some, tops, report)
     return totals, prices
 
 
-@numba.njit(nogil=True, inline="always")
+@helper(inline="always")
 def _bound(exponent):  # type: ignore[no-untyped-def]
     """exp, never below exp(-708): the C library's, good to an ulp."""
     return math.exp(max(exponent, -708.0))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _lift(tree, masses, density):  # type: ignore[no-untyped-def]
     """Masses and densities of inner nodes from their children, which come after them."""
     for node in range(tree.first.size - 1, -1, -1):
@@ -193,8 +235,8 @@ def _lift(tree, masses, density):  # type: ignore[no-untyped-def]
             density[node] = max(density[left], density[right])
 
 
-@numba.njit(nogil=True, cache=True)
-def _look(forest, rows, shares, floor, found, prices):  # type: ignore[no-untyped-def]
+@compiled
+def _bin(forest, rows, shares, floor, found, prices):  # type: ignore[no-untyped-def]
     """Add the pairs (point in rows, leaf) to bins of the price of an average point; prices for the point itself."""
     tree, square = forest.tree, np.empty(1)
     for i, own in zip(rows, shares):  # noqa: B905 (compiled)
@@ -214,7 +256,7 @@ def _look(forest, rows, shares, floor, found, prices):  # type: ignore[no-untype
             node = tree.skip[node]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _rows(forest, top, bottom, floor, keep, totals, prices):  # type: ignore[no-untyped-def]
     """Leaves top..bottom-1 against all leaves from themselves on; whole nodes below `floor` are dropped at once."""
     tree, density, masses = forest.tree, forest.density, forest.masses
@@ -242,7 +284,7 @@ def _rows(forest, top, bottom, floor, keep, totals, prices):  # type: ignore[no-
             node = tree.skip[node]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _meet(forest, a, node, times, limit, bounds, sums, out, totals, prices):  # type: ignore[no-untyped-def]
     """Points of leaf a against the leaf at `node`: runs of points with kernel bounds from `limit` on are summed."""
     tree, points, columns = forest.tree, forest.points, forest.columns
@@ -273,7 +315,7 @@ def _meet(forest, a, node, times, limit, bounds, sums, out, totals, prices):  # 
         i = run
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _add(pair, p, term):  # type: ignore[no-untyped-def]
     """pair[0, p] + pair[1, p] += term; the rounding error of the first goes to the second (two-sum)."""
     value = pair[0, p]

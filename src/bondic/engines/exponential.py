@@ -6,14 +6,11 @@
               at most 2.81 U with the coefficients as rounded (checked in 60 digits)                    -> 2.9
   Horner      two roundings per step, each damped by the later factors r; the last steps dominate       -> 2.3
 The power of two is exact, and so is 2^0 = 1. EXP_ULP = 6 is charged.
-
-Compiled callers are cached by the date of their own file: whoever changes this one or `lanes` touches `pairs` as well.
 """
 
 from __future__ import annotations
 
-import numba
-
+from bondic.engines.compiled import helper
 from bondic.engines.lanes import splat, times_power_of_two
 
 EXP_ULP = 6.0
@@ -34,7 +31,7 @@ C9 = float.fromhex("0x1.b675bca4eeebbp-24")
 C10 = float.fromhex("0x1.e6063f7217bc6p-28")
 
 
-@numba.njit(nogil=True, inline="always")
+@helper(inline="always")
 def power_of_two(t):  # type: ignore[no-untyped-def]
     """2^t in every lane, |t| <= LARGEST, relative error at most EXP_ULP U."""
     shifted = t + splat(SHIFTER)

@@ -2,30 +2,30 @@
 
     k(x, y) = 2^-( squares + absolute differences + lengths rho ) * polynomials in rho * dot products * [labels equal]
 
-A recipe names the segments of a point's coordinates and what each adds; `sums.products` writes it. Points with scaled
+A recipe names the segments of a point's coordinates and what each adds; module products writes it. Points with scaled
 coordinates that are not too large take a shorter route (`NEAR`), in which differences need no scaling.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from bondic.engines.compiled import compiled, helper
 from bondic.engines.exponential import EXP_ULP, LARGEST, power_of_two
 from bondic.engines.lanes import LANES, NARROW, absolute, accumulate, load, root, smaller, splat, total, where_equal
+from bondic.executors.threads import Threads
 from bondic.rounding import U
+from bondic.sums.engine import Progress
+from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Progress = Callable[[float], None]
+
+ALL_CORES = Threads()
 
 TILE = 256
 _BATCH = 64  # tiles per call of the compiled part
@@ -53,6 +53,15 @@ def sum_error(count: int) -> float:
     return (2 * min(TILE, count) + 8) * U
 
 
+PAIR = 9.0
+"""A pair costs this and 1 more per weight column; the unit is about 0.09 ns of a 2.8 GHz core (benchmarks/engines.py)."""
+
+
+def pair_cost(count: int, columns: int) -> float:
+    """All pairs, in that unit; measured by benchmarks/estimate.py and benchmarks/engines.py."""
+    return 0.5 * count * count * (PAIR + columns)
+
+
 def value_error(dimension: int) -> float:
     """Absolute error of a Gaussian value: t e^-t <= 0.368 times (d + 8) U, plus the exponential's own."""
     return (0.37 * (dimension + 8) + EXP_ULP) * U
@@ -70,7 +79,7 @@ class Recipe:
 # ------------------------------------------------------------------------------------------------- compiled part
 
 
-@numba.njit(nogil=True, forceinline=True)
+@helper(forceinline=True)
 def _near_two(x, row, next_row, y, start, axes):  # type: ignore[no-untyped-def]
     """2^-|x - y|^2 for two points x, which share every load of y; squares at most LARGEST."""
     one, two = splat(0.0), splat(0.0)
@@ -83,7 +92,7 @@ def _near_two(x, row, next_row, y, start, axes):  # type: ignore[no-untyped-def]
     return power_of_two(one), power_of_two(two)
 
 
-@numba.njit(nogil=True, forceinline=True)
+@helper(forceinline=True)
 def _product(x, row, y, start, kinds, ends, scales):  # type: ignore[no-untyped-def]
     """The kernel of a recipe between one point x and LANES points y."""
     exponent, factor, begin = splat(0.0), splat(1.0), 0
@@ -118,7 +127,7 @@ def _product(x, row, y, start, kinds, ends, scales):  # type: ignore[no-untyped-
     return factor * power_of_two(splat(0.0) - smaller(exponent, splat(LARGEST)))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
     """out[t, p, i - top] = sum_j k(x_i, y_j) u_pj over the t-th tile of the chunks left..right-1; a recipe [NEAR]."""
     scales = recipe[2]
@@ -142,7 +151,7 @@ def _near_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # t
                     out[tile, p, i - top] = total(sums, ((i - begin) * width + p) * NARROW)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def product_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  # type: ignore[no-untyped-def]
     """The same for any recipe."""
     kinds, ends, scales = recipe
@@ -164,10 +173,6 @@ def product_sums(x, y, columns, recipe, top, bottom, left, right, sums, out):  #
 
 
 # -------------------------------------------------------------------------------------------------- around it
-
-
-def threads() -> int:
-    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1))
 
 
 def _aligned(size: int) -> FloatArray:
@@ -215,28 +220,13 @@ class Side:
         return out
 
 
-def _each(strip: Callable[[int], FloatArray], count: int) -> Generator[tuple[int, FloatArray], None, None]:
-    """(top, strip(top)) for the strips of TILE rows as they are finished; threads where there is work for two."""
-    tops = range(0, count, TILE)
-    if threads() == 1 or len(tops) < 2:
-        for top in tops:
-            yield top, strip(top)
-        return
-    with ThreadPoolExecutor(threads()) as pool:
-        futures = {pool.submit(strip, top): top for top in tops}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:  # also when the consumer stops
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def symmetric(
     rows: FloatArray,
     recipe: Recipe,
     columns: FloatArray,
     stops: IntArray | None = None,
+    *,
+    executor: Executor = ALL_CORES,
     progress: Progress | None = None,
 ) -> FloatArray:
     """Totals of u_ip k(z_i, z_j) u_jp over tiles, off-diagonal ones twice: (tiles, columns); rows (n, axes).
@@ -258,14 +248,16 @@ def symmetric(
         totals[1:] *= 2.0
         return totals
 
-    results, done, work = {0: np.zeros((1, columns.shape[1]))}, 0, sum(end(top) - top for top in range(0, count, TILE))
-    with closing(_each(strip, count)) as finished:
-        for top, totals in finished:
-            results[top] = totals
-            done += end(top) - top
-            if progress is not None:
-                progress(done / work)
-    return np.concatenate([results[top] for top in sorted(results)])
+    tops = range(0, count, TILE)
+    done, work = 0, sum(end(top) - top for top in tops)
+
+    def report(top: int) -> None:
+        nonlocal done
+        done += end(top) - top
+        if progress is not None:
+            progress(done / work)
+
+    return np.concatenate([np.zeros((0, columns.shape[1])), *executor.run(strip, tops, report)])
 
 
 def crossed(
@@ -274,10 +266,11 @@ def crossed(
     recipe: Recipe,
     columns: FloatArray,
     limits: tuple[IntArray, IntArray] | None = None,
+    *,
+    executor: Executor = ALL_CORES,
 ) -> FloatArray:
     """K(x, y) C; point x_i has partners only in limits[0][i] <= j < limits[1][i] (increasing)."""
     count, side = rows_x.shape[0], Side.of(rows_x, rows_y, recipe, columns)
-    out = np.zeros((count, columns.shape[1]))
 
     def strip(top: int) -> FloatArray:
         bottom = min(top + TILE, count)
@@ -288,9 +281,7 @@ def crossed(
                 sums += tile
         return sums.T
 
-    for top, sums in _each(strip, count):
-        out[top : top + TILE] = sums
-    return out
+    return np.concatenate([np.zeros((0, columns.shape[1])), *executor.run(strip, range(0, count, TILE))])
 
 
 # ---------------------------------------------------------------------------------------------- Gaussian terms
@@ -329,15 +320,22 @@ def gaussian_side(points: FloatArray, scales: FloatArray, columns: FloatArray, l
 
 
 def block_sums(
-    points: FloatArray, scales: FloatArray, columns: FloatArray, progress: Progress | None = None
+    points: FloatArray,
+    scales: FloatArray,
+    columns: FloatArray,
+    *,
+    executor: Executor = ALL_CORES,
+    progress: Progress | None = None,
 ) -> FloatArray:
     """Totals of u_ip exp(-1/2 |(z_i - z_j)/h|^2) u_jp over tiles of pairs: (tiles, columns)."""
     spare = sum_error(points.shape[0]) / U - min(TILE, points.shape[0]) - _CHAIN
     recipe, (rows,) = _gaussian((points,), scales, spare)
-    return symmetric(rows, recipe, columns, progress=progress)
+    return symmetric(rows, recipe, columns, executor=executor, progress=progress)
 
 
-def cross_sums(x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatArray) -> FloatArray:
+def cross_sums(
+    x: FloatArray, y: FloatArray, scales: FloatArray, columns: FloatArray, *, executor: Executor = ALL_CORES
+) -> FloatArray:
     """K(x, y) C for a Gaussian term; a row's sum meets fewer than TILE + (number of tiles of y) roundings."""
     recipe, (rows_x, rows_y) = _gaussian((x, y), scales, TILE - _CHAIN)
-    return crossed(rows_x, rows_y, recipe, columns)
+    return crossed(rows_x, rows_y, recipe, columns, executor=executor)

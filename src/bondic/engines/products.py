@@ -16,15 +16,18 @@ import numpy.typing as npt
 
 from bondic.engines import pairs
 from bondic.engines.exponential import EXP_ULP
-from bondic.engines.pairs import Progress, Recipe
+from bondic.engines.pairs import ALL_CORES, Recipe
 from bondic.kernels.base import FeatureLeaf, FloatArray, Leaf, per_dimension
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.laplace import Laplace
 from bondic.kernels.masked import TimeMask
 from bondic.kernels.matern import Matern
-from bondic.kernels.normal_form import Term
+from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import U
+from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, Survey
+from bondic.sums.executor import Executor
+from bondic.sums.spool import Spooled
 
 Factor = tuple[Leaf, tuple[int, ...]]
 
@@ -95,19 +98,7 @@ class Plan:
         """(columns, bandwidths) when Gaussian leaves are all there is besides masks."""
         if self.features or self.equal or not self.radial:
             return None
-        if not all(isinstance(leaf, Gaussian) for leaf, _ in self.radial):
-            return None
-        return joined(self.radial)
-
-
-def joined(factors: tuple[Factor, ...]) -> tuple[list[int], FloatArray]:
-    """A product of Gaussians is one Gaussian on the joined columns."""
-    scales = [
-        per_dimension(leaf.bandwidth, len(columns), "The Gaussian kernel")
-        for leaf, columns in factors
-        if isinstance(leaf, Gaussian)
-    ]
-    return [column for _, columns in factors for column in columns], np.concatenate(scales)
+        return joined_gaussian(self.radial)
 
 
 def _scaling(leaf: Leaf, dimension: int) -> tuple[int, FloatArray]:
@@ -144,24 +135,34 @@ def plan(term: Term, points: FloatArray) -> Plan | None:
     return Plan(term.coefficient, tuple(radial), tuple(features), tuple(equal), tuple(masks))
 
 
-def block_sums(planned: Plan, points: FloatArray, columns: FloatArray, progress: Progress | None = None) -> FloatArray:
+def block_sums(
+    planned: Plan,
+    points: FloatArray,
+    columns: FloatArray,
+    *,
+    executor: Executor = ALL_CORES,
+    progress: Progress | None = None,
+) -> FloatArray:
     """Totals of u_ip k(z_i, z_j) u_jp over tiles, without the coefficient: (tiles, columns)."""
     keep = planned.alive(points)
     points, columns = (points, columns) if keep.all() else (points[keep], columns[keep])
     gaussian = planned.gaussian()
     if gaussian is not None:
-        return pairs.block_sums(points[:, gaussian[0]], gaussian[1], columns, progress)
+        return pairs.block_sums(points[:, gaussian[0]], gaussian[1], columns, executor=executor, progress=progress)
     if not planned.equal:
         recipe, rows = planned.recipe(points, None)
-        return pairs.symmetric(rows, recipe, columns, progress=progress)
+        return pairs.symmetric(rows, recipe, columns, executor=executor, progress=progress)
     (labels,) = _labels(planned.equal, points)
     order = np.argsort(labels, kind="stable")
     labels, points, columns = labels[order], points[order], columns[order]
     recipe, rows = planned.recipe(points, labels)
-    return pairs.symmetric(rows, recipe, columns, np.searchsorted(labels, labels, side="right"), progress)
+    stops = np.searchsorted(labels, labels, side="right")
+    return pairs.symmetric(rows, recipe, columns, stops, executor=executor, progress=progress)
 
 
-def cross_sums(planned: Plan, x: FloatArray, y: FloatArray, columns: FloatArray) -> FloatArray:
+def cross_sums(
+    planned: Plan, x: FloatArray, y: FloatArray, columns: FloatArray, *, executor: Executor = ALL_CORES
+) -> FloatArray:
     """K(x, y) C without the coefficient."""
     out = np.zeros((x.shape[0], columns.shape[1]))
     rows, others = planned.alive(x), planned.alive(y)
@@ -171,11 +172,11 @@ def cross_sums(planned: Plan, x: FloatArray, y: FloatArray, columns: FloatArray)
     gaussian = planned.gaussian()
     if gaussian is not None:
         axes, scales = gaussian
-        out[rows] = pairs.cross_sums(x[:, axes], y[:, axes], scales, columns)
+        out[rows] = pairs.cross_sums(x[:, axes], y[:, axes], scales, columns, executor=executor)
         return out
     if not planned.equal:
         recipe, rows_x = planned.recipe(x, None)
-        out[rows] = pairs.crossed(rows_x, planned.recipe(y, None)[1], recipe, columns)
+        out[rows] = pairs.crossed(rows_x, planned.recipe(y, None)[1], recipe, columns, executor=executor)
         return out
     labels_x, labels_y = _labels(planned.equal, x, y)
     order_x, order_y = np.argsort(labels_x, kind="stable"), np.argsort(labels_y, kind="stable")
@@ -183,7 +184,9 @@ def cross_sums(planned: Plan, x: FloatArray, y: FloatArray, columns: FloatArray)
     recipe, rows_x = planned.recipe(x[order_x], labels_x)
     rows_y = planned.recipe(y[order_y], labels_y)[1]
     limits = np.searchsorted(labels_y, labels_x, side="left"), np.searchsorted(labels_y, labels_x, side="right")
-    out[np.flatnonzero(rows)[order_x]] = pairs.crossed(rows_x, rows_y, recipe, columns[order_y], limits)
+    out[np.flatnonzero(rows)[order_x]] = pairs.crossed(
+        rows_x, rows_y, recipe, columns[order_y], limits, executor=executor
+    )
     return out
 
 
@@ -192,3 +195,45 @@ def _labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
     stacked = np.concatenate([points[:, columns] for points in sets]) + 0.0
     _, inverse = np.unique(stacked, axis=0, return_inverse=True)
     return np.split(inverse.reshape(-1).astype(np.float64), np.cumsum([len(points) for points in sets])[:-1])
+
+
+class Pairs:
+    """All pairs, compiled."""
+
+    name = "pairs"
+
+    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
+        del limit
+        return None if plan(term, survey.points) is None else pairs.pair_cost(survey.count, survey.width)
+
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
+            return [self.own(term, points, columns, survey.executor, survey.progress)]
+
+        return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
+
+    def own(
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+    ) -> Share:
+        """u^T K u over all pairs of these points."""
+        planned, size = _certain(plan(term, points)), term.bounds(points, points)[0]
+        totals = term.coefficient * block_sums(planned, points, columns, executor=executor, progress=progress)
+        gaussian = joined_gaussian(term.factors)
+        error = planned.bounds(points, points)[1]
+        if gaussian is not None:
+            error = term.coefficient * pairs.value_error(len(gaussian[0]))
+        return Share(totals, error + size * (pairs.sum_error(points.shape[0]) + 2 * U))
+
+    def cross(
+        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
+    ) -> Crossed | None:
+        planned = plan(term, y)
+        if planned is None:
+            return None
+        values = term.coefficient * cross_sums(planned, x, y, columns, executor=executor)
+        return Crossed(values, planned.bounds(x, y)[1], pairs.TILE + y.shape[0] // pairs.TILE)
+
+
+def _certain(planned: Plan | None) -> Plan:
+    assert planned is not None, "cost was asked before"
+    return planned

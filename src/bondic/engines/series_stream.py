@@ -9,15 +9,20 @@ which is all that is needed when the far points weigh little; otherwise 2 <a, b>
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.engines import pairs, separable
+from bondic.engines import moments, pairs
+from bondic.engines.moments import Moments
+from bondic.engines.products import Pairs
 from bondic.kernels import series
-from bondic.rounding import TINY, Enclosure, U, certified_dot, certified_sum, inflate, upper_sum
-from bondic.sums.term_sum import TermSum
+from bondic.kernels.normal_form import Term
+from bondic.rounding import Enclosure, U, inflate
+from bondic.sums.engine import Partial, Share, Survey, enclose
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -29,78 +34,97 @@ _MOST_FAR = 20_000
 _GOOD = 1e-4
 """A relative error of the result that nobody notices: half of it goes into |mu|."""
 _NOTHING = 1e-290
+_EDGES = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
 
 
-class SeriesSum(TermSum):
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """Coordinates (x - center) / h; points with lambda <= reach go to the series of this degree."""
+
+    center: FloatArray
+    reach: float
+    degree: int
+
+
+class SeriesStream(Partial):
     """One Gaussian term."""
 
-    def __init__(
-        self,
-        coefficient: float,
-        axes: list[int],
-        scales: FloatArray,
-        center: FloatArray,
-        width: int,
-        otherwise: Callable[[], TermSum],
-    ) -> None:
-        self._otherwise = otherwise  # what sums the term when too many points stay far from any plan
-        self._other: TermSum | None = None
-        self._coefficient, self._axes, self._scales, self._center = coefficient, axes, scales, center
-        self._width = width
-        self._reach, self._degree = 0.0, 1
-        self._edges = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
-        self._stage = "moments"
-        self._passes = 0
-        self._crossed: FloatArray | None = None
-        self._result: list[Enclosure] = []
+    def __init__(self, term: Term, axes: list[int], scales: FloatArray, survey: Survey) -> None:
+        self._term, self._axes, self._scales, self._survey = term, axes, scales, survey
+        self._width = survey.width
+        plan = SeriesStream.plan(axes, scales, survey)
+        assert plan is not None
+        self._other: Partial | None = None  # sums the term when too many points stay far from any plan
+        self._crossing = False
+        self._passes, self._result = 1, [Share(np.zeros((1, self._width)), 0.0)]
+        self._center, self._reach, self._degree = plan.center, plan.reach, plan.degree
+        self._clear()
 
     @staticmethod
-    def plan(
-        coefficient: float,
-        axes: list[int],
-        scales: FloatArray,
-        sample: FloatArray,
-        count: int,
-        width: int,
-        otherwise: Callable[[], TermSum],
-    ) -> SeriesSum | None:
+    def plan(axes: list[int], scales: FloatArray, survey: Survey) -> StreamPlan | None:
         """A degree that serves all points of the sample with equal weights; None where the series is no help."""
-        some = sample[:, axes]
+        some = survey.points[:, axes]
         center = some.mean(axis=0)
         norms = series.squared_norms((some - center) / scales)
-        reach = _ROOM * float(norms.max(initial=1e-3))
-        aim = np.array([_FIRST_AIM])
         equal = np.full((norms.size, 1), 1.0 / norms.size)
-        plan = separable.make_plan(norms, equal, len(axes), aim)
-        if plan is None or plan.features * 4 > count:
+        plan = moments.make_plan(norms, equal, len(axes), np.array([_FIRST_AIM]))
+        if plan is None or plan.features * 4 > survey.count:
             return None
-        out = SeriesSum(coefficient, axes, scales, center, width, otherwise)
-        out._start(reach, plan.degree)
-        return out
+        return StreamPlan(center, _ROOM * float(norms.max(initial=1e-3)), plan.degree)
 
     def _start(self, reach: float, degree: int) -> None:
         """A fresh pass over all batches."""
         self._reach, self._degree = reach, degree
-        self._moments = separable.Moments(degree, len(self._axes), self._width)
+        self._passes += 1
+        self._clear()
+
+    def _clear(self) -> None:
+        self._moments = Moments(self._degree, len(self._axes), self._width)
         self._tails, self._masses = np.zeros(self._width), np.zeros(self._width)
         self._histogram, self._bin_largest = np.zeros((_BINS + 1, self._width)), np.zeros(_BINS + 1)
         self._far_points: list[FloatArray] = []
         self._far_columns: list[FloatArray] = []
         self._far, self._count, self._batches, self._largest = 0, 0, 0, 0.0
-        self._passes += 1
+
+    def fork(self) -> Self:
+        other = copy.copy(self)
+        if self._other is not None:
+            other._other = self._other.fork()
+        elif self._crossing:
+            other._crossed, other._tiles = np.zeros_like(self._crossed), 0
+        else:
+            other._clear()
+        return other
+
+    def merge(self, other: Self) -> None:
+        if self._other is not None:
+            self._other.merge(other._other)  # type: ignore[arg-type]
+            return
+        if self._crossing:
+            self._crossed += other._crossed
+            self._tiles += other._tiles + 1
+            return
+        self._moments.merge(other._moments)
+        self._tails, self._masses = self._tails + other._tails, self._masses + other._masses
+        self._histogram += other._histogram
+        self._bin_largest = np.maximum(self._bin_largest, other._bin_largest)
+        self._far_points += other._far_points
+        self._far_columns += other._far_columns
+        self._far, self._count = self._far + other._far, self._count + other._count
+        self._batches, self._largest = self._batches + other._batches + 1, max(self._largest, other._largest)
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         if self._other is not None:
             self._other.add(points, columns)
             return
         mine = points[:, self._axes]
-        if self._stage == "cross":
-            self._add_crossed(mine, columns)
-            return
         scaled = (mine - self._center) / self._scales
         norms = series.squared_norms(scaled)
-        self._note(norms, np.abs(columns))
         near = norms <= self._reach
+        if self._crossing:
+            self._add_crossed(mine[near], columns[near])
+            return
+        self._note(norms, np.abs(columns))
         if not near.all():
             self._far += int((~near).sum())
             if self._far <= _MOST_FAR:
@@ -109,10 +133,8 @@ class SeriesSum(TermSum):
             scaled, norms, columns = scaled[near], norms[near], columns[near]
         if not norms.size:
             return
-        roots = np.sqrt(series.poisson_tail(norms, self._degree)) * (1 + 4 * U)
-        masses = np.abs(columns)
-        self._tails += [upper_sum(masses[:, p] * roots) for p in range(self._width)]
-        self._masses += [upper_sum(masses[:, p]) for p in range(self._width)]
+        self._tails += moments.tail_roots(norms, np.abs(columns), self._degree)
+        self._masses += moments.column_masses(columns)
         self._largest = max(self._largest, float(norms.max()))
         self._count += norms.size
         self._moments.add(scaled, np.ascontiguousarray(columns))
@@ -120,44 +142,59 @@ class SeriesSum(TermSum):
     def _note(self, norms: FloatArray, masses: FloatArray) -> None:
         """Absolute weights by lambda, for a better plan if one is needed; each bin remembers its farthest point."""
         self._batches += 1
-        place = np.searchsorted(self._edges, norms)
+        place = np.searchsorted(_EDGES, norms)
         for p in range(self._width):
             self._histogram[:, p] += np.bincount(place, weights=masses[:, p], minlength=_BINS + 1)
         np.maximum.at(self._bin_largest, place, norms)
+
+    def _add_crossed(self, points: FloatArray, columns: FloatArray) -> None:
+        """K(far, near) u for the near points of a batch."""
+        if points.shape[0]:
+            mine, weights = np.ascontiguousarray(points), np.ascontiguousarray(columns)
+            far, executor = self._outer[0], self._survey.executor
+            self._crossed += pairs.cross_sums(far, mine, self._scales, weights, executor=executor)
+            self._tiles += mine.shape[0] // pairs.TILE + 2
 
     def end_pass(self) -> None:
         if self._other is not None:
             self._other.end_pass()
             self.wants_more = self._other.wants_more
-            return
-        if self._stage == "cross":
-            self._result, self.wants_more = self._with_crossed(), False
-            return
-        if self._far > _MOST_FAR and self._passes > 1:  # the plan knew all points: another one would be no better
+        elif self._crossing:
+            near = self._near_masses()
+            mixed = moments.mixed_share(self._crossed, self._outer[1], near, self._count, self._tiles, len(self._axes))
+            self._finish([*self._ends, mixed])
+        elif self._far > _MOST_FAR and self._passes > 1:  # the plan knew all points: another one would be no better
             self._far_points, self._far_columns = [], []
-            self._other = self._otherwise()
-            return
-        if self._far > _MOST_FAR:
+            self._other = Pairs().begin(self._term, self._survey)
+        elif self._far > _MOST_FAR:
             self._replan(_FIRST_AIM * self._all_masses() ** 2)
-            return
-        core = self._core()
-        far = self._far_square()
-        bounded = [_with_far(a, b) for a, b in zip(core, far, strict=True)]
-        if _good(bounded):
-            self._result, self.wants_more = bounded, False
-        elif self._far and _good(core):
-            self._start_crossing(core, far)
-        elif self._passes == 1:
-            size = self._all_masses() ** 2
-            aims = np.maximum(1e-5 * np.array([abs(value.mid) for value in core]), 1e-13 * size)
-            self._replan(aims)
-        elif self._far:
-            self._start_crossing(core, far)
         else:
-            self._result, self.wants_more = bounded, False
+            self._judge(self._near_share(), self._far_share())
+
+    def _judge(self, near: Share, far: Share) -> None:
+        """Good enough, or another pass: far points against all others, or with a better plan."""
+        inner = bounded = enclose([near], self._width)
+        if self._far:
+            bounded = [_with_far(a, b) for a, b in zip(inner, enclose([far], self._width), strict=True)]
+        if _good(bounded) or (self._passes > 1 and not self._far):
+            values, errors = np.array([[value.mid for value in bounded]]), np.array([value.rad for value in bounded])
+            self._finish([Share(values, 0.0, absolute=errors)])
+        elif self._far and (_good(inner) or self._passes > 1):
+            self._crossing, self._ends = True, (near, far)
+            self._outer = np.concatenate(self._far_points), np.concatenate(self._far_columns)
+            self._crossed, self._tiles = np.zeros_like(self._outer[1]), 0
+        else:
+            results = np.array([abs(value.mid) for value in inner])
+            self._replan(np.maximum(1e-5 * results, 1e-13 * self._all_masses() ** 2))
+
+    def _finish(self, shares: list[Share]) -> None:
+        self._result, self.wants_more = [share.scaled(self._term.coefficient) for share in shares], False
 
     def _all_masses(self) -> FloatArray:
         return np.asarray(np.maximum(self._histogram.sum(axis=0), 1e-150))
+
+    def _near_masses(self) -> FloatArray:
+        return np.asarray(self._masses * (1 + (self._batches + 4) * U))
 
     def _replan(self, aims: FloatArray) -> None:
         """Degree and reach from what the first pass saw; as good as the number of features allows."""
@@ -168,67 +205,27 @@ class SeriesSum(TermSum):
         norms, masses = self._bin_largest[seen], self._histogram[seen]
         far = np.searchsorted(norms, norms[-1], side="left")  # try to serve all, then leave the farthest bins out
         while far >= 0:
-            plan = separable.make_plan(norms[: far + 1], masses[: far + 1], len(self._axes), aims)
+            plan = moments.make_plan(norms[: far + 1], masses[: far + 1], len(self._axes), aims)
             if plan is not None:
                 self._start(float(norms[far]), plan.degree)
                 return
             far -= 1
-        self._start(float(norms[-1]), separable.highest_degree(len(self._axes)))
+        self._start(float(norms[-1]), moments.highest_degree(len(self._axes)))
 
-    def _core(self) -> list[Enclosure]:
+    def _near_share(self) -> Share:
         """|a|^2 for every column."""
-        tails = np.array([inflate(t * t * (1 + (2 * self._batches + 8) * U)) for t in self._tails])
-        plan = separable.Plan(self._degree, series.feature_count(self._degree, len(self._axes)), tails)
-        masses = [float(mass * (1 + (self._batches + 4) * U)) for mass in self._masses]
-        return separable.enclose(self._moments.total(), masses, plan, self._largest, (self._count, len(self._axes)))
+        tail = np.array([inflate(t * t * (1 + (2 * self._batches + 8) * U)) for t in self._tails])
+        shape = self._count, len(self._axes)
+        return moments.near_share(self._moments.total(), self._near_masses(), tail, self._degree, self._largest, shape)
 
-    def _far_square(self) -> list[Enclosure]:
+    def _far_share(self) -> Share:
         """|b|^2 for every column, by pairs."""
-        if not self._far:
-            return [Enclosure(0.0)] * self._width
-        points, columns = np.concatenate(self._far_points), np.concatenate(self._far_columns)
-        inner = pairs.block_sums(points, self._scales, columns)
-        error = pairs.value_error(len(self._axes)) + pairs.sum_error(points.shape[0])
-        out = []
-        for p in range(self._width):
-            own = certified_sum(np.ascontiguousarray(inner[:, p]))
-            mass = upper_sum(np.abs(columns[:, p]))
-            out.append(Enclosure(own.mid, inflate(own.rad + mass * mass * error + points.shape[0] * TINY)))
-        return out
+        points = np.concatenate([np.zeros((0, len(self._axes))), *self._far_points])
+        columns = np.concatenate([np.zeros((0, self._width)), *self._far_columns])
+        return moments.far_share(points, self._scales, columns, self._survey.executor)
 
-    def _start_crossing(self, core: list[Enclosure], far: list[Enclosure]) -> None:
-        self._stage, self._ends = "cross", (core, far)
-        self._outer = np.concatenate(self._far_points), np.concatenate(self._far_columns)
-        self._crossed = np.zeros_like(self._outer[1])
-        self._tiles = 0
-
-    def _add_crossed(self, points: FloatArray, columns: FloatArray) -> None:
-        """K(far, near) u for the near points of a batch."""
-        assert self._crossed is not None
-        near = series.squared_norms((points - self._center) / self._scales) <= self._reach
-        if near.any():
-            mine, weights = np.ascontiguousarray(points[near]), np.ascontiguousarray(columns[near])
-            self._crossed += pairs.cross_sums(self._outer[0], mine, self._scales, weights)
-            self._tiles += mine.shape[0] // pairs.TILE + 2
-
-    def _with_crossed(self) -> list[Enclosure]:
-        """|a|^2 + 2 <a, b> + |b|^2; an entry of `crossed` adds TILE terms in each tile of near points, in sequence."""
-        assert self._crossed is not None
-        roundings = (pairs.TILE + self._tiles + 16) * U
-        error = pairs.value_error(len(self._axes)) + roundings
-        out = []
-        for p, (core, far) in enumerate(zip(*self._ends, strict=True)):
-            weights = np.ascontiguousarray(self._outer[1][:, p])
-            mixed = certified_dot(weights, np.ascontiguousarray(self._crossed[:, p]))
-            few = upper_sum(np.abs(weights))
-            spread = float(self._masses[p]) * (1 + (self._batches + 4) * U) * few * error + self._count * TINY
-            out.append(core + far + 2.0 * Enclosure(mixed.mid, inflate(mixed.rad + spread)))
-        return out
-
-    def values(self) -> list[Enclosure]:
-        if self._other is not None:
-            return self._other.values()
-        return [Enclosure(self._coefficient) * value for value in self._result]
+    def values(self) -> list[Share]:
+        return self._result if self._other is None else self._other.values()
 
     def close(self) -> None:
         self._far_points, self._far_columns = [], []
@@ -243,7 +240,5 @@ def _good(values: list[Enclosure]) -> bool:
 
 def _with_far(core: Enclosure, far: Enclosure) -> Enclosure:
     """|a + b|^2 known through |a|^2 and |b|^2 alone."""
-    if far.upper <= 0:
-        return core
     cross = 2.0 * (Enclosure(max(core.upper, 0.0)).sqrt() * Enclosure(max(far.upper, 0.0)).sqrt()).upper
     return Enclosure(core.mid, inflate(core.rad + cross + far.upper))

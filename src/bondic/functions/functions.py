@@ -15,7 +15,8 @@ from bondic.kernels.base import FeatureLeaf, Kernel, fingerprint
 from bondic.kernels.normal_form import Layout, Term, normal_form
 from bondic.registry import kind, register
 from bondic.rounding import TINY, Enclosure, U, certified_dot, inflate
-from bondic.sums.quadratic import evaluate, quadratic_form
+from bondic.sums.forms import STANDARD, Sums
+from bondic.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,11 +43,11 @@ class Function(ABC):
     layout: Layout
 
     @abstractmethod
-    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
         """(N, D) -> values for every slot (N, slots) and a bound of their error."""
 
     @abstractmethod
-    def norm(self) -> Enclosure:
+    def norm(self, sums: Sums = STANDARD) -> Enclosure:
         """An enclosure of a number that is at least the norm of f in the space of its kernel."""
 
     @property
@@ -74,11 +75,12 @@ class KernelFunction(Function):
     def is_zero(self) -> bool:
         return not np.any(self.weights)
 
-    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
-        return evaluate(normal_form(self.kernel, self.layout), points, self.centers, self.weights)
+    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+        return sums.values(normal_form(self.kernel, self.layout), points, self.centers, self.weights)
 
-    def norm(self) -> Enclosure:
-        return quadratic_form(normal_form(self.kernel, self.layout), self.centers, self.weights).sqrt()
+    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+        measure = Measure(self.centers, self.weights[None])
+        return sums.squares(normal_form(self.kernel, self.layout), measure)[0].sqrt()
 
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.centers.shape[0]} points", self.centers, self.weights)
@@ -106,13 +108,15 @@ class FeatureFunction(Function):
     def is_zero(self) -> bool:
         return not np.any(self.coordinates)
 
-    def norm(self) -> Enclosure:
+    def norm(self, sums: Sums = STANDARD) -> Enclosure:
+        del sums
         return certified_dot(self.coordinates, self.coordinates).sqrt()
 
     def __repr__(self) -> str:
         return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
 
-    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+        del sums
         return _feature_values([self], points)[0]
 
 
@@ -135,7 +139,9 @@ def _feature_values(functions: list[FeatureFunction], points: FloatArray) -> lis
     ]
 
 
-def values_together(functions: list[Function], points: FloatArray) -> list[tuple[FloatArray, float]]:
+def values_together(
+    functions: list[Function], points: FloatArray, sums: Sums = STANDARD
+) -> list[tuple[FloatArray, float]]:
     """`values` of every function, the same numbers; functions that share one kernel object share its features."""
     out: dict[int, tuple[FloatArray, float]] = {}
     groups: dict[tuple[int, int], list[int]] = {}
@@ -143,7 +149,7 @@ def values_together(functions: list[Function], points: FloatArray) -> list[tuple
         if isinstance(function, FeatureFunction):
             groups.setdefault((id(function.kernel), id(function.layout)), []).append(k)
         else:
-            out[k] = function.values(points)
+            out[k] = function.values(points, sums)
     for members in groups.values():
         alike = [function for k in members if isinstance(function := functions[k], FeatureFunction)]
         out.update(zip(members, _feature_values(alike, points), strict=True))
@@ -272,20 +278,20 @@ class ExpansionFunction(Function):
     def is_zero(self) -> bool:
         return not any(np.any(part.weights) for part in self.parts)
 
-    def values(self, points: FloatArray) -> tuple[FloatArray, float]:
+    def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
         out, error = np.zeros((points.shape[0], self.layout.slots)), 0.0
         for term, part in self._pairs():
-            columns, extra = evaluate((_bare(term),), points, part.centers, part.weights)
+            columns, extra = sums.values((_bare(term),), points, part.centers, part.weights)
             out += columns @ term.embedding.T
             reach = term.embedding_norm
             size = float(np.abs(columns).max(initial=0.0)) + extra
             error += reach * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
         return out, inflate(1.01 * error)
 
-    def norm(self) -> Enclosure:
+    def norm(self, sums: Sums = STANDARD) -> Enclosure:
         total = Enclosure(0.0)
         for term, part in self._pairs():
-            total = total + quadratic_form((_bare(term),), part.centers, part.weights)
+            total = total + sums.squares((_bare(term),), Measure(part.centers, part.weights[None]))[0]
         return total.sqrt()
 
     def __repr__(self) -> str:

@@ -9,7 +9,8 @@ from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U, inflate
 from bondic.rows import Problem
-from bondic.sums.quadratic import quadratic_form
+from bondic.sums.forms import STANDARD, Sums
+from bondic.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -21,13 +22,14 @@ def slot_weights(problem: Problem, values: FloatArray) -> FloatArray:
     return out
 
 
-def kernel_bellman_loss(problem: Problem, kernel: Kernel, residuals: FloatArray, error: float = 0.0) -> Enclosure:
+def kernel_bellman_loss(
+    problem: Problem, kernel: Kernel, residuals: FloatArray, error: float = 0.0, sums: Sums = STANDARD
+) -> Enclosure:
     """L_W(q) = sqrt( (1/n^2) sum_ij R_i k(x_i, x_j) R_j ); each residual is good to `error`.
 
     |L_W(R) - L_W(R~)| <= mean |R_i - R~_i| sqrt(K_max), by the triangle inequality in the RKHS.
     """
     n = len(problem)
-    weights = slot_weights(problem, residuals / n)
-    square = quadratic_form(normal_form(kernel, problem.layout), problem.logged, weights, weight_error=2 * U)
-    root = square.sqrt()
+    measure = Measure(problem.logged, slot_weights(problem, residuals / n)[None], 2 * U)
+    root = sums.squares(normal_form(kernel, problem.layout), measure)[0].sqrt()
     return Enclosure(root.mid, inflate(root.rad + error * float(np.sqrt(kernel.sup_diag)) * 1.000001))

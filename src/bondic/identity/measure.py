@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -11,54 +9,42 @@ from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U
 from bondic.rows import Problem, Question
-from bondic.sums.quadratic import Engine, quadratic_forms
-from bondic.sums.reference import Progress
+from bondic.sums.engine import Progress
+from bondic.sums.forms import STANDARD, Sums
+from bondic.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class SignedMeasure:
-    """Points with slot weights; `error` is the relative error of each weight."""
-
-    points: FloatArray
-    weights: FloatArray
-    error: float
-
-
-def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -> SignedMeasure:
+def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -> Measure:
     """mu_omega = d_{pi,0} + (1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ).
 
     The floats omega_i are taken as the weights. With `start=False` the initial part is left out (mu_omega - mu_0).
     """
-    rows = rows_measure(problem, omega, len(problem))
-    if not start:
-        return rows
-    first = start_measure(problem)
-    points, weights = np.concatenate([rows.points, first.points]), np.concatenate([rows.weights, first.weights])
-    return SignedMeasure(points, weights, max(rows.error, first.error))
+    rows = rows_measure(problem, [omega], len(problem))
+    return Measure.joined([rows, start_measure(problem)]) if start else rows
 
 
-def rows_measure(problem: Problem, omega: FloatArray, count: int) -> SignedMeasure:
+def rows_measure(problem: Problem, omegas: list[FloatArray], count: int) -> Measure:
     """(1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ) over these rows, n = `count` rows in the whole log."""
-    n = len(problem)
-    share = omega / count
-    logged = np.zeros((n, problem.layout.slots))
-    logged[np.arange(n), problem.slots] = -share
-    following = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
+    n, slots = len(problem), problem.layout.slots
+    points = np.concatenate([problem.logged, problem.next.points])
+    weights = np.zeros((len(omegas), points.shape[0], slots))
+    for group, omega in zip(weights, omegas, strict=True):
+        share = omega / count
+        group[np.arange(n), problem.slots] = -share
+        group[n:] = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
     # omega / n, times gamma, times pi: three roundings. pi is defined as the normalised row: floats that were divided
     # by their float sum, which is off by at most (number of terms) U
-    error = (12 + problem.layout.slots) * U
-    points, weights = (problem.logged, problem.next.points), (logged, following)
-    return SignedMeasure(np.concatenate(points), np.concatenate(weights), error)
+    return Measure(points, weights, (12 + slots) * U)
 
 
-def start_measure(question: Question) -> SignedMeasure:
+def start_measure(question: Question) -> Measure:
     """d_{pi,0}; its weights p_j, too, are defined as a normalised list."""
     cloud = question.initial
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
     error = (12 + question.layout.slots + len(question.initial_states)) * U
-    return SignedMeasure(cloud.points, weights, error)
+    return Measure(cloud.points, weights[None], error)
 
 
 def discrepancy(
@@ -67,29 +53,9 @@ def discrepancy(
     omega: FloatArray,
     *,
     start: bool = True,
-    engine: Engine = "auto",
+    sums: Sums = STANDARD,
     progress: Progress | None = None,
 ) -> Enclosure:
     """|mu_omega| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""
-    return discrepancies(problem, kernel, [(omega, start)], engine=engine, progress=progress)[0]
-
-
-def discrepancies(
-    problem: Problem,
-    kernel: Kernel,
-    omegas: list[tuple[FloatArray, bool]],
-    *,
-    engine: Engine = "auto",
-    progress: Progress | None = None,
-) -> list[Enclosure]:
-    """|mu_omega| for several (omega, start) in one pass over the points."""
-    points = np.concatenate([problem.logged, problem.next.points, problem.initial.points])
-    groups = np.zeros((len(omegas), points.shape[0], problem.layout.slots))
-    error = 0.0
-    for group, (omega, start) in zip(groups, omegas, strict=True):
-        measure = signed_measure(problem, omega, start=start)
-        group[: measure.weights.shape[0]] = measure.weights
-        error = max(error, measure.error)
-    terms = normal_form(kernel, problem.layout)
-    squares = quadratic_forms(terms, points, groups, weight_error=error, engine=engine, progress=progress)
-    return [square.sqrt() for square in squares]
+    measure = signed_measure(problem, omega, start=start)
+    return sums.squares(normal_form(kernel, problem.layout), measure, progress)[0].sqrt()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from bondic.functions.functions import Function
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.rows import Cloud, Problem, Question
+from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -24,36 +25,38 @@ class FunctionValues:
     error: float
 
 
-def function_values(problem: Problem, function: Function | None) -> FunctionValues:
+def function_values(problem: Problem, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
     """Evaluate q(x_i), the mean of q(x'_i) over the policy, and q at the initial states."""
-    rows = values_at_rows(problem, function)
-    initial, error = values_at_starts(problem, function)
+    rows = values_at_rows(problem, function, sums)
+    initial, error = values_at_starts(problem, function, sums)
     return FunctionValues(rows.logged, rows.next, initial, max(rows.error, error))
 
 
-def values_at_rows(problem: Problem, function: Function | None) -> FunctionValues:
+def values_at_rows(problem: Problem, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
     """The same without the initial states, which a part of a log has no business with."""
     n = len(problem)
     nobody = np.zeros(0)
     if function is None:
         return FunctionValues(np.zeros(n), np.zeros(n), nobody, 0.0)
-    at_logged, error = function.values(problem.logged)
+    at_logged, error = function.values(problem.logged, sums)
     logged = np.take_along_axis(at_logged, problem.slots[:, None], axis=1)[:, 0]
-    following, more = _means(problem.next, n, function)
+    following, more = _means(problem.next, n, function, sums)
     return FunctionValues(logged, following, nobody, inflate(max(error, more)))
 
 
-def values_at_starts(question: Question, function: Function | None) -> tuple[FloatArray, float]:
+def values_at_starts(question: Question, function: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
     """The mean of q over the policy at each initial state, and a bound of the error."""
     n0 = len(question.initial_states)
     if function is None:
         return np.zeros(n0), 0.0
-    means, error = _means(question.initial, n0, function)
+    means, error = _means(question.initial, n0, function, sums)
     return means, inflate(error)
 
 
-def _means(cloud: Cloud, count: int, function: Function) -> tuple[FloatArray, float]:
-    values, extra = function.values(cloud.points) if cloud.points.shape[0] else (np.zeros_like(cloud.weights), 0.0)
+def _means(cloud: Cloud, count: int, function: Function, sums: Sums) -> tuple[FloatArray, float]:
+    values, extra = np.zeros_like(cloud.weights), 0.0
+    if cloud.points.shape[0]:
+        values, extra = function.values(cloud.points, sums)
     # probabilities are defined up to their normalisation: one more factor (1 + slots U)
     size = float(np.abs(values).max(initial=0.0))
     error = extra + 2 * (cloud.roundings + cloud.weights.shape[1]) * U * (size + extra)

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Kernel, Leaf, Product, Scaled, Sum
+from bondic.kernels.base import FloatArray, Kernel, Leaf, Product, Scaled, Sum, per_dimension
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import ActionEmbedding, Dirac
+from bondic.kernels.gaussian import Gaussian
 from bondic.rounding import U
 
 
@@ -100,6 +101,18 @@ class Term:
     def embedding_norm(self) -> float:
         """max_a sum_p |E_ap|, how much absolute slot weight an embedded column can carry."""
         return float(np.abs(self.embedding).sum(axis=1).max())
+
+
+def joined_gaussian(factors: tuple[tuple[Leaf, tuple[int, ...]], ...]) -> tuple[list[int], FloatArray] | None:
+    """A product of Gaussians is one Gaussian on the joined columns: (columns, bandwidths); None: there is another leaf."""
+    scales = [
+        per_dimension(leaf.bandwidth, len(columns), "The Gaussian kernel")
+        for leaf, columns in factors
+        if type(leaf) is Gaussian
+    ]
+    if not factors or len(scales) < len(factors):
+        return None
+    return [column for _, columns in factors for column in columns], np.concatenate(scales)
 
 
 _IDENTITIES: dict[int, FloatArray] = {}

@@ -34,7 +34,7 @@ from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
-from bondic.sums.quadratic import Engine
+from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 
@@ -67,7 +67,7 @@ class Dual:
     rank: int = 600
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
-    engine: Engine = "auto"
+    engine: EngineName = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.gauge, Gauge):
@@ -199,7 +199,7 @@ def _end_points(
         if omega is not None:
             proposals.append(omega)
     report = clock.stage("certify")
-    ends = best_bounds(setting, wanted, [*proposals, *extra], engine=method.engine, progress=report)
+    ends = best_bounds(setting, wanted, [*proposals, *extra], progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
     for end, found_end in ends.items():
         claim = found_end.claim

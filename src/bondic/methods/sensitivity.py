@@ -102,7 +102,7 @@ def _frontier(
     proposals = _proposals(setting, search, radii)
     report = None if progress is None else lambda share: progress("certify", share)
     mean_width = setting.facts().total_width / len(setting.problem) * (1 + 8 * U)
-    found = evaluate_all(setting, ("upper",), proposals, engine=options.engine, progress=report)
+    found = evaluate_all(setting, ("upper",), proposals, progress=report)
     points = (*own, *(_point(claim, weighed.eta * mean_width) for _, (claim,), weighed in found))
     points = tuple(point for point in points if point.norm.mid != 0)  # omega = 0 uses no row: it only repeats Q
     alpha, shares = budget.alpha, {name: part / budget.alpha for name, part in budget.parts.items()}

@@ -31,6 +31,7 @@ from bondic.rows import Cloud, Problem, Question, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
+from bondic.sums.forms import Sums
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
@@ -79,6 +80,8 @@ class Options(Protocol):
     def tests(self) -> bool: ...
     @property
     def rank(self) -> int: ...
+    @property
+    def engine(self) -> str: ...
 
 
 def pilot_rows(method: Options, problem: Question) -> int:
@@ -167,7 +170,8 @@ def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, E
         notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
     initial = budget.get("initial")
-    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests), budget, notes
+    sums = Sums.named(method.engine)
+    return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests, sums), budget, notes
 
 
 def _to_be_chosen(method: Options, kind: StateKind) -> bool:

@@ -29,9 +29,7 @@ from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.registry import register
 from bondic.rounding import Enclosure
-from bondic.sums.quadratic import quadratic_form
-from bondic.sums.streamed import Batch
-from bondic.sums.total_variation import total_variations
+from bondic.sums.forms import STANDARD, Sums
 
 _UNMOVED = 1e-3
 """An end that the log moves by less than this share of the value range is what Q says without it."""
@@ -71,16 +69,16 @@ class DualProof(Proof):
     def guarantee(self) -> Guarantee:
         return self.noise.guarantee
 
-    def setting(self, rows: Rows) -> Setting:
+    def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
         """Everything that the bound depends on besides omega."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
-        return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests)
+        return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests, sums)
 
-    def claims(self, rows: Rows) -> Claims:
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
         """Every end point from its omega in one pass over the log; every test of Q from its witnesses, and all as one."""
-        setting, ends = self.setting(rows), list[Claim]()
-        weighed = weigh(rows, self.ball, [Candidate(omega) for omega in self.omegas.values()])
+        setting, ends = self.setting(rows, sums), list[Claim]()
+        weighed = weigh(rows, self.ball, [Candidate(omega) for omega in self.omegas.values()], sums=sums)
         for (end, omega), weighing in zip(self.omegas.items(), weighed, strict=True):
             ends += dual_bound(setting, omega, (end,), weighing=weighing)
         tests = run_tests(setting, self.refutations)
@@ -109,8 +107,10 @@ class DualProof(Proof):
                 pairs += count * (count + points) * _cost(function.kernel, rows.layout)
         return pairs
 
-    def findings(self, rows: Rows, claims: Claims, log: Log, retest: Retest | None) -> tuple[Finding, ...]:
-        setting = self.setting(rows)
+    def findings(
+        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
+    ) -> tuple[Finding, ...]:
+        setting = self.setting(rows, sums)
         return self._tests(setting, claims, retest), self._use_of_log(setting, claims), self._instruments(rows, log)
 
     def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Finding:
@@ -181,8 +181,8 @@ def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
     start, ball = start_measure(setting.problem), setting.ball
     if isinstance(ball, Ball):
         terms = normal_form(ball.kernel, setting.problem.layout)
-        size = quadratic_form(terms, start.points, start.weights, weight_error=start.error).sqrt()
+        size = setting.sums.squares(terms, start)[0].sqrt()
     else:
-        (size,) = total_variations([Batch(start.points, start.weights[None], start.error)], 1)
+        (size,) = setting.sums.total_variations(start)
     nothing = Weighing(Enclosure(0.0), Enclosure(0.0), size, eta=0.0, effective=0.0)
     return dual_bound(setting, None, ends, weighing=nothing)

@@ -15,6 +15,7 @@ from bondic.classes.provenance import Provenance
 from bondic.proofs.asked import Asked, Log, Rows
 from bondic.proofs.findings import Finding
 from bondic.registry import kind
+from bondic.sums.forms import STANDARD, Sums
 
 Retest = Callable[[Any], Rejection | None]
 """A test of what was assumed by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
@@ -48,16 +49,18 @@ class Proof(ABC):
     def guarantee(self) -> Guarantee: ...
 
     @abstractmethod
-    def claims(self, rows: Rows) -> Claims:
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
 
     @abstractmethod
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def findings(self, rows: Rows, claims: Claims, log: Log, retest: Retest | None) -> tuple[Finding, ...]:
+    def findings(
+        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
+    ) -> tuple[Finding, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
-        del rows, claims, log, retest
+        del rows, claims, log, retest, sums
         return ()
 
     def provenances(self) -> tuple[Provenance, ...]:

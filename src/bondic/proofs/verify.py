@@ -18,6 +18,7 @@ from bondic.proofs.findings import Finding, check_rows, check_start, describe_st
 from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.limits import DAMAGED, check_workload
 from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
 
 assert known.HOMES
@@ -53,6 +54,7 @@ def verify(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     retest: Retest | None = None,
+    sums: Sums = STANDARD,
 ) -> Verification:
     """Recompute the interval from the proof and the log; raise VerificationError on any disagreement.
 
@@ -61,12 +63,13 @@ def verify(
     which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
-    need not hold the best witness.
+    need not hold the best witness. `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from
+    the definition of every kernel sum.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     try:
         with np.errstate(all="ignore"):  # numbers that are not finite end as errors, not as warnings
-            return _verify(certificate, log, policy, functions, initial, retest)
+            return _verify(certificate, log, policy, functions, initial, retest, sums)
     except VerificationError as problem:
         raise VerificationError(clean_text(problem)) from problem
     except BondicError as problem:
@@ -84,6 +87,7 @@ def _verify(
     functions: UserFunctions | None,
     initial: InitialStates | None,
     retest: Retest | None,
+    sums: Sums,
 ) -> Verification:
     check_certificate(certificate)
     asked, claimed = certificate.asked, certificate.claims
@@ -97,11 +101,11 @@ def _verify(
     _check_budget(proof)
     checked = [Finding(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
     check_workload(proof.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
-    claims = proof.claims(rows)
+    claims = proof.claims(rows, sums)
     _compare_claims(claims, claimed, asked.slack)
     checked += [
         Finding(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
-        *proof.findings(rows, claims, log, retest),
+        *proof.findings(rows, claims, log, retest, sums),
         check_rows(rows.rows, len(log), proof.provenances()),
         check_start(rows.initial_states, log, initial),
     ]

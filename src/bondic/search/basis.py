@@ -21,8 +21,7 @@ from bondic.functions.functions import (
     term_features,
 )
 from bondic.kernels.base import FeatureLeaf, Kernel
-from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.sums.quadratic import as_gaussian
+from bondic.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,7 +68,7 @@ class TermBasis:
 
 def kernel_block(term: Term, x: FloatArray, y: FloatArray) -> FloatArray:
     """`term.block` for the search: a Gaussian by one matrix product, |x|^2 + |y|^2 - 2 x.y, where that loses nothing."""
-    gaussian = as_gaussian(term) if term.factors else None
+    gaussian = joined_gaussian(term.factors)
     if gaussian is None:
         return term.block(x, y)
     axes, scales = gaussian

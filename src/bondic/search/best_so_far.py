@@ -8,8 +8,7 @@ from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Claim, End
 from bondic.functions.functions import Function
-from bondic.sums.quadratic import Engine
-from bondic.sums.reference import Progress
+from bondic.sums.engine import Progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,6 @@ def best_bounds(
     ends: tuple[End, ...],
     proposals: list[Function],
     *,
-    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> Ends:
     """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
@@ -38,7 +36,7 @@ def best_bounds(
     repeats Q: it is kept where no other omega says more than the value range.
     """
     best: Ends = {}
-    for omega, found, weighing in evaluate_all(setting, ends, proposals, engine=engine, progress=progress):
+    for omega, found, weighing in evaluate_all(setting, ends, proposals, progress=progress):
         for claim in found:
             known = best.get(claim.end)
             if known is None or _better(setting, claim, known.claim):
@@ -51,13 +49,12 @@ def evaluate_all(
     ends: tuple[End, ...],
     proposals: list[Function],
     *,
-    engine: Engine = "auto",
     progress: Progress | None = None,
 ) -> list[tuple[Function | None, tuple[Claim, ...], Weighing]]:
     """Claims of every proposal, omega = 0 first, from one pass over the points."""
     found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
     candidates = [Candidate(omega) for omega in found]
-    weighed = weigh(setting.problem, setting.ball, candidates, engine=engine, progress=progress)
+    weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums, progress=progress)
     return [
         (omega, dual_bound(setting, omega, ends, weighing=weighing), weighing)
         for omega, weighing in zip(found, weighed, strict=True)

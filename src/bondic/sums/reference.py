@@ -1,19 +1,50 @@
-"""Blocked NumPy engine: any kernel, plain formulas. The slow twin of the faster engines."""
+"""The reference engine: every pair, any kernel, plain formulas in NumPy blocks. All others are compared with it."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U
+from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, Survey
+from bondic.sums.executor import Executor
+from bondic.sums.spool import Spooled
 
 FloatArray = npt.NDArray[np.float64]
-Progress = Callable[[float], None]
 
 ROWS, COLUMNS = 256, 2048
+
+COST = 200.0
+"""A pair here, in pairs of the compiled engine (benchmarks/pairs.py)."""
+
+
+class Reference:
+    """u^T K u from its definition."""
+
+    name = "reference"
+
+    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
+        del term, limit
+        return COST * (1.0 + survey.count) ** 2 * (1 + survey.width)
+
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
+            return [self.own(term, points, columns, survey.executor, survey.progress)]
+
+        return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
+
+    def own(
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+    ) -> Share:
+        """u^T K u over all pairs of these points."""
+        del executor
+        size, error = term.bounds(points, points)
+        return Share(block_sums(term, points, columns, progress), error + size * sum_error(points.shape[0]))
+
+    def cross(self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor) -> Crossed:
+        del executor
+        return Crossed(cross_sums(term, x, y, columns), 0.0, COLUMNS + y.shape[0] // COLUMNS)
 
 
 def sum_error(count: int) -> float:
@@ -41,10 +72,7 @@ def _block(term: Term, points: FloatArray, columns: FloatArray, rows: slice, oth
 
 
 def cross_sums(term: Term, x: FloatArray, y: FloatArray, columns: FloatArray) -> FloatArray:
-    """K(x, y) C in blocks; every entry has relative error `sum_error` in its sum of absolute values, per block of y.
-
-    Blocks of y are added in sequence; their number is charged by the caller.
-    """
+    """K(x, y) C in blocks; blocks of y are added in sequence."""
     out = np.zeros((x.shape[0], columns.shape[1]))
     for top in range(0, x.shape[0], ROWS):
         for left in range(0, y.shape[0], COLUMNS):

@@ -6,16 +6,13 @@ different (except 0.0 and -0.0), which can only make the sum larger.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
 from bondic.rounding import TINY, Enclosure, certified_sum, inflate, upper_sum
+from bondic.sums.measure import Source, check_finite
 from bondic.sums.merge import merge_points
-from bondic.sums.quadratic import check_finite
-from bondic.sums.streamed import Batch
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -23,19 +20,19 @@ MOST_POINTS = 2_000_000
 """Distinct points held at once; a log with more of them has no use for a table."""
 
 
-def total_variations(batches: Iterable[Batch], count: int) -> list[Enclosure]:
-    """One enclosure for each of the `count` weightings.
+def total_variations(source: Source) -> list[Enclosure]:
+    """One enclosure for each weighting.
 
     Weights have the relative error of their batch, and every merge adds its own, both relative to the absolute weights
     before merging: cancellation hides no error.
     """
     points: FloatArray | None = None
-    weights = np.zeros((0, 0))
-    mass, relative, merges = np.zeros(count), 0.0, 0.0
-    for batch in batches:
-        check_finite(batch.points, batch.groups)
-        flat = batch.groups.transpose(1, 0, 2).reshape(batch.points.shape[0], -1)
-        mass = np.array([inflate(old + upper_sum(np.abs(g))) for old, g in zip(mass, batch.groups, strict=True)])
+    weights = np.zeros((0, source.groups * source.slots))
+    mass, relative, merges = np.zeros(source.groups), 0.0, 0.0
+    for batch in source.batches():
+        check_finite(batch.points, batch.weights)
+        flat = batch.weights.transpose(1, 0, 2).reshape(batch.count, -1)
+        mass = np.array([inflate(old + upper_sum(np.abs(g))) for old, g in zip(mass, batch.weights, strict=True)])
         relative = max(relative, batch.error)
         fresh = batch.points + 0.0  # -0.0 and 0.0 are one point
         together = fresh if points is None else np.concatenate([points, fresh])
@@ -46,9 +43,9 @@ def total_variations(batches: Iterable[Batch], count: int) -> list[Enclosure]:
                 f"More than {MOST_POINTS} distinct points: a table of values says nothing about such a log. Use a class that "
                 "relates points to one another: a Ball of a kernel (categorical=False, --numeric)."
             )
-    columns = weights.reshape(weights.shape[0], count, -1)
+    columns = weights.reshape(weights.shape[0], source.groups, source.slots)
     out = []
-    for g in range(count):
+    for g in range(source.groups):
         total = certified_sum(np.ascontiguousarray(np.abs(columns[:, g])))
         # (1 + e)^merges of growth between merges is far below the factor 1.01
         spread = 1.01 * (relative + merges) * mass[g] + columns[:, g].size * TINY

@@ -1,4 +1,4 @@
-"""A figure as plain data: what `report/figure_plots.py` draws and tests can look at. No plotting library is known here."""
+"""A figure as plain data: what `plots.py` draws and tests can look at. No plotting library is known here."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) 
     print_outcome(console, outcome)
     console.print(f"numbers  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
     try:  # here, not above: numbers need no plotting library
-        from bondic.report.figure_plots import save_figure
+        from bondic_lab.reproduction.plots import save_figure
     except MissingExtra as problem:
         console.print(f"no picture: {problem}", highlight=False)
         return

@@ -1,4 +1,4 @@
-"""The separable engine: its enclosure holds the exact sum, its tail bound is a bound, and it knows when to give up."""
+"""The series engine: its enclosure holds the exact sum, its tail bound is a bound, and it knows when to give up."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-from bondic.engines import hybrid, pairs, separable
+from bondic.engines import moments, pairs
+from bondic.engines import series as engine_of_series
+from bondic.executors.threads import Serial
 from bondic.kernels import series
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.sums.quadratic import quadratic_form, quadratic_forms
+from bondic.sums.engine import Survey, enclose
+from forms import quadratic_form, quadratic_forms, series_form
 
 
 def exact(points: np.ndarray, columns: np.ndarray) -> mpf:
@@ -47,10 +50,10 @@ def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
     columns = rng.normal(size=(40, 2))
     norms, masses = series.squared_norms(points), np.abs(columns)
     size = masses.sum(axis=0) ** 2
-    plan = separable.make_plan(norms, masses, dimension, tolerance * size)
+    plan = moments.make_plan(norms, masses, dimension, tolerance * size)
     assert plan is not None
     assert np.all(plan.tail <= tolerance * size)
-    for p, found in enumerate(separable.quadratic(points, columns, norms, plan)):
+    for p, found in enumerate(series_form(points, columns, norms, plan)):
         truth = exact(points, columns[:, [p]])
         assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
         assert found.rad <= (tolerance + 1e-12) * size[p]
@@ -64,12 +67,12 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
     norms, masses = series.squared_norms(points), np.abs(columns)
     before = 0.0
     for degree in (1, 3, 6, 10, 15):
-        plan = separable.Plan(degree, series.feature_count(degree, 2), np.zeros(1))
-        moments = separable.Moments(plan.degree, points.shape[1], columns.shape[1])
-        moments.add(points, columns)
-        kept = float((moments.total() ** 2).sum())
+        plan = moments.Plan(degree, series.feature_count(degree, 2), np.zeros(1))
+        sums = moments.Moments(plan.degree, points.shape[1], columns.shape[1])
+        sums.add(points, columns)
+        kept = float((sums.total() ** 2).sum())
         assert before <= kept <= truth + 1e-12
-        assert truth - kept <= separable.tail_error(norms, masses, degree)[0]
+        assert truth - kept <= moments.tail_error(norms, masses, degree)[0]
         before = kept
 
 
@@ -98,7 +101,7 @@ def powers_of(half, dimension):
 def test_every_multi_index_below_the_degree_is_kept_exactly_once():
     for dimension in (1, 2, 3, 4, 5):
         for degree in (1, 2, 5, 8):
-            split = separable.make_split(degree, dimension)
+            split = moments.make_split(degree, dimension)
             first = powers_of(split.first, split.cut)
             second = powers_of(split.second, dimension - split.cut)
             kept = [
@@ -114,10 +117,10 @@ def test_every_multi_index_below_the_degree_is_kept_exactly_once():
 def test_moments_are_the_written_out_sums():
     rng = np.random.default_rng(9)
     points, columns = rng.normal(size=(700, 3)), rng.normal(size=(700, 2))
-    moments = separable.Moments(4, 3, 2)
-    moments.add(points[:650], columns[:650])
-    moments.add(points[650:], columns[650:])
-    split = separable.make_split(4, 3)
+    sums = moments.Moments(4, 3, 2)
+    sums.add(points[:650], columns[:650])
+    sums.add(points[650:], columns[650:])
+    split = moments.make_split(4, 3)
     first, second = powers_of(split.first, 2), powers_of(split.second, 1)
     weight = np.exp(-0.5 * (points**2).sum(axis=1))
     expected = [
@@ -128,7 +131,7 @@ def test_moments_are_the_written_out_sums():
         for start, stop, width in split.blocks
         for index in [np.array((*first[row], *second[column])) for row in range(start, stop) for column in range(width)]
     ]
-    assert moments.total() == pytest.approx(np.array(expected), rel=1e-10, abs=1e-12)
+    assert sums.total() == pytest.approx(np.array(expected), rel=1e-10, abs=1e-12)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e8])
@@ -150,11 +153,11 @@ def test_chunks_and_threads_do_not_change_the_answer_beyond_its_error(monkeypatc
     points, columns = rng.normal(size=(5000, 2)) * 0.4, rng.normal(size=(5000, 3))
     norms, masses = series.squared_norms(points), np.abs(columns)
     size = masses.sum(axis=0) ** 2
-    plan = separable.make_plan(norms, masses, 2, 1e-12 * size)
+    plan = moments.make_plan(norms, masses, 2, 1e-12 * size)
     seen = []
-    first = separable.quadratic(points, columns, norms, plan, seen.append)
-    monkeypatch.setattr(separable, "CHUNK", 64)
-    second = separable.quadratic(points, columns, norms, plan)
+    first = series_form(points, columns, norms, plan, seen.append)
+    monkeypatch.setattr(moments, "CHUNK", 64)
+    second = series_form(points, columns, norms, plan)
     direct = pairs.block_sums(points, np.ones(2), columns).sum(axis=0)
     for p in range(3):
         assert abs(first[p].mid - second[p].mid) <= first[p].rad + second[p].rad
@@ -167,7 +170,7 @@ def test_far_points_are_left_to_the_pair_engine():
     rng = np.random.default_rng(3)
     points = rng.normal(size=(2000, 4)) * 50
     masses = np.ones((2000, 1))
-    assert separable.make_plan(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
+    assert moments.make_plan(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
 
 
 def test_several_groups_in_one_pass_equal_separate_calls():
@@ -178,7 +181,7 @@ def test_several_groups_in_one_pass_equal_separate_calls():
     groups = rng.normal(size=(3, 1400, 2))
     groups[1, 300:] = 0.0
     groups[2] = 0.0
-    for engine in ("auto", "pairs", "numpy"):
+    for engine in ("auto", "pairs", "reference"):
         together = quadratic_forms(terms, points, groups, engine=engine)
         for g in range(3):
             alone = quadratic_form(terms, points, groups[g], engine=engine)
@@ -192,16 +195,24 @@ def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
     rng = np.random.default_rng(8)
     points = np.vstack([rng.normal(size=(58, 2)) * 0.3, rng.normal(size=(2, 2)) * 3 + 4])
     columns = rng.normal(size=(60, 2))
-    monkeypatch.setattr(hybrid, "_FAR_SHARES", (0.04,))
-    monkeypatch.setattr(hybrid, "SMALLEST", 10)
-    monkeypatch.setattr(hybrid, "choose_split", lambda norms, *_: hybrid.Split(float(np.sort(norms)[57]), 14, 0.0))
-    found = hybrid.gaussian_forms(points, np.ones(2), columns, 2)
-    assert found is not None
+    monkeypatch.setattr(engine_of_series, "SMALLEST", 10)
+    monkeypatch.setattr(
+        engine_of_series, "choose_split", lambda norms, *_: engine_of_series.Split(float(np.sort(norms)[57]), 14, 0.0)
+    )
+
+    def gaussian_forms(groups):
+        shares = engine_of_series.Cloud.scaled_by(points, np.ones(2), columns).shares(
+            Survey(60, points, columns, groups, 2, Serial())
+        )
+        assert len(shares) == 3
+        return enclose(shares, groups)
+
+    found = gaussian_forms(2)
     for p in range(2):
         truth = exact(points, columns[:, [p]])
         assert abs(mpf(found[p].mid) - truth) <= mpf(found[p].rad)
         assert found[p].rad < 1e-6
-    together = hybrid.gaussian_forms(points, np.ones(2), columns, 1)
+    together = gaussian_forms(1)
     assert abs(mpf(together[0].mid) - exact(points, columns)) <= mpf(together[0].rad)
 
 
@@ -211,13 +222,13 @@ def test_the_split_is_chosen_by_cost_and_meets_the_aim():
     points[:150] *= 3
     norms, masses = series.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
     size = masses.sum(axis=0) ** 2
-    split = hybrid.choose_split(norms, masses, 4, 1e-10 * size)
+    split = engine_of_series.choose_split(norms, masses, 4, 1e-10 * size)
     assert split is not None
     assert split.reach < norms.max()
     assert split.cost < 0.5 * 20000**2 * 8
     near = norms <= split.reach
     assert 0.9 < near.mean() < 1
-    assert np.all(separable.tail_error(norms[near], masses[near], split.degree) <= 1e-10 * size)
+    assert np.all(moments.tail_error(norms[near], masses[near], split.degree) <= 1e-10 * size)
 
 
 def test_split_and_pairs_agree_at_scale():
@@ -238,7 +249,7 @@ def test_points_whose_distance_overflows_are_left_to_pairs():
     terms = normal_form(bondic.Gaussian(1.0) * bondic.Dirac(on="action"), Layout(2, False, 0, 1))
     for size in (1.0, 1e-160):
         weights = np.full((1, 40, 1), size)
-        (series_value,) = quadratic_forms(terms, points, weights, engine="separable")
+        (series_value,) = quadratic_forms(terms, points, weights, engine="series")
         (pair_value,) = quadratic_forms(terms, points, weights, engine="pairs")
         assert series_value.lower <= pair_value.upper
         assert pair_value.lower <= series_value.upper

@@ -1,4 +1,4 @@
-"""Separable engine: the Gaussian kernel as an exact series of products, cut where the rest is proved small.
+"""The Gaussian kernel as an exact series of products, cut where the rest is proved small.
 
 In coordinates z = (x - c) / h, with lambda = |z|^2 and multi-indices I = (i_1, ..., i_d),
 
@@ -18,13 +18,15 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from bondic.engines import pairs
+from bondic.engines.compiled import compiled
 from bondic.kernels.series import Recipe, feature_count, make_recipe, poisson_tail
-from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
-from bondic.sums.reference import Progress
+from bondic.rounding import TINY, U, certified_dot, certified_sum, inflate, upper_sum
+from bondic.sums.engine import Progress, Share
+from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -45,9 +47,18 @@ class Plan:
 
 def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray:
     """( sum_i |u_ip| sqrt(T_m(lambda_i)) )^2 for every column p; masses |u| (N, p)."""
+    return np.array([inflate(root * root) for root in tail_roots(norms, masses, degree)])
+
+
+def tail_roots(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray:
+    """sum_i |u_ip| sqrt(T_m(lambda_i)) for every column p, rounded up."""
     roots = np.sqrt(poisson_tail(norms, degree)) * (1 + 4 * U)
-    reaches = [upper_sum(masses[:, p] * roots) for p in range(masses.shape[1])]
-    return np.array([inflate(reach * reach) for reach in reaches])
+    return np.array([upper_sum(masses[:, p] * roots) for p in range(masses.shape[1])])
+
+
+def column_masses(columns: FloatArray) -> FloatArray:
+    """sum_i |u_ip| for every column p, rounded up."""
+    return np.array([upper_sum(np.abs(columns[:, p])) for p in range(columns.shape[1])])
 
 
 def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances: FloatArray) -> Plan | None:
@@ -108,7 +119,7 @@ def make_split(degree: int, dimension: int) -> Split:
     return Split(first, second, cut, tuple(blocks))
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")
+@compiled(fastmath={"contract"}, error_model="numpy")
 def _fill(points, parents, axes, factors, out):  # type: ignore[no-untyped-def]
     """Rows 1, 2, ... of out from row 0, the exponential; points (d, n) -> out (features, n)."""
     count = out.shape[1]
@@ -118,7 +129,7 @@ def _fill(points, parents, axes, factors, out):  # type: ignore[no-untyped-def]
             mine[j] = parent[j] * (axis[j] * factor)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _weigh(rows, weights, out):  # type: ignore[no-untyped-def]
     """out[p * rows + k, j] = weights[p, j] rows[k, j]."""
     for p in range(weights.shape[0]):
@@ -128,7 +139,7 @@ def _weigh(rows, weights, out):  # type: ignore[no-untyped-def]
                 mine[j] = weight[j] * row[j]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def _add_exactly(value, correction, piece):  # type: ignore[no-untyped-def]
     """value += piece with the rounding error kept in correction (two-sum)."""
     for i in range(value.shape[0]):
@@ -177,6 +188,12 @@ class Moments:
             if progress is not None:
                 progress(min(1.0, (top + CHUNK) / count))
 
+    def merge(self, other: Moments) -> None:
+        """Add the moments of other points, of the same degree."""
+        for k, (value, correction) in enumerate(zip(self._values, self._corrections, strict=True)):
+            _add_exactly(value, correction, other._values[k])
+            correction += other._corrections[k]
+
     def total(self) -> FloatArray:
         """(number of products, columns)."""
         parts = [
@@ -201,29 +218,33 @@ def coordinate_error(largest: float) -> float:
     return 4.0 * U * math.sqrt(largest)
 
 
-def quadratic(
-    scaled: FloatArray, columns: FloatArray, norms: FloatArray, plan: Plan, progress: Progress | None = None
-) -> list[Enclosure]:
-    """u_p^T K u_p with its error for every column, for the floats u (their own error is the caller's)."""
-    moments = Moments(plan.degree, scaled.shape[1], columns.shape[1])
-    moments.add(scaled, columns, progress)
-    masses = [upper_sum(np.abs(columns[:, p])) for p in range(columns.shape[1])]
-    largest = float(norms.max(initial=0.0))
-    return enclose(moments.total(), masses, plan, largest, scaled.shape)
-
-
-def enclose(
-    total: FloatArray, masses: list[float], plan: Plan, largest: float, shape: tuple[int, ...]
-) -> list[Enclosure]:
-    """|moments|^2 with all errors; `masses` sum_i |u_ip|, `largest` the largest lambda, `shape` (points, dimensions)."""
-    eta = relative_error(largest, shape[1], plan.degree)
+def near_share(
+    total: FloatArray, masses: FloatArray, tail: FloatArray, degree: int, largest: float, shape: tuple[int, ...]
+) -> Share:
+    """|moments|^2; `masses` sum_i |u_ip|, `largest` the largest lambda, `shape` (points, dimensions)."""
+    eta = relative_error(largest, shape[1], degree)
     relative = 2 * eta + eta * eta + coordinate_error(largest) + 4 * U
-    out = []
-    for p, mass in enumerate(masses):
-        square = certified_sum(total[:, p] ** 2)
-        spread = mass * mass * relative
-        # the cut-off part is known to lie in [0, tail]: put the value in the middle
-        half = 0.5 * float(plan.tail[p])
-        error = square.rad + half * (1 + 4 * U) + spread + shape[0] * TINY
-        out.append(Enclosure(square.mid + half, inflate(error + U * (square.mid + half))))
-    return out
+    squares = [certified_sum(total[:, p] ** 2) for p in range(total.shape[1])]
+    # the cut-off part is known to lie in [0, tail]: put the value in the middle
+    half = 0.5 * tail
+    values = np.array([square.mid for square in squares]) + half
+    absolute = np.array([square.rad for square in squares]) + half * (1 + 4 * U) + U * values + shape[0] * TINY
+    return Share(values[None], relative, (masses, masses), absolute)
+
+
+def far_share(points: FloatArray, scales: FloatArray, columns: FloatArray, executor: Executor) -> Share:
+    """far^T K far of the points that the series leaves out, by pairs."""
+    error, masses = pairs.value_error(scales.size) + pairs.sum_error(points.shape[0]), column_masses(columns)
+    totals = pairs.block_sums(points, scales, columns, executor=executor)
+    return Share(totals, error, (masses, masses), points.shape[0] * TINY)
+
+
+def mixed_share(crossed: FloatArray, columns: FloatArray, near: FloatArray, count: int, tiles: int, axes: int) -> Share:
+    """2 near^T K far; `crossed` is K near at the far points, `columns` their weights, `near` the masses of the others.
+
+    A crossed entry adds TILE terms in each of the tiles of the `count` near points, one after the other.
+    """
+    error = pairs.value_error(axes) + (pairs.TILE + tiles + 16) * U
+    dots = [certified_dot(*map(np.ascontiguousarray, pair)) for pair in zip(columns.T, crossed.T, strict=True)]
+    absolute = 2 * np.array([dot.rad for dot in dots]) + count * TINY
+    return Share(np.array([[2.0 * dot.mid for dot in dots]]), 2 * error, (near, column_masses(columns)), absolute)

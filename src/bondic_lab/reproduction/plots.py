@@ -1,4 +1,4 @@
-"""Figures of `bondic_lab.reproduction` on paper: the only module that imports matplotlib."""
+"""Figures on paper, through matplotlib."""
 
 from __future__ import annotations
 

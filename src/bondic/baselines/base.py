@@ -1,0 +1,81 @@
+"""What all baselines share: the rows are held at once, α is divided, ends are found, cut to the value range and labeled."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from bondic.baselines import outcome as out
+from bondic.claims import ErrorBudget, Guarantee, Side
+from bondic.result import Result
+from bondic.rows import Problem, Question, in_memory
+
+
+class Listed:
+    """A method with a short name: what the registry lists of it is said on its class."""
+
+    name: ClassVar[str]
+    words: ClassVar[str]  # what it is
+    guarantee: ClassVar[Guarantee]  # under its own assumptions and with default fields
+    needs: ClassVar[tuple[str, ...]] = ()  # optional columns that the log must hold
+    extra: ClassVar[str | None] = None  # the optional library without which it cannot be made
+
+    @classmethod
+    def short_names(cls) -> tuple[ShortName, ...]:
+        """One, unless its fields make several methods of it."""
+        return (ShortName(cls.name, cls, cls.words, cls.guarantee),)
+
+
+@dataclass(frozen=True)
+class ShortName:
+    """An entry of the registry: the method, and the fields that its short name stands for."""
+
+    name: str
+    method: type[Listed]
+    words: str
+    guarantee: Guarantee
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    def make(self, **options: Any) -> Any:
+        """The method with these fields."""
+        return self.method(**{**self.fixed, **options})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline(Listed, ABC):
+    """A rival interval: `ends` is all that is special about it. `side` says which ends are asked for."""
+
+    side: Side = "both"
+
+    @property
+    def title(self) -> str:
+        """The name in results, where fields may be told apart that share a short name."""
+        return self.name
+
+    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+        """α over the ends that are asked for, in equal parts."""
+        del problem
+        return out.split_ends(alpha, self.side)
+
+    @abstractmethod
+    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        """The interval before the value range is taken into account; an end that was not asked for is infinite."""
+
+    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+        """The ends as a result, with the label that they carry."""
+        rows = in_memory(problem)
+        watch = out.Stopwatch(self.title, progress)
+        budget = self.budget(rows, alpha)
+        found = self.ends(rows, budget, watch)
+        return out.conclude_baseline(
+            rows,
+            found,
+            guarantee=found.guarantee or self.guarantee,
+            budget=budget,
+            name=self.title,
+            alpha=alpha,
+            side=self.side,
+            watch=watch,
+        )

@@ -1,0 +1,129 @@
+"""Methods over independent units, episodes or rows: how units are told apart, resampled, and dealt out to folds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.baselines import outcome as out
+from bondic.baselines.base import Baseline
+from bondic.baselines.episodes import episode_numbers, starts_are_episodes
+from bondic.baselines.features import Design, start_error
+from bondic.baselines.intervals import need_units, resample_counts
+from bondic.claims import Assumption, ErrorBudget
+from bondic.errors import InvalidInput
+from bondic.rows import Problem
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Unit = Literal["auto", "episodes", "rows"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverUnits(Baseline):
+    """A limit law for many independent units: episodes where the log names them, else (or with unit="rows") rows."""
+
+    unit: Unit = "auto"
+
+    @abstractmethod
+    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        """The ends, given the unit 0, 1, ... of every row, (n,); assumptions are those beyond the limit law's own."""
+
+    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        units, independent = units_of(problem, self.unit)
+        found = self.unit_ends(problem, units, budget, watch)
+        own = (independent, out.start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
+        return replace(found, assumptions=own)
+
+
+def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
+    """Which rows belong together, and what is assumed of the groups: whole episodes where the log names them."""
+    named = problem.source is not None and problem.source.log.episode_ids is not None
+    if unit == "episodes" or (unit == "auto" and named):
+        return episode_numbers(problem), out.EPISODES
+    grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
+    why = grouped if named else "the log names no episodes"
+    text = f"Rows are independent draws of one distribution ({why})."
+    return np.arange(len(problem)), out.states("rows", text)
+
+
+def bootstrap_units(units: IntArray) -> int:
+    """How many units there are; one alone cannot be resampled."""
+    count = int(units.max()) + 1
+    need_units(count, 2, "A bootstrap over episodes")
+    return count
+
+
+def bootstrap_over(
+    problem: Problem,
+    design: Design,
+    units: IntArray,
+    fit: Callable[[FloatArray], FloatArray],
+    *,
+    replicates: int,
+    seed: int,
+    watch: out.Stopwatch,
+) -> FloatArray:
+    """phi_0 . theta of every bootstrap sample of units, (B,); `fit` gives theta for rows that count so often, (n,)."""
+    count, rng = bootstrap_units(units), np.random.default_rng(seed)
+    start, again = resampled_starts(problem, design, count), np.empty(replicates)
+    for index in range(replicates):
+        counts = resample_counts(rng, count, 1)[0]
+        theta = fit(counts[units])
+        again[index] = start(counts, rng) @ theta
+        watch((index + 1) / replicates)
+    return again
+
+
+def resampled_starts(
+    problem: Problem, design: Design, units: int
+) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
+    """phi_0 of a bootstrap sample, given how often each unit was drawn.
+
+    The starts of the drawn episodes where each episode brings its own; starts drawn apart for another sample; for an
+    exact list phi_0 itself, or with resampled draws of its actions.
+    """
+    count, draws = design.starts.shape[0], design.start_draws
+    if problem.initial_states.kind == "exact":
+        if draws is None:
+            return lambda _counts, _rng: design.start
+        weights, m = design.start_weights, draws.shape[1]
+        return lambda _counts, rng: np.einsum(
+            "j,jm,jmd->d", weights, rng.multinomial(m, np.full(m, 1.0 / m), size=count) / m, draws
+        )
+    if units == count and starts_are_episodes(problem):
+        return lambda counts, _rng: np.asarray(counts @ design.starts / count)
+    return lambda _counts, rng: np.asarray(resample_counts(rng, count, 1)[0] @ design.starts / count)
+
+
+def grouped_error(parts: FloatArray, units: IntArray) -> float:
+    """Standard error of sum_i parts_i when rows of one unit may depend on one another."""
+    sums = np.bincount(units, weights=parts)
+    count = sums.size
+    return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
+
+
+def total_error(problem: Problem, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
+    """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
+
+    Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
+    """
+    count = design.starts.shape[0]
+    if int(units.max()) + 1 == count and starts_are_episodes(problem):
+        sums = np.bincount(units, weights=parts) + design.starts @ theta / count
+        return grouped_error(sums, np.arange(count))
+    return float(np.hypot(grouped_error(parts, units), start_error(problem, design, theta)))
+
+
+def fold_numbers(units: IntArray, folds: int, seed: int) -> IntArray:
+    """(n,) the fold of every row; units are dealt out at random, all rows of a unit to one fold."""
+    count = int(units.max()) + 1
+    if not 2 <= folds <= count:
+        raise InvalidInput(f"folds={folds}; between 2 and the number of independent units ({count}) are needed.")
+    deal = np.arange(count) % folds
+    return np.random.default_rng(seed).permutation(deal)[units]

@@ -1,0 +1,30 @@
+"""The fast engines by name.
+
+| engine | cost in units of a pair and a weight column | good for |
+|---|---|---|
+| pairs | n^2 / 2 | small n, or everything near everything in many dimensions |
+| series | n times features, far points by pairs | wide bandwidths, few dimensions |
+| cutoff | n times neighbours | small bandwidths |
+
+The cheapest is taken; that decides cost and radius, every engine encloses the same numbers.
+"""
+
+from __future__ import annotations
+
+from bondic.engines.cutoff import Cutoff
+from bondic.engines.products import Pairs
+from bondic.engines.series import Series
+from bondic.sums.engine import Engine
+from bondic.sums.linear import Constants, Features
+from bondic.sums.reference import Reference
+
+
+def engines(name: str) -> tuple[Engine, ...]:
+    """The cut-off comes last: it looks at all points to know its cost, and stops where others are cheaper."""
+    fast: dict[str, tuple[Engine, ...]] = {
+        "auto": (Series(), Cutoff()),
+        "series": (Series(always=True),),
+        "cutoff": (Cutoff(always=True),),
+        "pairs": (),
+    }
+    return (Constants(), Features(), Pairs(), Reference(), *fast[name])

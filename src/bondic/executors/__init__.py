@@ -1,0 +1,1 @@
+"""Where the pieces of a sum are computed: one after the other, or in threads."""

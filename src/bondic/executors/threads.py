@@ -1,0 +1,67 @@
+"""Tasks one after the other, or in threads of this process (compiled code gives the interpreter free)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bondic.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class Threads:
+    """`count` threads; None: as many as there are cores when the work begins."""
+
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.count is not None and self.count < 1:
+            raise InvalidInput(f"Work needs at least one thread, not {self.count}.")
+
+    @property
+    def workers(self) -> int:
+        return cores() if self.count is None else self.count
+
+    def run(
+        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
+    ) -> list[T]:
+        if self.workers == 1 or len(places) < 2:
+            return Serial().run(task, places, done)
+        with ThreadPoolExecutor(self.workers) as pool:
+            futures = {pool.submit(task, place): place for place in places}
+            try:
+                for future in as_completed(futures):
+                    future.result()
+                    if done is not None:
+                        done(futures[future])
+            except BaseException:  # an interrupt as well: nobody waits for what has not begun
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return [future.result() for future in futures]
+
+
+@dataclass(frozen=True)
+class Serial:
+    """One task after the other."""
+
+    workers: int = 1
+
+    def run(
+        self, task: Callable[[int], T], places: Sequence[int], done: Callable[[int], None] | None = None
+    ) -> list[T]:
+        out = []
+        for place in places:
+            out.append(task(place))
+            if done is not None:
+                done(place)
+        return out

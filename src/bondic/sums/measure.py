@@ -1,0 +1,115 @@
+"""Points with weights: what every kernel sum and every total variation is taken of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput
+from bondic.sums.merge import merge_points
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Source(Protocol):
+    """What is to be summed: measures on different points, which can be read again and belong together."""
+
+    @property
+    def count(self) -> int:
+        """About how many points in all, never too few: it decides whether they are held."""
+
+    @property
+    def groups(self) -> int: ...
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    def sample(self) -> FloatArray:
+        """Some of the points (m, D), from all over: for planning."""
+
+    def batches(self) -> Iterator[Measure]:
+        """The same points and weights in the same order, whenever it is asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """sum_j sum_a v_ja delta_(z_j, a) for G weightings v of the same points; itself a source of one batch.
+
+    `error` is the relative error of each weight.
+    """
+
+    points: FloatArray  # (N, D)
+    weights: FloatArray  # (G, N, slots)
+    error: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return int(self.points.shape[0])
+
+    @property
+    def groups(self) -> int:
+        return int(self.weights.shape[0])
+
+    @property
+    def slots(self) -> int:
+        return int(self.weights.shape[2])
+
+    @property
+    def dimension(self) -> int:
+        return int(self.points.shape[1])
+
+    def sample(self) -> FloatArray:
+        return self.points
+
+    def batches(self) -> Iterator[Measure]:
+        yield self
+
+    @staticmethod
+    def joined(parts: list[Measure]) -> Measure:
+        """The sum of measures, their points one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        points, weights = np.concatenate([p.points for p in parts]), np.concatenate([p.weights for p in parts], axis=1)
+        return Measure(points, weights, max(part.error for part in parts))
+
+    def distinct(self) -> tuple[FloatArray, FloatArray, float]:
+        """Points that carry weight, equal ones added up: (points, weights (N, G, slots), relative error of adding)."""
+        check_finite(self.points, self.weights)
+        carrying = np.any(self.weights != 0.0, axis=(0, 2))
+        side_by_side = self.weights[:, carrying].transpose(1, 0, 2).reshape(-1, self.groups * self.slots)
+        points, merged, error = merge_points(self.points[carrying], side_by_side)
+        return points, merged.reshape(-1, self.groups, self.slots), error
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """A source whose batches are made when they are asked for."""
+
+    make: Callable[[], Iterator[Measure]]
+    some_points: Callable[[], FloatArray]
+    count: int
+    groups: int
+    slots: int
+    dimension: int
+
+    def batches(self) -> Iterator[Measure]:
+        return self.make()
+
+    def sample(self) -> FloatArray:
+        return self.some_points()
+
+
+def check_finite(points: FloatArray, weights: FloatArray) -> None:
+    """Non-finite numbers end here, with their row."""
+    if not np.all(np.isfinite(points)):
+        row = int(np.flatnonzero(~np.isfinite(points).all(axis=1))[0])
+        raise InvalidInput(f"Point {row} of a kernel sum is not finite: {points[row]}.")
+    if not np.all(np.isfinite(weights)):
+        raise InvalidInput("A weight of a kernel sum is not finite.")

@@ -1,0 +1,30 @@
+"""The one place that knows where fast engines come from; they are imported when a sum first asks for them."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal, get_args
+
+from bondic.errors import InvalidInput
+from bondic.sums.engine import Engine
+
+EngineName = Literal["auto", "pairs", "series", "cutoff", "reference"]
+"""How Gaussian terms are summed; other terms have one way only.
+
+`series` falls back to all pairs where it would need too many features or cannot resolve the result; `cutoff` always
+applies; `reference` is the definition, slow.
+"""
+
+
+def check_name(name: str) -> None:
+    if name not in get_args(EngineName):
+        raise InvalidInput(f"An engine is one of {', '.join(get_args(EngineName))}, not {name!r}.")
+
+
+@cache
+def named_engines(name: str) -> tuple[Engine, ...]:
+    """Compiled engines, with the reference for what they leave."""
+    check_name(name)
+    from bondic.engines.standard import engines  # here and nowhere else: whoever reads a proof can do without them
+
+    return engines(name)

@@ -1,0 +1,30 @@
+"""Kernel sums in one line each, for tests: the engine by name, weights (N, slots) or (G, N, slots)."""
+
+from bondic.engines import moments
+from bondic.sums.engine import enclose
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Measure
+
+
+def quadratic_forms(terms, points, groups, *, error=0.0, engine="auto", progress=None):
+    """c^T K c for every weighting."""
+    return Sums.named(engine).squares(terms, Measure(points, groups, error), progress)
+
+
+def quadratic_form(terms, points, weights, **options):
+    """c^T K c for one weighting (N, slots)."""
+    return quadratic_forms(terms, points, weights[None], **options)[0]
+
+
+def evaluate(terms, x, y, weights, *, engine="auto"):
+    """K(x, y) w and the error."""
+    return Sums.named(engine).values(terms, x, y, weights)
+
+
+def series_form(scaled, columns, norms, plan, progress=None):
+    """u_p^T K u_p of every column by the moments of one plan, without far points."""
+    sums = moments.Moments(plan.degree, scaled.shape[1], columns.shape[1])
+    sums.add(scaled, columns, progress)
+    masses, largest = moments.column_masses(columns), float(norms.max(initial=0.0))
+    share = moments.near_share(sums.total(), masses, plan.tail, plan.degree, largest, scaled.shape)
+    return enclose([share], columns.shape[1])
