@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
+import platform
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import Any
 
+from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
 from bondic.proofs.assumptions import VALUE_RANGE
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.proof import Proof
+from bondic.proofs.certificate import Certificate, certify
+from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
 from bondic.rows import Question
 from bondic.search.search import Search
-from bondic.terms import ValueRange
+from bondic.terms import ValueRange, range_of
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What the numbers were computed with."""
+    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
+    return {"bondic": __version__, "python": platform.python_version(), **libraries}
 
 
 @dataclass(frozen=True)
@@ -66,6 +77,55 @@ class Result:
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
+
+    @staticmethod
+    def of(
+        proof: Proof,
+        rows: Question,
+        *,
+        method: str,
+        estimate: float = math.nan,
+        claims: Claims | None = None,
+        gap: tuple[float, float] = (math.nan, math.nan),
+        choices: dict[str, str] | None = None,
+        seeds: dict[str, int] | None = None,
+        effective: float = 0.0,
+        seconds: dict[str, float] | None = None,
+        search: Search | None = None,
+    ) -> Result:
+        """What a proof shows on its rows, with its certificate; `claims` are those of the proof where they are known already."""
+        shown = proof.claims(rows) if claims is None else claims
+        limits = range_of(rows.terms)
+        found = conclude(limits, shown.ends, shown.rejected, proof.side)
+        assumptions = proof.assumptions(rows, rejected=found.status is Status.REJECTED)
+        notes = {"estimate": estimate, "gap": gap, "choices": choices or {}, "versions": versions()}
+        certificate = certify(proof, shown, found, assumptions, notes)
+        return Result(
+            low=found.low,
+            high=found.high,
+            estimate=estimate,
+            alpha=proof.budget.alpha,
+            side=proof.side,
+            method=method,
+            guarantee=proof.guarantee,
+            status=found.status,
+            value_range=limits,
+            claims=shown.ends,
+            rejection=shown.tests[0] if shown.tests else None,
+            gap=gap,
+            rows=proof.asked.rows,
+            budget=proof.budget,
+            assumptions=assumptions,
+            choices=choices or {},
+            seeds={"policy draws": rows.seed, **(seeds or {})},
+            versions=versions(),
+            hashes={"log": rows.log_hash, "certificate": certificate.digest},
+            effective_sample_size=effective,
+            seconds=seconds or {},
+            proof=proof,
+            certificate=certificate,
+            search=search,
+        )
 
     @property
     def lower(self) -> Claim | None:
