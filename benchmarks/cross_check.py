@@ -34,7 +34,7 @@ from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import control_variates
 from bondic.baselines.units import fold_numbers
 from bondic.errors import MissingExtra
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic_lab.worlds.tabular import TabularMDP
 
 IDENTITY = 1e-9
@@ -72,7 +72,7 @@ def world(gamma: float, termination: float, seed: int) -> TabularMDP:
     )
 
 
-def question(mdp: TabularMDP, rollout: Any, **more: Any) -> Problem:
+def question(mdp: TabularMDP, rollout: Any, **more: Any) -> Rows:
     """Starts are those of the episodes, as the other libraries have them."""
     log = bondic.Transitions(**{name: getattr(rollout, name) for name in rollout.__dataclass_fields__})
     initial = bondic.InitialStates.from_log(log)
@@ -100,9 +100,9 @@ def plain(mdp: TabularMDP, rollout: Any) -> dict[str, Any]:
     }
 
 
-def cross_fitted_q(problem: Problem, mdp: TabularMDP, states: np.ndarray) -> np.ndarray:
+def cross_fitted_q(problem: Rows, mdp: TabularMDP, states: np.ndarray) -> np.ndarray:
     """q_t(s_i, .) of the folds that `dr` does not use for row i, (n, actions): what it takes as control variate."""
-    paths, times = trajectories(problem), problem.source.log.timesteps
+    paths, times = trajectories(problem), problem.log.timesteps
     design, episodes = make_design(problem), episode_numbers(problem)
     fold = fold_numbers(np.arange(episodes.max() + 1), 2, 0)[episodes]
     found = np.empty((len(problem), mdp.target.shape[1]))
@@ -110,7 +110,7 @@ def cross_fitted_q(problem: Problem, mdp: TabularMDP, states: np.ndarray) -> np.
         thetas = control_variates(paths, restrict(design, fold != k), design.ridge(None))
         for t in range(paths.steps):
             table, here = np.full(mdp.target.shape, np.nan), (fold == k) & (times == t)
-            table[states, problem.slots] = design.logged @ thetas[t]
+            table[states, problem.whole().slots] = design.logged @ thetas[t]
             found[here] = table[states[here]]
     if np.isnan(found).any():
         raise RuntimeError("a pair (s, a) is missing in the log: take more episodes")
@@ -138,7 +138,7 @@ def weighting_case(
     return Case(name, libraries, arrays, ours, words, mdp.finite_value(steps), width, IDENTITY)
 
 
-def recorded_range(problem: Problem) -> float:
+def recorded_range(problem: Rows) -> float:
     low, high = problem.terms.reward_range
     steps = problem.terms.horizon or 0
     return float((high - low) * np.sum(problem.gamma ** np.arange(steps)))

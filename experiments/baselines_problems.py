@@ -51,7 +51,7 @@ class Case:
         """The steepest slope of q* between neighbouring states, for the Lipschitz interval."""
         return float(np.abs(np.diff(self.mdp.q_star, axis=0)).max())
 
-    def problem(self, rng: np.random.Generator) -> bondic.Problem:
+    def problem(self, rng: np.random.Generator) -> bondic.Rows:
         rollout = self.mdp.rollout(self.episodes, self.steps, rng, behaviour=self.behaviour)  # type: ignore[arg-type]
         log = bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS})
         states = np.arange(self.mdp.initial_probs.size, dtype=float)[:, None]

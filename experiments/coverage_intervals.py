@@ -23,7 +23,7 @@ import bondic as b
 from bondic.identity.loss import kernel_bellman_loss
 from bondic.noise.bound import NoiseFacts
 from bondic.rounding import Enclosure
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 
@@ -46,7 +46,7 @@ HORIZON = 2
 class Question:
     """A problem with its answer; `start` is the exact value of the initial states that were seen."""
 
-    problem: Problem
+    problem: Rows
     residuals: FloatArray  # R^q* of the rows of the problem
     ball: b.Ball
     value: float  # J*
@@ -69,7 +69,9 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
         if "initial" in result.budget.parts and gauge == gauges[0]:
             assert result.upper is not None
             error = abs(question.start - question.value)
-            out.append(Check("start event", error > result.upper.initial.upper, level=result.budget["initial"]))
+            out.append(
+                Check("start event", error > result.upper["initial distribution"].upper, level=result.budget["initial"])
+            )
     return out
 
 
@@ -77,8 +79,8 @@ def _noise_event_fails(question: Question, result: b.Result) -> bool:
     """L_W(q*) > eps with the W and the rows that the certificate names."""
     certified = question.problem.select(*result.rows)
     kernel = result.proof.instruments.kernel  # type: ignore[union-attr]
-    residuals = question.residuals[np.isin(question.problem.log_rows, certified.log_rows)]
-    return kernel_bellman_loss(certified, kernel, residuals).lower > result.rejection.epsilon
+    residuals = question.residuals[np.isin(question.problem.whole().log_rows, certified.whole().log_rows)]
+    return kernel_bellman_loss(certified.whole(), kernel, residuals).lower > result.rejection.epsilon
 
 
 def synthetic_question(rng: Generator, *, behaviour: str, tuned: bool = False) -> Question:
@@ -135,7 +137,7 @@ def _initial(rng: Generator, mdp: TabularMDP, log: b.Transitions, start: str) ->
     return None
 
 
-def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Problem) -> b.Ball:
+def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> b.Ball:
     """Centre: the mean of r + gamma v*(s') per pair, on the very rows that are certified; radius: 1 more than its true distance.
 
     Q may look at the log in any way. This one fits the noise of the log as closely as a table can.
@@ -226,7 +228,7 @@ def continuous_question(rng: Generator) -> Question:
         initial_draws=100,
         seed=int(rng.integers(2**31)),
     )
-    nexts, firsts = problem.next, problem.initial
+    nexts, firsts = problem.whole().next, problem.initial
     after = nexts.per_row(mdp.q(*nexts.points.T)[:, None], ROWS)
     first = firsts.per_row(mdp.q(*firsts.points.T)[:, None], len(starts))
     residuals = mdp.q(log.observations[:, 0], log.actions[:, 0]) - mdp.gamma * after - log.rewards

@@ -91,7 +91,9 @@ def good_certificates() -> list[Good]:
     question = bondic.make_problem(log, policy, initial, **terms)
     timed = bondic.make_problem(log, policy, bondic.InitialStates.from_log(log), **terms, horizon=8)
     value = bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0)
-    center = bondic.KernelFunction(bondic.Constant(1.0), question.layout, question.logged[:1], np.array([[0.2, 0.0]]))
+    center = bondic.KernelFunction(
+        bondic.Constant(1.0), question.layout, question.whole().logged[:1], np.array([[0.2, 0.0]])
+    )
     fixed = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5))
     features = bondic.Choices(pairs=8)
     made = [

@@ -11,8 +11,8 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.policies.answers import PolicyAnswers
-from bondic.rows import Problem, Terms, assemble
+from bondic.policies.answers import StoredAnswers
+from bondic.rows import Rows, Terms, make_rows
 
 
 def normalised(row):
@@ -24,7 +24,7 @@ def normalised(row):
 class Case:
     """A problem and its twin: points, next points, initial points, rewards and what is stated about them."""
 
-    problem: Problem
+    problem: Rows
     log: bondic.Transitions
     logged: list
     nexts: list
@@ -92,9 +92,9 @@ def make_case(
         actions = rng.normal(size=(n, 1))
         next_actions, initial_actions = rng.normal(size=(n, draws, 1)), rng.normal(size=(starts, draws, 1))
         log = bondic.Transitions(states, actions, rewards, following, terminal, timesteps=times)
-        answers = PolicyAnswers(next_actions[kept][np.array(going_on)], initial_actions, False, False)
+        answers = StoredAnswers(next_actions[kept][np.array(going_on)], initial_actions, False, False)
         statement = Terms(gamma, reward_range, may_terminate, horizon, horizon is not None)
-        problem = assemble(log, begins, answers, statement, seed=0)
+        problem = make_rows(log, answers, begins, statement)
         nexts = naive.next_points_continuous(following[kept], next_actions[kept], terminal[kept], kept_times, horizon)
         first = naive.initial_points_continuous(begin, initial_actions, exact_weights, start_time)
         logged = naive.logged_points(states[kept], actions[kept], kept_times)
@@ -127,8 +127,8 @@ def kernel_function(case, kernel, coefficients):
     """omega = sum_i alpha_i k(., x_i) on the logged points."""
     problem = case.problem
     weights = np.zeros((len(problem), problem.layout.slots))
-    weights[np.arange(len(problem)), problem.slots] = coefficients
-    return bondic.KernelFunction(kernel, problem.layout, problem.logged, weights)
+    weights[np.arange(len(problem)), problem.whole().slots] = coefficients
+    return bondic.KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
 
 
 def inside(enclosure, exact):

@@ -80,7 +80,7 @@ def lake(episodes: int = 150, seed: int = 0, limit: int = 40, slip: float = 0.2)
     }
 
 
-def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> bondic.Problem:
+def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> bondic.Rows:
     """Walk to the right with probability 0.8; gamma = 0.95 and rewards in [0, 1] unless stated otherwise."""
     log = bondic.Transitions(**(lake() if data is None else data))
     terms = {"gamma": LAKE_GAMMA, "reward_range": (0, 1)} | statements

@@ -435,7 +435,7 @@ def test_a_log_of_terminal_rows_only_is_legal():
     log = Transitions(**columns(terminations=np.ones(10), next_observations=np.full((10, 2), np.nan)))
     result = check_certified(log)
     problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
-    assert problem.next.points.shape == (0, 2)
+    assert problem.whole().next.points.shape == (0, 2)
     ignored = RowProbabilities(np.full((10, 2), np.nan), [[0.5, 0.5]])
     again = check_certified(log, ignored)
     assert (again.low, again.high) == pytest.approx((result.low, result.high), rel=1e-9)

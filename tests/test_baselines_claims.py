@@ -316,7 +316,7 @@ def test_ends_of_snpdis_are_the_sum_over_known_steps_and_ranges():
     """The slow twin: one ratio per step while 2 effective episodes are left, the step's range afterwards."""
     mdp = matching(rewards=((0.9, -0.3), (0.95, 0.4)), reward_range=(-0.5, 1.0))
     problem = matching_problem(mdp, seed=3)
-    log = problem.source.log
+    log = problem.log
     known, psi, theta, low, high = 0, np.zeros(100), 0.0, 0.0, 0.0
     for t in range(60):
         rho, reward = np.zeros(100), np.zeros(100)
@@ -345,7 +345,7 @@ def test_unknown_last_steps_of_complete_episodes_go_on():
     """All episodes ended by themselves; the policy's own ones may be longer than any that was seen."""
     mdp = matching(termination=0.01)
     problem = matching_problem(mdp, episodes=30, steps=2000)
-    assert not problem.source.log.truncations.any()
+    assert not problem.log.truncations.any()
     result = bondic.estimate_interval(problem, method=ImportanceSampling("snpdis"))
     paths = trajectories(problem)
     known = rests_on_enough(weighted_sums(paths, "snpdis"))

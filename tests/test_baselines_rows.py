@@ -26,6 +26,7 @@ from bondic.baselines.units import fold_numbers, grouped_error, resampled_starts
 from bondic.errors import InvalidInput, NumericalError
 from bondic.noise.bound import NoiseFacts
 from bondic.noise.v_statistic import VStatistic
+from bondic.rounding import Enclosure
 from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log, synthetic
 from worlds import exact_log, tabular_problem
@@ -67,8 +68,10 @@ def one_hot(problem):
     """Phi, mean next Phi and phi_0 of a table, written out; column 2 s + a."""
     n = len(problem)
     phi, following = np.zeros((n, 6)), np.zeros((n, 6))
-    phi[np.arange(n), 2 * problem.logged[:, 0].astype(int) + problem.slots] = 1.0
-    for point, weights, row in zip(problem.next.points, problem.next.weights, problem.next.rows, strict=True):
+    phi[np.arange(n), 2 * problem.whole().logged[:, 0].astype(int) + problem.whole().slots] = 1.0
+    for point, weights, row in zip(
+        problem.whole().next.points, problem.whole().next.weights, problem.whole().next.rows, strict=True
+    ):
         following[row, 2 * int(point[0]) : 2 * int(point[0]) + 2] += weights
     start = np.zeros(6)
     for point, weights, row in zip(problem.initial.points, problem.initial.weights, problem.initial.rows, strict=True):
@@ -102,7 +105,9 @@ def test_landmark_features_evaluate_functions_of_the_space():
     kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac(on="action")
     design = make_design(problem, kernel, rank=300)
     gram = design.logged @ design.logged.T
-    wanted = np.exp(-0.5 * (problem.logged - problem.logged.T) ** 2) * (problem.slots[:, None] == problem.slots)
+    wanted = np.exp(-0.5 * (problem.whole().logged - problem.whole().logged.T) ** 2) * (
+        problem.whole().slots[:, None] == problem.whole().slots
+    )
     np.testing.assert_allclose(gram, wanted, atol=1e-4)
     assert not design.fixed
 
@@ -147,7 +152,7 @@ def test_expectations_give_the_exact_value(method):
     found = {
         "fqe": lambda: design.start @ fit_q(design, ridge=1e-9),
         "lstd": lambda: fit_lstd(design, ridge=1e-9).value,
-        "mis": lambda: np.mean(minimax_weights(design, design, ridge=1e-9) * problem.rewards),
+        "mis": lambda: np.mean(minimax_weights(design, design, ridge=1e-9) * problem.whole().rewards),
         "model": lambda: design.start @ table_values(design, np.ones(len(problem)), 0.0),
     }[method]()
     assert found == pytest.approx(mdp.value, abs=1e-7)
@@ -158,8 +163,8 @@ def test_weights_are_the_density_ratio(method):
     mdp, problem = exact_problem()
     design = make_design(problem)
     share = np.zeros((3, 2))
-    np.add.at(share, (problem.logged[:, 0].astype(int), problem.slots), 1 / len(problem))
-    wanted = mdp.density_ratio(share)[problem.logged[:, 0].astype(int), problem.slots]
+    np.add.at(share, (problem.whole().logged[:, 0].astype(int), problem.whole().slots), 1 / len(problem))
+    wanted = mdp.density_ratio(share)[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
     if method == "lstd":
         found = len(problem) * design.logged @ fit_lstd(design, ridge=1e-9).dual
     else:
@@ -227,7 +232,7 @@ def test_doubly_robust_corrections_are_the_loop_and_unbiased_for_any_q():
     q = np.random.default_rng(2).normal(size=(5, 3, 2))
     q[4] = 0.0
     phi, following, start = one_hot(problem)
-    design = plain_design(phi, following, start, problem.rewards, mdp.gamma)
+    design = plain_design(phi, following, start, problem.whole().rewards, mdp.gamma)
     paths = trajectories(problem)
     found = corrections(paths, design, q.reshape(5, 6))
     for episode in range(40):
@@ -294,9 +299,9 @@ def test_cross_fitting_never_uses_the_fold_itself():
     for k in range(5):
         out, inside = fold != k, fold == k
         a = phi[out].T @ (phi[out] - gamma * following[out]) + ridge * np.eye(6)
-        theta = np.linalg.solve(a, phi[out].T @ problem.rewards[out])
+        theta = np.linalg.solve(a, phi[out].T @ problem.whole().rewards[out])
         w = out.sum() * phi[inside] @ np.linalg.solve(a.T, start)
-        delta = problem.rewards[inside] + gamma * following[inside] @ theta - phi[inside] @ theta
+        delta = problem.whole().rewards[inside] + gamma * following[inside] @ theta - phi[inside] @ theta
         efficient += inside.sum() / n * (start @ theta) + np.sum(w * delta) / n
     found = bondic.estimate_interval(problem, method=DoubleRL(ridge=ridge)).estimate
     assert found == pytest.approx(efficient, rel=1e-9)
@@ -307,7 +312,7 @@ def test_cross_fitting_never_uses_the_fold_itself():
         out = fold[log.episode_ids] != fold[episode]
         thetas = np.zeros((6, 6))
         for t in range(4, -1, -1):  # the last of 5 steps has one reward ahead of it, the first one five
-            target = problem.rewards[out] + gamma * following[out] @ thetas[t + 1]
+            target = problem.whole().rewards[out] + gamma * following[out] @ thetas[t + 1]
             thetas[t] = np.linalg.solve(phi[out].T @ phi[out] + ridge * np.eye(6), phi[out].T @ target)
         values.append(start @ thetas[0] + loop_correction(mdp, log, episode, thetas.reshape(6, 3, 2), 5))
     robust = bondic.estimate_interval(problem, method=DoublyRobust(ridge=ridge)).estimate
@@ -425,10 +430,10 @@ def test_the_error_identity_is_exact():
     mdp = world(termination=0.3)
     problem = sampled(mdp)
     phi, following, start = one_hot(problem)
-    design = plain_design(phi, following, start, problem.rewards, mdp.gamma)
+    design = plain_design(phi, following, start, problem.whole().rewards, mdp.gamma)
     fit = fit_lstd(design, ridge=1.0)
     q = mdp.q_star.ravel()
-    noise = problem.rewards + mdp.gamma * following @ q - phi @ q
+    noise = problem.whole().rewards + mdp.gamma * following @ q - phi @ q
     assert fit.value - mdp.value == pytest.approx(fit.dual @ (phi.T @ noise - q), rel=1e-9)
 
 
@@ -471,11 +476,13 @@ def test_the_model_is_counting():
     problem = sampled(mdp, 30, 4)
     visits, rewards = np.zeros((3, 2)), np.zeros((3, 2))
     jumps = np.zeros((3, 2, 3))
-    following = dict(zip(problem.next.rows.tolist(), problem.next.points[:, 0].astype(int).tolist(), strict=True))
+    following = dict(
+        zip(problem.whole().next.rows.tolist(), problem.whole().next.points[:, 0].astype(int).tolist(), strict=True)
+    )
     for row in range(len(problem)):
-        s, a = int(problem.logged[row, 0]), problem.slots[row]
+        s, a = int(problem.whole().logged[row, 0]), problem.whole().slots[row]
         visits[s, a] += 1
-        rewards[s, a] += problem.rewards[row]
+        rewards[s, a] += problem.whole().rewards[row]
         if row in following:
             jumps[s, a, following[row]] += 1
     q = np.zeros((3, 2))
@@ -501,7 +508,7 @@ def test_pairs_that_never_occur_get_the_stated_guess():
 
 
 def facts(n, dropped=0):
-    return NoiseFacts(n, n + dropped, 1.0, np.ones(n), np.full(n, 3.0), 3.0, 1.0, 4.0)
+    return NoiseFacts(n, n + dropped, 1.0, np.array([3.0]), np.array([n]), 3.0, 1.0, 4.0, lambda: Enclosure(9.0 * n))
 
 
 def test_the_threshold_is_its_formula():

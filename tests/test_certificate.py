@@ -256,8 +256,8 @@ def test_every_kind_of_weight_function_verifies():
         same(bondic.verify(result.certificate, log), result)
     kernel = kernels[ExpansionFunction]
     weights = np.zeros((len(problem), 2))
-    weights[np.arange(len(problem)), problem.slots] = 1.0 / len(problem)
-    candidate = KernelFunction(kernel, problem.layout, problem.logged, weights)
+    weights[np.arange(len(problem)), problem.whole().slots] = 1.0 / len(problem)
+    candidate = KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
     method = bondic.Dual(
         instruments=bondic.Instruments(kernel), ball=ball, gauge=FixedLambda(0.5), candidates=(candidate,)
     )
@@ -273,7 +273,9 @@ def test_a_center_and_feature_functions_of_the_user_are_rechecked():
         return np.exp(-((states - np.linspace(-1, 1, 5)) ** 2)) / np.sqrt(5.0)
 
     own = bondic.ExplicitFeatures(bumps, 1.0, "bumps")
-    center = bondic.KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[0.2, 0.0]]))
+    center = bondic.KernelFunction(
+        bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.2, 0.0]])
+    )
     method = bondic.Dual(
         instruments=bondic.Instruments(own * bondic.Dirac() + bondic.Constant(1.0)),
         ball=bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 9.0, center),

@@ -78,6 +78,8 @@ def test_parts_are_what_they_are_called():
     assert Part("noise", Enclosure(-1e-9, 1e-8), "spread").size.mid < 0  # 0 up to its own error
     with pytest.raises(AssertionError, match="two parts of one name"):
         Claim("lower", (Part("a", Enclosure(1.0), "value"), Part("a", Enclosure(1.0), "spread")))
+    with pytest.raises(KeyError):
+        Claim("lower", (Part("a", Enclosure(1.0), "value"),))["b"]
     assert Part("none", Enclosure(0.0, 1e-300), "spread").shown == 0.0
     assert (ends_of("both"), ends_of("lower"), ends_of("upper")) == (("lower", "upper"), ("lower",), ("upper",))
     with pytest.raises(InvalidInput, match="side='middle'"):

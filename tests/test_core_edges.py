@@ -256,7 +256,7 @@ def test_sum_of_values_pays_for_its_additions():
 @pytest.mark.parametrize("gauge", [bondic.Pinelis(), bondic.FixedLambda(5.0), bondic.PlugIn(1.0)])
 @pytest.mark.parametrize("observed", [50.0, 1e10, 1e160, 1e200])
 def test_p_values_are_never_zero_and_never_overflow(gauge, observed):
-    facts = NoiseFacts(100, 100, 1.0, np.ones(100), np.ones(100), 1.0, 1.0, 1.0)
+    facts = NoiseFacts(100, 100, 1.0, np.ones(1), np.array([100]), 1.0, 1.0, 1.0, lambda: Enclosure(100.0))
     assert 0 < gauge.level(facts, observed) < 1e-300
 
 

@@ -12,6 +12,7 @@ import worlds
 from bondic.errors import InvalidInput
 from bondic.identity.residual import function_values
 from bondic.noise.bound import NoiseFacts
+from bondic.rounding import Enclosure
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -219,7 +220,7 @@ def test_misspecification_widens_by_its_formula(table, plain):
 def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
     function = result.proof.omegas[end]
-    return function.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
+    return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
 def test_misspecification_saves_a_class_that_is_too_small(table):
@@ -283,7 +284,7 @@ def test_plug_in_promises_nothing(table, plain):
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
     own = table.run(gauge=b.PlugIn(0.04))
-    facts = NoiseFacts(600, 600, 1.0, np.ones(600), np.ones(600), 1.0, 1.0, 2.0)
+    facts = NoiseFacts(600, 600, 1.0, np.ones(1), np.array([600]), 1.0, 1.0, 2.0, lambda: Enclosure(600.0))
     assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(facts, 0.1).mid, rel=1e-9)
 
 
@@ -315,7 +316,9 @@ def test_unknown_gauge(table):
 def test_more_candidates_never_hurt(table, plain, rng):
     """Any omega may be tried on the same event; a good one from elsewhere is kept, a bad one ignored."""
     layout, instruments = table.problem.layout, table.method().instruments
-    basis = make_basis(instruments.kernel, layout, table.problem.logged, rank=1)  # hardly any coordinates to search in
+    basis = make_basis(
+        instruments.kernel, layout, table.problem.whole().logged, rank=1
+    )  # hardly any coordinates to search in
     poor = table.run(rank=1)
     assert poor.length >= plain.length
     good = plain.proof.omegas["upper"]
@@ -378,7 +381,9 @@ def test_finite_horizon(horizon, gamma):
     truth = mdp.finite_horizon(horizon)[:horizon]
     kernel = worlds.table_kernel()  # "state" includes time
     q_star = worlds.table_function(truth, problem.layout)
-    assert function_values(problem, q_star).initial @ mdp.initial_probs == pytest.approx(mdp.finite_value(horizon))
+    assert function_values(problem.whole(), q_star).initial @ mdp.initial_probs == pytest.approx(
+        mdp.finite_value(horizon)
+    )
     instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * kernel)
     ball = b.Ball(kernel * b.TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=b.TablePolicy(mdp.target))

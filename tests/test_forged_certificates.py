@@ -211,7 +211,9 @@ def test_the_center_of_q_is_named(world):
     problem, log = question(world), world[1]
     texts = []
     for height in (0.2, 0.3):
-        center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[height, 0.0]]))
+        center = KernelFunction(
+            bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[height, 0.0]])
+        )
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, 9.0, center), W), log)
         texts += [item.text for item in checked.assumptions if item.name == "values"]
     assert "the given center Function(1 points of Constant(1), sha256 " in texts[0]
@@ -260,7 +262,7 @@ def contradicted():
     result = bondic.estimate_interval(problem, method=bondic.Dual(ball=small, instruments=local))
     assert result.status is bondic.Status.REJECTED
     blind = np.ones((2, 2))
-    looks_away = KernelFunction(local.kernel, problem.layout, problem.logged[:2] + 50.0, blind)
+    looks_away = KernelFunction(local.kernel, problem.layout, problem.whole().logged[:2] + 50.0, blind)
     return forge(problem, small, local, witnesses=(looks_away,)), result, log
 
 
@@ -292,8 +294,8 @@ def test_a_test_of_the_verifier_finds_what_the_witness_hides(contradicted, hones
 def test_an_end_that_repeats_q_is_no_evidence(world, radius):
     """Q = {one function} proves anything about itself; a tiny omega does not change that."""
     problem, log = question(world), world[1]
-    center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.logged[:1], np.array([[0.5, 0.5]]))
-    tiny = KernelFunction(W.kernel, problem.layout, problem.logged[:1], np.array([[1e-9, 0.0]]))
+    center = KernelFunction(bondic.Constant(1.0), problem.layout, problem.whole().logged[:1], np.array([[0.5, 0.5]]))
+    tiny = KernelFunction(W.kernel, problem.layout, problem.whole().logged[:1], np.array([[1e-9, 0.0]]))
     for omega in (None, tiny):
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, radius, center), W, (omega, None)), log)
         if omega is None:

@@ -60,8 +60,8 @@ def synthetic_setting(weight_kernel=GAUSSIAN, rows=120, **more):
 def model_of(setting, rank=700):
     """The search model with landmarks everywhere: nothing is hidden from it."""
     problem = setting.problem
-    everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
-    weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=rank)
+    everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
+    weights = make_basis(setting.instruments.kernel, problem.layout, problem.whole().logged, rank=rank)
     values = make_basis(setting.ball.kernel, problem.layout, everything, rank=rank)
     return build_model(problem, weights, values, setting.ball.center)
 

@@ -144,9 +144,9 @@ def test_next_points_are_listed_by_row():
     problem = gaussian_problem()
     places, weights = neural_fqe._following(problem)
     for row in range(0, len(problem), 7):
-        mine = np.flatnonzero(problem.next.rows == row)
+        mine = np.flatnonzero(problem.whole().next.rows == row)
         assert sorted(places[row, weights[row].sum(axis=1) > 0]) == sorted(mine)
-    np.testing.assert_allclose(weights.sum(axis=(1, 2)), problem.continues, rtol=1e-6)
+    np.testing.assert_allclose(weights.sum(axis=(1, 2)), problem.whole().continues, rtol=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------------- with torch

@@ -32,9 +32,9 @@ class BanditProof(Proof):
 
     def claims(self, rows, sums=None):
         del sums  # nothing here is a kernel sum
-        slots = rows.layout.slots
-        weights = slots * rows.initial.weights[0][rows.slots]
-        mean = certified_dot(weights, rows.rewards) / float(len(rows))
+        slots, whole = rows.layout.slots, rows.whole()
+        weights = slots * rows.initial.weights[0][whole.slots]
+        mean = certified_dot(weights, whole.rewards) / float(len(rows))
         low, high = rows.terms.reward_range
         width = Enclosure(slots * float(rows.initial.weights.max())) * (max(high, 0.0) - min(low, 0.0))
         noise = width * (log_enclosure(Enclosure(2.0) / self.budget["noise"]) / (2.0 * len(rows))).sqrt()

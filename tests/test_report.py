@@ -421,11 +421,11 @@ def test_the_map_shows_mean_weights_and_drops_thin_cells(world):
     _, _, problem, result, _ = world
     certified = problem.select(*result.rows)
     omega = bondic.KernelFunction(
-        bondic.Gaussian(0.5), problem.layout, problem.logged[:3], np.ones((3, problem.layout.slots))
+        bondic.Gaussian(0.5), problem.layout, problem.whole().logged[:3], np.ones((3, problem.layout.slots))
     )
     found = find_support(certified, omega, names=column_names(problem.layout), no_rows=False)
-    weights, _ = weights_at_rows(certified, omega)
-    points = np.column_stack([certified.logged, certified.slots])
+    weights, _ = weights_at_rows(certified.whole(), omega)
+    points = np.column_stack([certified.whole().logged, certified.whole().slots])
     (x, y), (x_bins, y_bins) = found.axes, found.bins
     slow_counts, slow_sums = np.zeros(found.counts.shape), np.zeros(found.counts.shape)
     for point, weight in zip(points, weights, strict=True):
@@ -437,7 +437,7 @@ def test_the_map_shows_mean_weights_and_drops_thin_cells(world):
         slow_sums[i, j] += weight
     np.testing.assert_array_equal(found.counts, slow_counts)
     np.testing.assert_allclose(found.sums, slow_sums, rtol=1e-12, atol=1e-12)
-    assert found.heavy[0].row == certified.log_rows[np.argmax(np.abs(weights))]
+    assert found.heavy[0].row == certified.whole().log_rows[np.argmax(np.abs(weights))]
     hidden = find_support(certified, omega, names=column_names(problem.layout), no_rows=True)
     assert hidden.heavy == ()
     assert hidden.suppressed == ((slow_counts > 0) & (slow_counts < 5)).sum() > 0
@@ -469,7 +469,7 @@ def test_no_single_row_is_on_a_page_without_rows(world):
         float(f"{v:.6g}") for column in (log.observations, log.rewards, log.next_observations) for v in column.ravel()
     }
     raw |= {float(v) for column in (log.observations, log.rewards, log.next_observations) for v in column.ravel()}
-    weights, _ = weights_at_rows(problem.select(*result.rows), frontier_omega(result))
+    weights, _ = weights_at_rows(problem.select(*result.rows).whole(), frontier_omega(result))
     raw |= {float(f"{v:.6g}") for v in weights}
     without = report_page(result.without_rows(problem), problem, title="t", sensitivity=frontier, log=log, no_rows=True)
     data = re.search(r'id="bondic-data">(.*?)</script>', without)[1]

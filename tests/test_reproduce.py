@@ -209,7 +209,7 @@ def test_worlds_have_the_rows_and_values_they_claim():
     assert setup.ball.radius == pytest.approx(10 * synthetic_world().q_norm)
     assert setup.truth == synthetic_world().value
     assert setup.problem.layout.action_dim == setup.problem.layout.observation_dim == 1
-    assert setup.problem.next.points.shape == (501 * 5, 2)
+    assert setup.problem.whole().next.points.shape == (501 * 5, 2)
     table = tabular(130, np.random.default_rng(0), seed=11, gamma=0.9)
     assert len(table.problem) == 130
     mdp = tabular_world(11, 0.9)
@@ -229,7 +229,7 @@ def test_rivals_get_whole_episodes_whose_number_does_not_depend_on_the_log():
     counts = set()
     for seed in range(3):
         setup = worlds.simulated("pendulum", 333, np.random.default_rng(seed), whole=True)
-        whole, log = setup.episodes.source.log, setup.problem.source.log
+        whole, log = setup.episodes.log, setup.problem.log
         lengths = np.unique(whole.episode_ids, return_counts=True)[1]
         last = np.cumsum(lengths) - 1
         # every episode fell, or was cut at its 50 steps; none was interrupted by the end of the log
@@ -276,10 +276,10 @@ def test_the_law_of_the_log_is_the_limit_of_long_logs():
     """A, b and S of the population against means over a long log with its drawn next actions, within sampling error."""
     law, mdp = prior.population(0.95, 50), synthetic_world()
     problem = synthetic(40_000, np.random.default_rng(5)).problem
-    rng, features = np.random.default_rng(1), weight_features(problem.logged)
+    rng, features = np.random.default_rng(1), weight_features(problem.whole().logged)
     assert np.abs(features.T @ features / len(problem) - law.second).max() < 0.03
     assert law.residual_variance == pytest.approx(
-        mdp.residual_variances(*np.hsplit(problem.logged, 2)).mean(), rel=0.02
+        mdp.residual_variances(*np.hsplit(problem.whole().logged, 2)).mean(), rel=0.02
     )
     # ‖μ_0‖ of the list of starts, exactly
     states, actions, weights = start_rule(mdp)
@@ -289,8 +289,8 @@ def test_the_law_of_the_log_is_the_limit_of_long_logs():
     # ‖A w‖² as a mean over pairs of independent rows, one row of each of 800 episodes
     w = rng.normal(size=features.shape[1])
     rows = np.arange(0, 40_000, 50) + rng.integers(50, size=800)
-    omega, now = features[rows] @ w, problem.logged[rows]
-    later = problem.next.points.reshape(40_000, -1, 2)[rows, 0]
+    omega, now = features[rows] @ w, problem.whole().logged[rows]
+    later = problem.whole().next.points.reshape(40_000, -1, 2)[rows, 0]
     signs, all_points = np.concatenate([omega, -mdp.gamma * omega]), np.concatenate([now, later])
     pairs = signs[:, None] * (bondic.Gaussian(mdp.bandwidth).block(all_points, all_points) + mdp.offset) * signs
     table = pairs.reshape(2, 800, 2, 800).sum(axis=(0, 2))

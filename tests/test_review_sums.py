@@ -155,7 +155,7 @@ def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
     start = bondic.InitialStates.exact(np.zeros((n, 2)))
     stream = ArrayStream(data, batch_rows=10)
     problem = bondic.make_problem(stream, noise, start, gamma=0.9, reward_range=(0, 1), draws=4, initial_draws=4)
-    following = np.concatenate([part.answers.next.ravel() for part in problem.parts()])
+    following = np.concatenate([part.next_answers.ravel() for part in problem.batches()])
     everything = np.concatenate([problem.answers.initial.ravel(), following])
     assert np.unique(everything).size == everything.size
 
@@ -246,9 +246,8 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
 
 @pytest.mark.parametrize("rows", [0, -1])
 def test_a_log_is_not_read_in_batches_of_nothing(rows):
-    stream = ArrayStream(columns(), batch_rows=10)
     with pytest.raises(InvalidInput, match="at least one row"):
-        stream.rebatched(rows)
+        ArrayStream(columns(), batch_rows=rows)
 
 
 def test_a_log_pasted_twice_is_noticed_across_batches():

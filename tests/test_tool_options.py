@@ -245,7 +245,7 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
         assert code in (0, 4), err
         found[out] = json.loads((place / out / "result.json").read_text())
         said = " ".join(printed.replace("│", " ").split())
-        assert f"states: {found[out]['choices']['states']}" in said
+        assert f"{sentence(found[out]['choices']['states'])}." in said
         assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
             (place / out / "report.html").read_text()
         )

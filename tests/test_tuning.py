@@ -338,7 +338,7 @@ def test_default_kernels():
     pilot = problem.select(0, 80)
     one, again, other = (default_instruments(problem, pilot, Choices(pairs=8, seed=seed)) for seed in (0, 0, 1))
     assert one.kernel.sup_diag == pytest.approx(1.0)
-    points = problem.logged[:5]
+    points = problem.whole().logged[:5]
     blocks = [make_basis(w.kernel, problem.layout, points, rank=5).parts[1].raw(points) for w in (one, again, other)]
     np.testing.assert_array_equal(blocks[0], blocks[1])
     assert not np.allclose(blocks[0], blocks[2])
@@ -408,9 +408,9 @@ def test_the_fit_minimises_the_later_loss(level):
     pilot = problem_of(rollout(9)).select(0, 100)
     center = None if level is None else constant_function(level, pilot.layout)
     fitted, found = _HeldOut.of(pilot, *KERNELS, 200).best(center)
-    candidates = np.concatenate([pilot.logged, pilot.initial.points])
+    candidates = np.concatenate([pilot.whole().logged, pilot.initial.points])
     values = make_basis(KERNELS[0], pilot.layout, candidates, rank=200, tolerance=1e-9)
-    weights = make_basis(KERNELS[1], pilot.layout, pilot.logged, rank=200, tolerance=1e-9)
+    weights = make_basis(KERNELS[1], pilot.layout, pilot.whole().logged, rank=200, tolerance=1e-9)
     halves = [pilot.select(0, 50), pilot.select(50, 100)]
     fit, judge = (build_model(half, weights, values, center) for half in halves)
 
@@ -430,7 +430,7 @@ def test_the_radius_is_that_of_a_second_fit_around_the_level_of_the_first():
     pilot = problem_of(rollout(9)).select(0, 100)
     fits = _HeldOut.of(pilot, *KERNELS, 200)
     first = fits.values.function(fits.best(None)[1])
-    mean = float(np.mean(first.values(pilot.logged)[0][np.arange(len(pilot)), pilot.slots]))
+    mean = float(np.mean(first.values(pilot.whole().logged)[0][np.arange(len(pilot)), pilot.whole().slots]))
     second, _ = fits.best(constant_function(mean, pilot.layout))
     fitted = held_out_radius(pilot, *KERNELS, factor=10.0, half_range=0.0)
     assert fitted.ridge == second.ridge

@@ -174,7 +174,7 @@ def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tm
     spec = kept.body["proof"]["asked"]["terms"]
     assert spec["value_range"] == [0.0, 1.0]
     assert asdict(problem.terms) | {"reward_range": [0.0, 1.0], "value_range": [0.0, 1.0]} == spec
-    for log in (problem.source.log, bondic.stream_log(lake(), batch_rows=100)):
+    for log in (problem.log, bondic.stream_log(lake(), batch_rows=100)):
         checked = bondic.verify(kept, log, LAKE_POLICY)
         assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-9)
         assert any(item.name == "value range" for item in checked.assumptions)
@@ -184,13 +184,13 @@ def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tm
 def test_a_certificate_with_another_statement_is_refused(certified, stated):
     problem, result = certified
     with pytest.raises(VerificationError):
-        bondic.verify(altered(result.certificate, value_range=stated), problem.source.log)
+        bondic.verify(altered(result.certificate, value_range=stated), problem.log)
 
 
 def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified):
     problem, result = certified
     with pytest.raises(VerificationError, match="outside the stated `value_range`"):
-        bondic.verify(altered(result.certificate, value_range=[0.0, 0.5]), problem.source.log)
+        bondic.verify(altered(result.certificate, value_range=[0.0, 0.5]), problem.log)
 
 
 def test_statements_without_a_value_range_are_read():

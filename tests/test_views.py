@@ -15,10 +15,13 @@ from rich.console import Console
 
 import bondic
 from bondic.bounds.robustness import Robustness
+from bondic.claims import Claim, Part
 from bondic.cli.compare import bar
-from bondic.rendering import bound_text, condition_text, interval_text, three
+from bondic.methods.sensitivity import result_frontier
+from bondic.rendering import bound_text, interval_text, sentence, three
 from bondic.report import exports, plots
 from bondic.report.page import report_page
+from bondic.rounding import Enclosure
 from problems import synthetic, tabular
 
 FEW = bondic.Choices(pairs=24)
@@ -75,7 +78,7 @@ def test_a_chosen_ball_is_amber_with_its_condition_and_its_breakdown_radius(chos
     assert PROVED not in badges
     assert FREE not in page
     top = page[page.index('id="answer"') : page.index('id="terms"')]
-    assert condition_text(result) in top
+    assert result.condition in top
     found = result.robustness
     assert f"{three(found.informative_up_to)} × that: radius {three(found.breakdown_radius)}" in top
     assert 'class="bar conditional"' in top
@@ -156,7 +159,7 @@ def test_the_terminal_and_the_fragment_name_the_kind_of_every_assumption(chosen,
         assert (FREE in text) == (not conditional)
         assert "stated by you" in text
         assert "stated by you" in fragment
-        assert result.choices["states"] in text
+        assert sentence(result.choices["states"]) in text
         assert ("#c77d0a" in fragment) == conditional
         amber = "\x1b[33m╭" in text
         assert amber == conditional
@@ -185,12 +188,12 @@ def test_json_is_strict_and_has_the_choice_and_how_far_it_carries(chosen, table)
     assert float(line["breakdown_radius"]) == pytest.approx(result.robustness.breakdown_radius)
     text = bondic.result_markdown(result)
     assert "chosen by bondic" in text
-    assert condition_text(result) in text
+    assert result.condition in text
 
 
 def test_a_comparison_marks_conditional_lines(chosen, table):
-    assert plots.held_word(chosen[1]) == "conditional"
-    assert plots.held_word(table[1]) == "finite-sample"
+    assert chosen[1].held == "conditional"
+    assert table[1].held == "finite-sample"
     figure = plots.comparison_figure([("a", chosen[1]), ("b", table[1])])
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["guarantee: conditional", "guarantee: finite-sample"]
@@ -274,3 +277,47 @@ def test_a_radius_of_the_user_says_what_states_are_too(table):
     problem, _ = table
     found = bondic.estimate_interval(problem, method=bondic.Dual(radius=3.0, choices=FEW))
     assert "related by their distance" in found.choices["states"]
+
+
+# --- a bound of another kind -------------------------------------------------------------------------------------------
+
+
+def test_every_view_draws_parts_that_it_has_never_heard_of(chosen):
+    """Names, number and order of the parts are the bound's own; the two ends need not have the same ones."""
+    problem, result = chosen
+    middle = Part("an <odd> average", Enclosure(0.5 * (result.low + result.high)), "value")
+    spreads = [Part(f"share {k}", Enclosure(0.01 * (k + 1)), "spread") for k in range(6)]
+    extra, detail = Part("only above", Enclosure(0.125), "spread"), Part("how many", Enclosure(7.0), "detail")
+    claims = (Claim("lower", (middle, *spreads)), Claim("upper", (middle, *spreads, extra, detail)))
+    other = replace(result, claims=claims)
+    data = json.loads(bondic.result_json(other))
+    assert list(data["terms"]["upper"]) == [
+        middle.name,
+        *(p.name for p in spreads),
+        "only above",
+        "rounding",
+        "end point",
+    ]
+    assert data["details"] == {"upper": {"how many": 7.0}}
+    text, markdown, fragment = printed(other), bondic.result_markdown(other), other._repr_html_()
+    page = report_page(other, problem, title="t", sensitivity=result_frontier(result, problem))
+    row = other.view().parts.rows[-3]
+    assert (row[0], row[1], float(row[2])) == ("only above", "", pytest.approx(0.125))
+    assert [line[0] for line in other.view().parts.rows[-2:]] == ["rounding", "end point"]
+    for part in (*spreads, extra):
+        assert all(part.name in view for view in (text, markdown, fragment, page))
+    assert "an <odd> average" in text
+    assert "<odd>" not in markdown + fragment + page
+    assert "an &lt;odd&gt; average, the start of each stack" in page
+    labels = [text.get_text() for text in plots.terms_figure(other).axes[0].get_legend().get_texts()]
+    assert {part.name for part in (*spreads, extra)} <= set(labels)
+
+
+def test_an_end_that_does_not_split_has_no_table(chosen):
+    _, result = chosen
+    whole = replace(result, claims=(Claim("lower", (Part("end point as found", Enclosure(0.1), "value"),)),))
+    assert whole.view().parts is None
+    assert whole.terms() == {}
+    for view in (printed(whole), bondic.result_markdown(whole), whole._repr_html_()):
+        assert "end point" not in view
+        assert "searched space" not in view

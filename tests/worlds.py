@@ -127,9 +127,9 @@ def measure_of(problem, omega, *, start=True):
     """mu_omega of (4) written out: points, slots, weights."""
     n, slots = len(problem), problem.layout.slots
     logged = np.zeros((n, slots))
-    logged[np.arange(n), problem.slots] = -omega / n
-    after = problem.next.weights * (problem.gamma * omega / n)[problem.next.rows, None]
-    clouds = [(problem.logged, logged), (problem.next.points, after)]
+    logged[np.arange(n), problem.whole().slots] = -omega / n
+    after = problem.whole().next.weights * (problem.gamma * omega / n)[problem.whole().next.rows, None]
+    clouds = [(problem.whole().logged, logged), (problem.whole().next.points, after)]
     if start:
         share = problem.initial_states.weights[problem.initial.rows, None]
         clouds.append((problem.initial.points, problem.initial.weights * share))

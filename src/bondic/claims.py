@@ -132,7 +132,7 @@ class Claim:
         assert len(set(names)) == len(names), f"two parts of one name: {names}"
 
     def __getitem__(self, name: str) -> Enclosure:
-        return next(part.size for part in self.parts if part.name == name)
+        return {part.name: part.size for part in self.parts}[name]
 
     def of(self, role: Role) -> tuple[Part, ...]:
         return tuple(part for part in self.parts if part.role == role)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -16,10 +17,16 @@ from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.withhold import withhold_rows
-from bondic.rendering import bound_text, condition_text, interval_text, is_conditional, result_fragment
-from bondic.rows import Question
+from bondic.rendering import bound_text, interval_text, number, sentence, three
+from bondic.rows import Rows
 from bondic.search.search import Search
 from bondic.terms import ValueRange, range_of
+from bondic.view import Grid, Tone, View, assumptions_grid, fragment, parts_grid
+
+FORMAT = "bondic result 1"
+CONDITIONAL = "conditional"
+"""A finite-sample guarantee that needs something which the library chose."""
+_TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
 
 
 @cache
@@ -81,7 +88,7 @@ class Result:
     @staticmethod
     def of(
         proof: Proof,
-        rows: Question,
+        rows: Rows,
         *,
         method: str,
         estimate: float = math.nan,
@@ -148,6 +155,26 @@ class Result:
         """What the library assumed on its own: the interval is valid if these hold, and nobody has stated them."""
         return tuple(item for item in self.assumptions if item.state == "chosen")
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the interval rests on something that the library chose; the value range alone does not."""
+        return bool(self.chosen) and self.status is Status.INTERVAL
+
+    @property
+    def is_assumption_free(self) -> bool:
+        """Whether Q is every function in the value range: nothing is assumed about the value function."""
+        return any(item.name == "values" and item.state == "checked" for item in self.assumptions)
+
+    @property
+    def estimate_outside(self) -> bool:
+        """Whether the point estimate is not in the interval; after a rejection there is no interval."""
+        return self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
+
+    @property
+    def held(self) -> str:
+        """The guarantee in a word; "conditional" where it needs something that the library chose."""
+        return CONDITIONAL if self.guarantee == "finite-sample" and self.is_conditional else self.guarantee
+
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
@@ -161,13 +188,13 @@ class Result:
         return {claim.end: claim.table() for claim in self.claims if claim.of("spread")}
 
     def _repr_html_(self) -> str:
-        return result_fragment(self)
+        return fragment(self.view())
 
     def summary(self) -> str:
         """The warnings, if there are any, a line each; then the answer in one sentence."""
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
-    def with_doubts(self, question: Question) -> Result:
+    def with_doubts(self, question: Rows) -> Result:
         """The same result with the warnings of its question, and with what was stated by accepting findings."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
         return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
@@ -186,8 +213,20 @@ class Result:
             "lower": f"is at least {bound_text(self.low, -1)}",
             "upper": f"is at most {bound_text(self.high, 1)}",
         }
-        condition = f", {condition_text(self)}" if is_conditional(self) else ""
+        condition = f", {self.condition}" if self.is_conditional else ""
         return f"{level} the value of the policy {what[self.side]} ({self._verdict}){condition}."
+
+    @property
+    def condition(self) -> str:
+        """What a chosen class makes the interval conditional on, and how far it carries beyond that."""
+        text, found = "valid if the value function is no rougher than bondic assumes", self.robustness
+        if found is None:
+            return text
+        if math.isinf(found.same_up_to):
+            return f"{text}; the interval says the same however rough it is"
+        text += f"; the interval says the same up to {three(found.same_up_to)} times that roughness"
+        further = found.informative_up_to > found.same_up_to
+        return f"{text}, and something up to {three(found.informative_up_to)} times" if further else text
 
     @property
     def ranges(self) -> tuple[str, str]:
@@ -205,7 +244,57 @@ class Result:
             .replace("the reward range", ranges)
         )
 
-    def without_rows(self, problem: Question) -> Result:
+    @property
+    def search_words(self) -> str:
+        """What a better search could still change, where that is known; an end that was not asked for is left out."""
+        known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
+        if not all(map(math.isfinite, known.values())):
+            return "how much a better search could gain is not known"
+        gains = ", ".join(f"{number(gap)} ({end})" for end, gap in known.items())
+        return f"a better ω in the searched space could gain at most {gains}"
+
+    def view(self) -> View:
+        """What every view shows, as plain data."""
+        parts = parts_grid(self.claims)
+        return View(
+            tone="conditional" if self.is_conditional else _TONES[self.status],
+            warnings=self.warnings,
+            sentence=self.sentence(),
+            guarantee=self._guarantee_words(),
+            lines=tuple(f"{sentence(line)}." for line in self._lines(split=parts is not None)),
+            parts=parts,
+            assumptions=assumptions_grid(self.assumptions),
+            choices=Grid("Choices", ("what", "how"), tuple(self.choices.items())),
+            hashes=self.hashes,
+            ends=(self.low, self.high),
+            estimate=self.estimate,
+            estimate_outside=self.estimate_outside,
+            limits=self.value_range,
+        )
+
+    def _guarantee_words(self) -> str:
+        """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
+        if self.status is Status.REJECTED:
+            return "No interval is given, so nothing is guaranteed."
+        about = ", no assumption about the value function" if self.is_assumption_free else ""
+        if self.is_conditional:
+            about = ", conditional on what bondic chose"
+        return f"Guarantee of the interval: {self.guarantee}{about}."
+
+    def _lines(self, *, split: bool) -> Iterator[str]:
+        worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
+        yield f"point estimate {number(self.estimate)} ({worth})"
+        (ranges, imply), limits = self.ranges, self.value_range
+        yield f"{ranges} alone {imply} [{number(limits.low)}, {number(limits.high)}]"
+        carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
+        (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
+        yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
+        if "states" in self.choices:
+            yield self.choices["states"]
+        if split:
+            yield self.search_words
+
+    def without_rows(self, problem: Rows) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
         if self.proof is None or self.certificate is None:
             return self
@@ -215,31 +304,43 @@ class Result:
         return replace(self, proof=proof, certificate=certificate, hashes=hashes, search=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: what the certificate's body holds, or the fields of a result without one.
-
-        Added in both cases: `chosen`, the assumptions that the library made, and `robustness` (None: no radius to doubt).
-        Numbers that are not finite are None.
-        """
+        """Plain data for JSON, in the format that `bondic.report.exports` describes; numbers that are not finite are None."""
         found = self.robustness
-        views = {
-            "warnings": list(self.warnings),
+        plain = {
+            "format": FORMAT,
+            "summary": self.summary(),
+            **{
+                name: getattr(self, name)
+                for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")
+            },
+            "status": self.status.name,
+            "value_range": [self.value_range.low, self.value_range.high],
+            "terms": self.terms(),
+            "details": {
+                claim.end: {part.name: part.shown for part in claim.of("detail")}
+                for claim in self.claims
+                if claim.of("detail")
+            },
+            "gap": dict(zip(("lower", "upper"), self.gap, strict=True)),
+            "rejection": None if self.rejection is None else asdict(self.rejection),
+            "rows": self.rows,
+            "budget": self.budget.parts,
+            "assumptions": [asdict(item) for item in self.assumptions],
             "chosen": [asdict(item) for item in self.chosen],
             "robustness": None if found is None else found.to_dict(),
+            "estimate_in_interval": not self.estimate_outside,
+            **{name: getattr(self, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
+            "effective_sample_size": self.effective_sample_size,
+            "warnings": self.warnings,
         }
-        if self.certificate is not None:
-            plain = dict(self.certificate.body)
-        else:
-            skipped = ("proof", "certificate", "search", "rejection", "claims", "gap")
-            plain = {name: value for name, value in asdict(self).items() if name not in skipped}
-            plain["status"] = self.status.name
-        finite: dict[str, Any] = strict_json(plain | views)
+        finite: dict[str, Any] = _strict_json(plain)
         return finite
 
 
-def strict_json(value: Any) -> Any:
+def _strict_json(value: Any) -> Any:
     """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
     if isinstance(value, dict):
-        return {str(key): strict_json(item) for key, item in value.items()}
+        return {str(key): _strict_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [strict_json(item) for item in value]
+        return [_strict_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -23,7 +23,7 @@ from bondic.baselines.linear import LinearFit, fit_lstd
 from bondic.baselines.units import IntArray, OverUnits, Unit
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -96,7 +96,7 @@ class CoinDice(OverUnits):
     ridge: float | None = None  # in rows
     unit: Unit = field(default="rows", kw_only=True)
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
         fit = fit_lstd(design, ridge=ridge)

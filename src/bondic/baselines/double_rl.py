@@ -20,7 +20,7 @@ from bondic.baselines.linear import LinearFit, fit_lstd, restrict
 from bondic.baselines.units import IntArray, OverUnits, fold_numbers, total_error
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import range_of
 
 BoolArray = npt.NDArray[np.bool_]
@@ -54,7 +54,7 @@ class DoubleRL(OverUnits):
     folds: int = 5
     seed: int = 0
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
         fold = fold_numbers(units, self.folds, self.seed)

@@ -25,7 +25,8 @@ from bondic.baselines.linear import LinearFit, fit_lstd
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.proofs.assumptions import start_assumption
+from bondic.rows import Rows
 from bondic.terms import largest_width, range_at_all_times
 
 
@@ -56,12 +57,12 @@ class LinearFittedQ(Baseline):
     rank: int = 100
     ridge: float = 1.0
 
-    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """One event for both ends, and one for a sampled initial distribution."""
         events = out.initial_events(problem)
         return ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         radius = self.radius
@@ -87,7 +88,7 @@ class LinearFittedQ(Baseline):
             fit.value - half,
             fit.value + half,
             fit.value,
-            (data, held, out.start_assumption(problem)),
+            (data, held, start_assumption(problem)),
             guarantee=None if design.fixed else "none",
             choices={"features": design.words, "ridge": f"{self.ridge:g} rows", "radius": f"{radius:.6g}"},
         )

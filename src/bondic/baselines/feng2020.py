@@ -16,7 +16,7 @@ from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.noise.v_statistic import VStatistic
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Feng2020(Listed):
     settings: Dual = field(default_factory=Dual)
     constant: Literal["paper", "range"] = "paper"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         if self.settings.planned_rows is not None:
             raise InvalidInput(
                 "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."

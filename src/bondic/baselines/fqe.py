@@ -21,7 +21,7 @@ from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_over
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import NumericalError
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -97,7 +97,7 @@ class FittedQ(OverUnits):
     seed: int = 0
     unit: Unit = field(default="episodes", kw_only=True)
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
 

@@ -23,7 +23,7 @@ from bondic.baselines.intervals import bernstein_lower
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,9 +56,7 @@ class EmpiricalBernstein(OverTrajectories):
     def title(self) -> str:
         return f"hcope-{self.weighting}"
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del problem, watch
         ends = {"lower": -math.inf, "upper": math.inf}
         notes = paths.notes()

@@ -31,7 +31,7 @@ from bondic.baselines.intervals import (
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.claims import Assumption, ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -160,9 +160,7 @@ class ImportanceSampling(OverTrajectories):
     def title(self) -> str:
         return f"{self.weighting}-{self.interval}"
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         sums = weighted_sums(paths, self.weighting)
         hoeffding = self.interval == "hoeffding"
@@ -230,7 +228,7 @@ class ImportanceSampling(OverTrajectories):
             ends[end] = base + mean if end == "lower" else base - mean
         return ends["lower"], ends["upper"]
 
-    def _ratio_bound(self, problem: Problem, paths: Trajectories) -> float:
+    def _ratio_bound(self, problem: Rows, paths: Trajectories) -> float:
         if self.largest_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
                 "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "

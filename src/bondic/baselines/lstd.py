@@ -15,7 +15,7 @@ from bondic.baselines.linear import fit_lstd
 from bondic.baselines.units import IntArray, OverUnits, total_error
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Lstd(OverUnits):
     rank: int = 100
     ridge: float | None = None  # in rows
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)

@@ -21,7 +21,7 @@ from bondic.baselines.units import IntArray, OverUnits, total_error
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -55,14 +55,14 @@ class Marginalized(OverUnits):
     rank: int = 100
     ridge: float = 1e-9  # the rank limits the weights; a larger penalty shows up as bias that no interval knows of
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         same = self.critic_kernel is None
         critics = design if same else make_design(problem, self.critic_kernel, rank=self.rank)
         w = minimax_weights(design, critics, ridge=self.ridge)
         q = fit_lstd(critics, ridge=critics.ridge(None))
-        estimate = float(np.mean(w * problem.rewards))
+        estimate = float(np.mean(w * problem.whole().rewards))
         parts = w * q.differences(critics) / len(problem)
         error = total_error(problem, critics, q.theta, parts, units)
         ratio = out.states(

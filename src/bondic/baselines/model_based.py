@@ -17,7 +17,7 @@ from bondic.baselines.intervals import percentile_ends
 from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_over
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,8 +51,9 @@ class ModelBased(OverUnits):
     seed: int = 0
     unit: Unit = field(default="episodes", kw_only=True)
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        states = np.unique(np.concatenate([problem.logged, problem.next.points]), axis=0).shape[0]
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        rows = problem.whole()
+        states = np.unique(np.concatenate([rows.logged, rows.next.points]), axis=0).shape[0]
         if not problem.layout.discrete or states > _MOST_STATES:
             raise InvalidInput(
                 f"The model is a table of states and discrete actions; this log has {states} distinct states (at most "

@@ -25,7 +25,7 @@ from bondic.baselines.intervals import resample_counts, student_around
 from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_units
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
@@ -86,7 +86,7 @@ class NeuralFittedQ(OverUnits):
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InvalidInput(f"learning_rate={self.learning_rate}; a positive finite number is needed.")
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         count, rng = bootstrap_units(units), np.random.default_rng(self.seed)
         counts = np.vstack([np.ones((1, count)), resample_counts(rng, count, self.replicates)])
         starts = start_weights(problem, counts, rng)
@@ -117,7 +117,7 @@ def default_updates(gamma: float) -> int:
     return most if gamma >= 1 else min(most, max(fewest, math.ceil(math.log(_LEFT) / math.log(gamma))))
 
 
-def start_weights(problem: Problem, counts: FloatArray, rng: np.random.Generator) -> FloatArray:
+def start_weights(problem: Rows, counts: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Weights of the points of d_{pi,0}, (1 + B, N): exact, or resampled with their episodes, alone, or draw by draw.
 
     Row 0 is the sample as it is.
@@ -139,13 +139,13 @@ def start_weights(problem: Problem, counts: FloatArray, rng: np.random.Generator
 class _Inputs:
     """Points as the networks see them: one unit per state when few states repeat, else standardised coordinates."""
 
-    def __init__(self, problem: Problem) -> None:
-        everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    def __init__(self, problem: Rows) -> None:
+        everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
         self.table = None
         if problem.layout.discrete and is_table(everything, len(problem)):
             self.table = np.unique(everything, axis=0)
-        spread = problem.logged.std(axis=0)
-        self.center, self.spread = problem.logged.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        spread = problem.whole().logged.std(axis=0)
+        self.center, self.spread = problem.whole().logged.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
     def __call__(self, points: FloatArray) -> npt.NDArray[np.float32]:
         if self.table is None:
@@ -157,21 +157,23 @@ class _Ensemble:
     """1 + B networks trained side by side; inputs are points, outputs one value per slot of actions, in units of `unit`."""
 
     def __init__(
-        self, options: NeuralFittedQ, problem: Problem, counts: FloatArray, starts: FloatArray, rng: np.random.Generator
+        self, options: NeuralFittedQ, problem: Rows, counts: FloatArray, starts: FloatArray, rng: np.random.Generator
     ) -> None:
         torch = self.torch = _torch()
         self.options, self.problem, self.rng = options, problem, rng
         inputs = _Inputs(problem)
-        rewards = problem.rewards
+        rewards = problem.whole().rewards
         # values lie between one reward and the sum of all; their middle (geometric) is the unit of the outputs
-        reach = 1.0 / (1.0 - problem.gamma * float(problem.continues.mean()) + 1e-3)
+        reach = 1.0 / (1.0 - problem.gamma * float(problem.whole().continues.mean()) + 1e-3)
         self.unit = float(np.sqrt(np.mean(rewards**2) * reach)) or 1.0
         limits = range_at_all_times(problem.terms)  # hull with 0: nothing is earned after the end
         self.limits = min(limits.low, 0.0) / self.unit, max(limits.high, 0.0) / self.unit
-        self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (problem.logged, problem.next.points))
+        self.logged, self.after = (
+            torch.from_numpy(inputs(p)) for p in (problem.whole().logged, problem.whole().next.points)
+        )
         self.first = torch.from_numpy(inputs(problem.initial.points))
         self.rewards = torch.from_numpy((rewards / self.unit).astype(np.float32))
-        self.slots = torch.from_numpy(problem.slots)
+        self.slots = torch.from_numpy(problem.whole().slots)
         self.counts = torch.from_numpy(counts.astype(np.float32))
         self.starts = starts
         self.next_rows, self.next_weights = _following(problem)
@@ -257,9 +259,9 @@ class _Ensemble:
         return np.asarray(self.unit * np.sum(self.starts * means, axis=1))
 
 
-def _following(problem: Problem) -> tuple[IntArray, npt.NDArray[np.float32]]:
+def _following(problem: Rows) -> tuple[IntArray, npt.NDArray[np.float32]]:
     """Places of the next points of every row (n, m) and their slot weights (n, m, slots), 0 where nothing follows."""
-    cloud, n = problem.next, len(problem)
+    cloud, n = problem.whole().next, len(problem)
     most = int(np.bincount(cloud.rows, minlength=n).max()) if cloud.rows.size else 1
     places = np.zeros((n, most), dtype=np.int64)
     weights = np.zeros((n, most, problem.layout.slots), dtype=np.float32)

@@ -9,19 +9,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bondic._version import __version__
-from bondic.bounds.start import sampled_start
+from bondic.bounds.start import INITIAL_SHARE, sampled_start
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
 from bondic.errors import NumericalError
 from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result
 from bondic.rounding import Enclosure
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import ValueRange, range_of
 
 Progress = Callable[[str, float], None]
-
-INITIAL_SHARE = 0.2
-"""Share of alpha for a sampled initial distribution where it is paid for apart; fixed before any data are seen."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,12 @@ def split_ends(alpha: float, side: Side, **others: float) -> ErrorBudget:
     return ErrorBudget.split(alpha, {**{end: left / len(ends) for end in ends}, **others})
 
 
-def initial_events(problem: Problem) -> dict[str, float]:
+def initial_events(problem: Rows) -> dict[str, float]:
     """The share of alpha for the initial distribution: none when d_0 and the means over its actions are exact."""
     return {} if sampled_start(problem, 1) is None else {"initial": INITIAL_SHARE}
 
 
-def initial_allowance(problem: Problem, budget: ErrorBudget, side: Side) -> float:
+def initial_allowance(problem: Rows, budget: ErrorBudget, side: Side) -> float:
     """Hoeffding's bound of |J* - J_emp| for initial states (or initial actions) that are a sample, else 0."""
     start, probability = sampled_start(problem, len(ends_of(side))), budget.get("initial")
     return 0.0 if start is None or probability is None else start.error(probability).upper
@@ -73,7 +70,7 @@ class Stopwatch:
 
 
 def conclude_baseline(
-    problem: Problem,
+    problem: Rows,
     outcome: Outcome,
     *,
     guarantee: Guarantee,
@@ -129,22 +126,9 @@ def _claims(outcome: Outcome, limits: ValueRange, side: Side) -> tuple[Claim, ..
     return tuple(replace(claim, uses_log=claim.gain(limits) > slack) for claim in claims)
 
 
-def reward_assumption(problem: Problem) -> Assumption:
+def reward_assumption(problem: Rows) -> Assumption:
     low, high = problem.terms.reward_range
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
-
-
-def start_assumption(problem: Problem) -> Assumption:
-    """What a method that averages over the initial states of the problem takes them for."""
-    given, draws = problem.initial_states, problem.initial_draws
-    if given.kind == "sample":
-        size = "fixed beforehand" if given.count_fixed else "not fixed beforehand"
-        text = f"The {len(given)} initial states are independent draws of the initial distribution; their number was {size}."
-    else:
-        text = f"The initial distribution is exactly the given list of {len(given)} weighted states."
-    if draws:
-        text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
-    return states("start", text)
 
 
 def states(name: str, text: str) -> Assumption:

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.behavior import estimate_behavior
-from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
+from bondic.baselines.episodes import check_starts, check_steps, columns_of, episode_numbers
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
@@ -126,12 +126,10 @@ class OverTrajectories(Baseline):
     behavior: Behavior = "logged"
 
     @abstractmethod
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         """Ends of the T-step value; assumptions are those beyond the ones on episodes and behaviour."""
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         found = self.path_ends(problem, paths, budget, watch)
         return replace(
@@ -160,7 +158,7 @@ def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     return (out.EPISODES, behaviour, recording, steps, out.states("length", length))
 
 
-def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
+def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
     """Cut the log into episodes, ask the policy at the logged states, and bound what was not recorded."""
     episodes = episode_numbers(problem)
     order = np.argsort(episodes, kind="stable")
@@ -170,7 +168,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     check_starts(problem, order[position == 0])
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]
-    complete = ~problem.continues[last]
+    complete = ~problem.whole().continues[last]
     horizon = problem.terms.horizon
     limit, recorded_all = _cut_after(lengths, complete, steps, horizon)
     fixed = not recorded_all or steps is not None or horizon is not None
@@ -187,7 +185,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     return Trajectories(
         terms=terms,
         rows=table,
-        rewards=np.where(inside, problem.rewards[table], 0.0),
+        rewards=np.where(inside, problem.whole().rewards[table], 0.0),
         ratios=np.where(inside, ratios[table], 1.0),
         discounts=np.asarray(problem.gamma ** np.arange(limit), dtype=np.float64),
         returns=_returns(terms, limit if fixed else None, tail),
@@ -197,7 +195,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
-        numbered=source_of(problem).log.timesteps is not None,
+        numbered=problem.log.has_timesteps,
         few_cuts=_few_cuts(lengths, complete) if steps is None and not recorded_all else "",
         length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),
     )
@@ -259,9 +257,8 @@ def _outward(value: float, direction: float) -> float:
     return value + direction * 1e-12 * abs(value)
 
 
-def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:
-    source, rows = source_of(problem), problem.log_rows
-    log = source.log
+def _ratios(problem: Rows, behavior: Behavior) -> tuple[FloatArray, bool]:
+    log, rows = columns_of(problem), problem.whole().log_rows
     if behavior not in ("logged", "estimated"):
         raise InvalidInput(f"behavior={behavior!r}; choose 'logged' or 'estimated'.")
     if behavior == "logged" and log.behavior_action_probs is None:
@@ -272,7 +269,12 @@ def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:
         )
     observations: Any = log.observations[rows]
     target = logged_action_probs(
-        source.policy, observations, log.actions[rows], problem.times, slots=problem.layout.slots, log_rows=rows
+        problem.policy,
+        observations,
+        log.actions[rows],
+        problem.whole().times,
+        slots=problem.layout.slots,
+        log_rows=rows,
     )
     if behavior == "logged":
         assert log.behavior_action_probs is not None

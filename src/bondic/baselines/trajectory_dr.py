@@ -25,7 +25,8 @@ from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.baselines.units import fold_numbers
 from bondic.claims import ErrorBudget, Guarantee
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.proofs.assumptions import start_assumption
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -69,9 +70,7 @@ class DoublyRobust(OverTrajectories):
     folds: int = 2
     seed: int = 0
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         episodes = episode_numbers(problem)
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)
@@ -93,7 +92,7 @@ class DoublyRobust(OverTrajectories):
         return out.Outcome(
             *student_around(estimate, error, values.size, budget),
             estimate,
-            (out.start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
+            (start_assumption(problem), out.COVERED, out.ASYMPTOTIC),
             choices={"features": design.words, "folds": str(self.folds), **paths.notes()},
             seeds={"folds": self.seed},
         )

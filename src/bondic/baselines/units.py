@@ -17,7 +17,8 @@ from bondic.baselines.features import Design, start_error
 from bondic.baselines.intervals import need_units, resample_counts
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
+from bondic.proofs.assumptions import start_assumption
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,19 +32,19 @@ class OverUnits(Baseline):
     unit: Unit = "auto"
 
     @abstractmethod
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, problem: Rows, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         """The ends, given the unit 0, 1, ... of every row, (n,); assumptions are those beyond the limit law's own."""
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         units, independent = units_of(problem, self.unit)
         found = self.unit_ends(problem, units, budget, watch)
-        own = (independent, out.start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
+        own = (independent, start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
         return replace(found, assumptions=own)
 
 
-def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
+def units_of(problem: Rows, unit: Unit) -> tuple[IntArray, Assumption]:
     """Which rows belong together, and what is assumed of the groups: whole episodes where the log names them."""
-    named = problem.source is not None and problem.source.log.episode_ids is not None
+    named = problem.log.has_episode_ids
     if unit == "episodes" or (unit == "auto" and named):
         return episode_numbers(problem), out.EPISODES
     grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
@@ -60,7 +61,7 @@ def bootstrap_units(units: IntArray) -> int:
 
 
 def bootstrap_over(
-    problem: Problem,
+    problem: Rows,
     design: Design,
     units: IntArray,
     fit: Callable[[FloatArray], FloatArray],
@@ -81,7 +82,7 @@ def bootstrap_over(
 
 
 def resampled_starts(
-    problem: Problem, design: Design, units: int
+    problem: Rows, design: Design, units: int
 ) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
     """phi_0 of a bootstrap sample, given how often each unit was drawn.
 
@@ -108,7 +109,7 @@ def grouped_error(parts: FloatArray, units: IntArray) -> float:
     return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
 
 
-def total_error(problem: Problem, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
+def total_error(problem: Rows, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
     """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
 
     Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.

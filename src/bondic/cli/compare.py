@@ -22,11 +22,10 @@ from bondic.cli.outputs import say_doubts
 from bondic.errors import BondicError, Doubt, InvalidInput, printable
 from bondic.estimate import Method, estimate_interval
 from bondic.proofs.io import write_atomically
-from bondic.rendering import lies_outside
 from bondic.report.exports import result_dict, split_notes
-from bondic.report.plots import CONDITIONAL, comparison_figure, held_word, save_plot
+from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
-from bondic.result import Result
+from bondic.result import CONDITIONAL, Result
 
 _WIDEST, _NARROWEST = 40, 12
 _LONGEST_NAME, _SHORTEST_NAME = 24, 8
@@ -154,9 +153,9 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
 
 def _notes(results: list[Result]) -> Iterator[Text]:
     """What a word or a mark of the table means, once, and what states were taken for."""
-    if any(held_word(result) == CONDITIONAL for result in results):
+    if any(result.held == CONDITIONAL for result in results):
         yield Text("conditional: valid if the value function is no rougher than bondic assumes", style="yellow")
-    if any(lies_outside(result) for result in results):
+    if any(result.estimate_outside for result in results):
         yield Text("○ an estimate outside its interval: it has no guarantee")
     for states in dict.fromkeys(result.choices["states"] for result in results if "states" in result.choices):
         yield Text(f"states: {states}", style="dim")
@@ -170,7 +169,7 @@ def _ends(result: Result) -> tuple[str, str, str]:
 
 def _labels(result: Result) -> tuple[Text, Text]:
     """Status and guarantee in a word each."""
-    held = "-" if result.status is Status.REJECTED else held_word(result)
+    held = "-" if result.status is Status.REJECTED else result.held
     return (
         Text(result.status.name.lower(), style=_STATUS_COLOURS[result.status]),
         Text(held, style=_COLOURS.get(held, "")),
@@ -201,7 +200,7 @@ def bar(result: Result, low: float, high: float, width: int) -> str:
     cells = ["·"] * width
     if result.status is not Status.REJECTED:
         cells[at(result.low) : at(result.high) + 1] = "━" * (at(result.high) + 1 - at(result.low))
-    cells[at(result.estimate)] = "○" if lies_outside(result) else "●"
+    cells[at(result.estimate)] = "○" if result.estimate_outside else "●"
     return "".join(cells)
 
 

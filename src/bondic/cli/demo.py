@@ -17,7 +17,7 @@ from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
-from bondic.rows import Question, make_problem
+from bondic.rows import Rows, make_problem
 
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
@@ -43,7 +43,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
     console.print(written, highlight=False, soft_wrap=True)
 
 
-def _write(result: Result, problem: Question, demo: Demo, out: Path, *, force: bool) -> Verification:
+def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool) -> Verification:
     """Report, certificate and result in one folder; the certificate is checked as it was read back."""
     words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
     with result_folder(out, force=force) as folder:

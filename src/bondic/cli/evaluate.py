@@ -27,7 +27,7 @@ from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
@@ -58,7 +58,7 @@ def command(ctx: click.Context, /, **options: Any) -> int:
 def _write(
     ctx: click.Context,
     inputs: Inputs,
-    question: Question,
+    question: Rows,
     result: Result,
     frontier: Frontier | None,
     options: dict[str, Any],

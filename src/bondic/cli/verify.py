@@ -18,8 +18,7 @@ from bondic.cli.policy import action_names, choose_policy
 from bondic.cli.reading import read_initial, read_rows
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.foreign_text import clean_text
@@ -100,9 +99,7 @@ def _start_count(found: Certificate) -> int:
     return int(found.asked.start.weights.size)
 
 
-def _initial(
-    found: Certificate, rows: Transitions | LogStream, loaded: LoadedLog | None, options: dict[str, Any]
-) -> InitialStates | None:
+def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates | None:
     """The states of --initial, held against those of the certificate where it has them."""
     if options["initial"] is None:
         return None

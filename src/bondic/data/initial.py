@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
-from bondic.data.blocks import RowRange
-from bondic.data.stream import LogStream
+from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 
@@ -76,7 +75,7 @@ class InitialStates:
         return InitialStates(states, weights, "sample", count_fixed)
 
     @staticmethod
-    def from_log(log: Transitions | LogStream, *, count: int | None = None) -> InitialStates:
+    def from_log(log: Log, *, count: int | None = None) -> InitialStates:
         """The first observation of every episode of the log, as a sample of d_0 of uncontrolled size.
 
         With `count` only those of the first `count` episodes: a sample whose size you fixed before looking. Assumes
@@ -87,7 +86,7 @@ class InitialStates:
             raise InvalidInput(f"The number of initial states is {count!r}; a whole number >= 1 is needed.")
         seen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         found, ended, any_end = [], True, False
-        for rows, part in [(RowRange(0, len(log)), log)] if isinstance(log, Transitions) else log.batches():
+        for rows, part in log.batches():
             assert part.truncations is not None
             ends = part.terminations | part.truncations
             if part.episode_ids is None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bondic.data.memory import MemoryPlan, parse_memory
 from bondic.data.parquet import ParquetStream, row_numbers
-from bondic.data.stream import ArrayStream, LogStream, MemoryPlan, parse_memory
+from bondic.data.stream import ArrayStream, LogStream
 from bondic.errors import InvalidInput
 
 
@@ -21,8 +22,9 @@ def stream_log(
 ) -> LogStream:
     """A Parquet file, a folder of Parquet parts, or arrays (memory-mapped ones), to be read in batches.
 
-    `memory` is what the whole estimate may use; it sets the number of rows held at a time, whatever the length of the
-    log. `batch_rows` sets that number directly. Use the result in place of `Transitions`.
+    `memory` is what the whole estimate may use, whatever the length of the log; a budget in which the work on one block of
+    rows does not fit is refused. `batch_rows` sets how many rows are read at a time where the log is only looked through.
+    Neither leaves a trace in an interval. Use the result in place of `Transitions`.
     """
     budget = parse_memory(memory)
     if isinstance(source, Mapping):

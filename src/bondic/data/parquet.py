@@ -140,19 +140,19 @@ class ParquetStream(LogStream):
             if not file.path.exists() or _stamp(file.path) != file.stamp:
                 raise InvalidInput(f"{file.path} was changed while the log was in use. Open the log again.")
 
-    def _raw(self, rows: RowRange, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
         wanted = {part: self.column_map.columns[part] for part in names or tuple(self.column_map.columns)}
         pieces: list[dict[str, npt.NDArray[Any]]] = []
         held = 0
         for piece in self._pieces(rows, wanted):
             while piece is not None:
-                size = len(next(iter(piece.values())))
-                room = self.batch_rows - held
-                rest = None if size <= room else {name: column[room:] for name, column in piece.items()}
+                here = len(next(iter(piece.values())))
+                room = size - held
+                rest = None if here <= room else {name: column[room:] for name, column in piece.items()}
                 pieces.append(piece if rest is None else {name: column[:room] for name, column in piece.items()})
-                held += min(size, room)
+                held += min(here, room)
                 piece = rest
-                if held == self.batch_rows:
+                if held == size:
                     yield _join(pieces)
                     pieces, held = [], 0
         if held:

@@ -22,7 +22,7 @@ from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Claims
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.search.best_so_far import Ends, best_bounds
 from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
@@ -67,7 +67,7 @@ class Dual:
         if isinstance(self.gauge, Gauge):
             check_gauge(self.gauge)
 
-    def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
 
 
@@ -93,7 +93,7 @@ class _Clock:
             self.progress(name, 1.0)
 
 
-def _run_dual(method: Dual, problem: Question, alpha: float, progress: Progress | None) -> Result:
+def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | None) -> Result:
     clock = _Clock(progress)
     clock.stage("tuning")
     setting, budget, notes = settle(method, problem, alpha)

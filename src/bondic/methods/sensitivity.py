@@ -22,7 +22,7 @@ from bondic.methods.settle import settle
 from bondic.proofs.dual import DualProof
 from bondic.result import Result
 from bondic.rounding import U
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import Search
 from bondic.search.searches import make_search
@@ -41,7 +41,7 @@ _LARGEST_FLOOR = 1e300
 
 
 def radius_sensitivity(
-    problem: Question,
+    problem: Rows,
     *,
     alpha: float = 0.1,
     radii: Sequence[float] | None = None,
@@ -62,7 +62,7 @@ def radius_sensitivity(
 
 def result_frontier(
     result: Result,
-    problem: Question,
+    problem: Rows,
     *,
     radii: Sequence[float] | None = None,
     progress: Progress | None = None,

@@ -12,6 +12,7 @@ from bondic.codec import check_round_trip
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Gauge, NoiseFacts
 from bondic.registry import from_outside
+from bondic.rounding import Enclosure
 
 _ROWS = 100
 
@@ -21,8 +22,8 @@ def check_gauge(gauge: Gauge) -> None:
     if not from_outside(gauge):
         return
     check_round_trip(gauge, "noise")
-    ones = np.ones(_ROWS)
-    facts = NoiseFacts(_ROWS, _ROWS, 1.0, ones, ones, largest_width=1.0, largest_reward=1.0, reach=1.0)
+    once, rows = np.ones(1), np.full(1, float(_ROWS))
+    facts = NoiseFacts(_ROWS, _ROWS, 1.0, once, rows, 1.0, 1.0, 1.0, read_charge=lambda: Enclosure(float(_ROWS)))
     name = type(gauge).__name__
     try:
         wide, narrow = (gauge.epsilon(facts, probability) for probability in (0.01, 0.1))

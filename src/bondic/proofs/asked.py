@@ -12,18 +12,14 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
-from bondic.data.stream import ArrayStream, LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import VerificationError
-from bondic.policies.answers import PolicyAnswers
+from bondic.policies.answers import StoredAnswers
 from bondic.policies.protocol import check_probabilities
 from bondic.proofs.limits import MOST_DRAWS, refuse
 from bondic.rounding import U
-from bondic.rows import Question, StreamedProblem, assemble, make_problem
-from bondic.rows.frame import make_frame
-from bondic.rows.returns import check_returns
+from bondic.rows import Rows, make_rows
 from bondic.terms import Terms, make_terms
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,10 +27,6 @@ FloatArray = npt.NDArray[np.float64]
 _POLICY_TOLERANCE = 1e-9
 _ASKED_AGAIN = 1e-8
 """A policy that is asked again may answer with other last digits; claims may differ by this much then, relatively."""
-
-
-Log = Transitions | LogStream
-Rows = Question
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +62,6 @@ class Asked:
     initial_draws: int | None
     start: Start
     answers: Answers
-    batch_rows: int | None = None  # of a log that was streamed: draws belong to batches
 
     def __post_init__(self) -> None:
         refuse(make_terms(**asdict(self.terms)) != self.terms, f"No problem can be asked with {self.terms}.")
@@ -88,16 +79,10 @@ class Asked:
             rows.terms,
             (rows.rows.start, rows.rows.stop),
             rows.seed,
-            max(rows.draws if isinstance(rows, StreamedProblem) else rows.next_draws, 1),
+            answers.draws,
             None if answers.discrete else int(answers.initial.shape[1]),
             Start(states.observations, states.weights, states.kind, states.count_fixed, states.from_rows),
-            Answers(
-                None if isinstance(rows, StreamedProblem) else answers.next,
-                answers.initial,
-                answers.discrete,
-                answers.exact,
-            ),
-            rows.log.batch_rows if isinstance(rows, StreamedProblem) else None,
+            Answers(rows.stored_answers(), answers.initial, answers.discrete, answers.exact),
         )
 
     def without_rows(self) -> Asked:
@@ -114,25 +99,15 @@ class Asked:
 
     def rebuild(self, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
         """The rows that the question is about."""
-        states = self._states(log, initial)
+        asking: dict[str, Any] = {"seed": self.seed, "draws": self.draws, "initial_draws": self.initial_draws}
         if self.answers.next is not None:
-            held = _held(log)
-            check_returns(held, make_frame(held, states, self.terms), self.terms)
-            return assemble(held, states, self._stored(), self.terms, seed=self.seed).select(*self.rows)
-        if policy is None:
+            policy = self._stored()
+        elif policy is None:
             raise VerificationError(
                 "This certificate does not hold the policy's answers at the next states of the log (it was streamed, or rows "
                 "were withheld). Pass the policy: verify(certificate, log, policy) (--policy SPEC)."
             )
-        return self._ask(log, policy, states).select(*self.rows)
-
-    def _ask(self, log: Log, policy: Any, states: InitialStates) -> Rows:
-        asking: dict[str, Any] = {"seed": self.seed, "draws": self.draws, "initial_draws": self.initial_draws}
-        if self.batch_rows is None:
-            return make_problem(_held(log), policy, states, **asdict(self.terms), **asking, accept=None)
-        size = self.batch_rows
-        stream = ArrayStream(log.columns(), batch_rows=size) if isinstance(log, Transitions) else log.rebatched(size)
-        return StreamedProblem.make(stream, policy, states, self.terms, **asking)
+        return make_rows(log, policy, self._states(log, initial), self.terms, **asking).select(*self.rows)
 
     def _states(self, log: Log, given: InitialStates | None) -> InitialStates:
         start, observations = self.start, self.start.observations
@@ -166,7 +141,7 @@ class Asked:
             )
         return given.observations
 
-    def _stored(self) -> PolicyAnswers:
+    def _stored(self) -> StoredAnswers:
         """The stored answers in place of the policy, as strict as what was once made of them."""
         following, initial, exact = self.answers.next, self.answers.initial, self.answers.exact
         refuse(following is None or initial is None, "The certificate holds a part of the policy's answers only.")
@@ -181,7 +156,7 @@ class Asked:
         else:
             several = not following.shape[1] == initial.shape[1] == 1
             refuse(exact and several, "Means over several drawn actions are not exact, whatever the certificate says.")
-        return PolicyAnswers(following, initial, self.answers.discrete, exact)
+        return StoredAnswers(following, initial, self.answers.discrete, exact)
 
     def check_policy(self, rows: Rows, log: Log, policy: Any) -> str:
         """The policy against the stored answers, at every row of the log."""
@@ -190,16 +165,17 @@ class Asked:
             if initial is not None:
                 _compare("initial", rows.answers.initial, initial)
             return "policy was asked again at every row"
-        fresh = self._ask(log, policy, rows.initial_states).answers
-        wrong = fresh.exact != self.answers.exact
+        asking = {"seed": self.seed, "draws": self.draws, "initial_draws": self.initial_draws}
+        fresh = make_rows(log, policy, rows.initial_states, self.terms, **asking)  # type: ignore[arg-type]
+        wrong = fresh.answers.exact != self.answers.exact
         refuse(wrong, "The certificate is wrong about whether the policy is deterministic.")
-        _compare("next", fresh.next, following)
-        _compare("initial", fresh.initial, rows.answers.initial)
+        before = 0
+        for batch in fresh.batches():
+            mine = batch.next_answers
+            _compare("next", mine, following[before : before + mine.shape[0]])
+            before += mine.shape[0]
+        _compare("initial", fresh.answers.initial, rows.answers.initial)
         return "policy gives the stored answers"
-
-
-def _held(log: Log) -> Transitions:
-    return log if isinstance(log, Transitions) else log.read(RowRange(0, len(log)))
 
 
 def _compare(name: str, mine: FloatArray, stored: FloatArray) -> None:

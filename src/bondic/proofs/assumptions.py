@@ -7,6 +7,7 @@ from bondic.claims import Assumption, State
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box, constant_value
 from bondic.classes.value_class import ValueClass
+from bondic.rows import Rows
 from bondic.terms import Terms, range_at_all_times
 
 VALUE_RANGE = "value range"
@@ -34,7 +35,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         _instruments(setting),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
         Assumption("policy", _policy_text(setting), "checked" if problem.answers.exact else "stated"),
-        Assumption("start", _start_text(setting), "stated"),
+        start_assumption(problem),
         Assumption("process", _process_text(setting), "stated"),
     ]
     return tuple(items)
@@ -99,13 +100,16 @@ def _policy_text(setting: Setting) -> str:
     return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
 
 
-def _start_text(setting: Setting) -> str:
-    states, draws = setting.problem.initial_states, setting.problem.initial_draws
-    if states.kind == "sample":
-        size = "fixed beforehand" if states.count_fixed else "not fixed beforehand, which is paid for"
-        return f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
+def start_assumption(problem: Rows) -> Assumption:
+    """What the initial states of a problem are taken for."""
+    states, draws = problem.initial_states, problem.initial_draws
     text = f"The initial distribution is exactly the given list of {len(states)} weighted states."
-    return text if draws == 0 else f"{text} {draws} actions were drawn at each, which is paid for."
+    if states.kind == "sample":
+        size = "fixed beforehand" if states.count_fixed else "not fixed beforehand"
+        text = f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
+    if draws:
+        text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
+    return Assumption("start", text, "stated")
 
 
 def _process_text(setting: Setting) -> str:

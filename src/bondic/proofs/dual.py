@@ -16,19 +16,21 @@ from bondic.classes.ball import Ball
 from bondic.classes.instruments import Instruments
 from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
+from bondic.data.log import Log
 from bondic.errors import VerificationError
 from bondic.functions.functions import Function, landmarks
 from bondic.identity.measure import start_measure
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.bound import Gauge
-from bondic.proofs.asked import Asked, Log, Rows
+from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, list_assumptions
 from bondic.proofs.findings import Finding
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.registry import register
 from bondic.rounding import Enclosure
+from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 
 _UNMOVED = 1e-3

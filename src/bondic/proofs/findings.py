@@ -13,8 +13,7 @@ import numpy as np
 from bondic.classes.provenance import Provenance
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.kernels.base import fingerprint
 
@@ -61,7 +60,7 @@ def _state(row: np.ndarray) -> str:
     return "[" + ", ".join(f"{value:.4g}" for value in row[:_SHOWN_NUMBERS]) + more + "]"
 
 
-def check_start(states: InitialStates, log: Transitions | LogStream, given: InitialStates | None) -> Finding:
+def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Finding:
     """The initial states against those given, or a sample against the episode starts of the log."""
     text = describe_start(states)
     if given is not None:
@@ -77,7 +76,7 @@ def check_start(states: InitialStates, log: Transitions | LogStream, given: Init
     )
 
 
-def _is_from_log(states: InitialStates, log: Transitions | LogStream) -> bool:
+def _is_from_log(states: InitialStates, log: Log) -> bool:
     """A number that was not fixed beforehand stands for all starts; a fixed one for the first of them."""
     try:
         starts = InitialStates.from_log(log).observations

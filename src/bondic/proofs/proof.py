@@ -12,9 +12,11 @@ from typing import Any
 
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.classes.provenance import Provenance
-from bondic.proofs.asked import Asked, Log, Rows
+from bondic.data.log import Log
+from bondic.proofs.asked import Asked
 from bondic.proofs.findings import Finding
 from bondic.registry import kind
+from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 
 Retest = Callable[[Any], Rejection | None]

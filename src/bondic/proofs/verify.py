@@ -10,14 +10,15 @@ import numpy as np
 
 from bondic.claims import Assumption, Claim, Guarantee, Rejection, Side, Status, conclude
 from bondic.data.initial import InitialStates
+from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.proofs import known
-from bondic.proofs.asked import Log, Rows
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.findings import Finding, check_rows, check_start, describe_start
 from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.limits import DAMAGED, check_workload
 from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
 

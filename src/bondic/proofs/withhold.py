@@ -20,8 +20,8 @@ import numpy.typing as npt
 from bondic.codec import instances
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function, landmarks
-from bondic.proofs.asked import Rows
 from bondic.proofs.proof import Proof
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -67,7 +67,7 @@ def _rows_sharing(rows: Rows, centers: FloatArray, *, sampled: bool) -> IntArray
     """
     logged, following = np.zeros((2, centers.shape[0]), dtype=np.int64)
     initial = np.zeros(centers.shape[0], dtype=np.int64)
-    for part in rows.parts():
+    for part in rows.batches():
         logged += _occurrences(part.logged, np.arange(len(part)), centers)
         following += _occurrences(part.next.points, part.next.rows, centers)
         if sampled:

@@ -6,16 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bondic.claims import Assumption, Status
-from bondic.rendering import (
-    OUTSIDE,
-    STATE_WORDS,
-    is_assumption_free,
-    is_conditional,
-    lies_outside,
-    number,
-    sentence,
-    three,
-)
+from bondic.rendering import STATE_WORDS, number, sentence, three
 from bondic.report.drawings import interval_picture
 from bondic.report.elements import badge, esc, facts
 from bondic.result import Result
@@ -48,7 +39,11 @@ def answer(result: Result, doubts: Sequence[str] = ()) -> str:
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
     if result.status is Status.REJECTED:  # no interval is given: there is nothing to guarantee
         advice = ", and no basis for a decision"
-    outside = f" <strong>{esc(sentence(OUTSIDE))}.</strong>" if lies_outside(result) else ""
+    outside = (
+        " <strong>The point estimate lies outside the interval: it has no guarantee.</strong>"
+        if result.estimate_outside
+        else ""
+    )
     states = result.choices.get("states")
     return (
         f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
@@ -67,15 +62,15 @@ def _held(result: Result) -> list[str]:
     if result.status is Status.TRIVIAL:
         return [badge("", f"follows from {result.ranges[0]} alone")]
     held = badge(*_GUARANTEE.get(result.guarantee, ("warn", result.guarantee)))
-    if not is_conditional(result):
-        return [held, badge("good", "no assumption about the value function")] if is_assumption_free(result) else [held]
+    if not result.is_conditional:
+        return [held, badge("good", "no assumption about the value function")] if result.is_assumption_free else [held]
     conditional = badge("warn", "valid if the value function is no rougher than bondic assumes")
     return [conditional] if result.guarantee == "finite-sample" else [held, conditional]
 
 
 def _condition(result: Result) -> str:
     """What the interval is conditional on and how far it carries beyond that, right under it."""
-    if not is_conditional(result):
+    if not result.is_conditional:
         return ""
     found = result.robustness
     tiles = "" if found is None else facts(
@@ -135,7 +130,7 @@ def assumptions(result: Result) -> str:
     """What must be true, in plain words, and what was checked."""
     items = []
     for item in result.assumptions:
-        title = _title(item, is_assumption_free(result))
+        title = _title(item, result.is_assumption_free)
         state = badge(_STATES[item.state], STATE_WORDS[item.state])
         items.append(f"<li><b>{esc(title)}</b>{state}<p>{esc(item.text)}</p></li>")
     rejection, tested = result.rejection, []

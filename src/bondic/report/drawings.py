@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bondic.claims import Status
-from bondic.rendering import bound_text, escape, is_conditional, lies_outside, number
+from bondic.rendering import bound_text, escape, number
 from bondic.report.bins import Bins, short
 from bondic.report.health import Health
 from bondic.report.support import Support
@@ -50,11 +50,11 @@ def interval_picture(result: Result) -> str:
         )
     given = result.status is not Status.REJECTED
     words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    css = "bar conditional" if is_conditional(result) else "bar"
+    css = "bar conditional" if result.is_conditional else "bar"
     bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
-    outside = lies_outside(result)
+    outside = result.estimate_outside
     mark = "estimate outside" if outside else "estimate"
-    swatch = "conditional" if is_conditional(result) else "t0"
+    swatch = "conditional" if result.is_conditional else "t0"
     return (
         f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}'
         f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
@@ -76,7 +76,7 @@ def _estimate_legend(result: Result) -> str:
 
 def stacked_terms(result: Result) -> str:
     """Both end points as stacks: from the value that the parts lead away from, part by part, to the bound."""
-    limits, names = result.value_range, list(result.claims[0].steps())
+    limits, names = result.value_range, list(dict.fromkeys(name for claim in result.claims for name in claim.steps()))
     axis = Axis(limits.low, limits.high)
     start = " + ".join(part.name for part in result.claims[0].of("value"))
     rows, top = [], 4
@@ -86,12 +86,12 @@ def stacked_terms(result: Result) -> str:
         note = f"{claim.end} end {number(claim.bound)}"
         note += "" if inside else " (beyond the range)"
         rows.append(f'<text x="2%" y="{top + 12}" class="strong">{escape(note)}</text>')
-        for index, (name, size) in enumerate(claim.steps().items()):
+        for name, size in claim.steps().items():
             a, b = sorted((axis.at(place), axis.at(place + claim.sign * size)))
             place += claim.sign * size
             if b - a > 0.05:
                 rows.append(
-                    f'<rect class="t{index}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
+                    f'<rect class="t{names.index(name) % 5}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
                     f"<title>{escape(name)} {number(size)}</title></rect>"
                 )
         rows.append(f'<circle class="estimate" cx="{axis.at(claim.value.mid):.2f}%" cy="{top + 29}" r="5"/>')
@@ -101,7 +101,7 @@ def stacked_terms(result: Result) -> str:
         + axis.text(limits.low, top + 16, number(limits.low))
         + axis.text(limits.high, top + 16, number(limits.high))
     )
-    legend = "".join(f'<span><i class="t{k}"></i>{escape(name)}</span>' for k, name in enumerate(names))
+    legend = "".join(f'<span><i class="t{k % 5}"></i>{escape(name)}</span>' for k, name in enumerate(names))
     return (
         f'<svg height="{top + 22}" role="img" aria-label="terms of the end points">{"".join(rows)}{axis_line}</svg>'
         f'<div class="legend"><span>● {escape(start)}, the start of each stack</span>{legend}</div>'

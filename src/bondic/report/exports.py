@@ -1,14 +1,15 @@
 """A result in other formats: JSON, CSV (one row) and Markdown.
 
 JSON, format "bondic result 1": `low`, `high`, `estimate`, `alpha`, `side`, `method`, `guarantee`, `status` (INTERVAL,
-TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lower", "upper"): the doubly robust value,
-then upper bounds of what is added or subtracted, and the end point; `gap` per end (null when not searched);
-`rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first, one after the last]; `budget` event ->
-probability; `assumptions` [{name, state, text}], state "stated" (by the user), "chosen" (by the library), "checked" or
-"rejected"; `chosen`: those that the library made, the interval is valid if they hold; `robustness` (radius, same_up_to,
-informative_up_to: multiples of the radius; breakdown_radius; null inside: without limit) or null; `estimate_in_interval`;
-`choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`; `doubts` [text] on log and policy that touch
-validity and `notes` [text] on how it was read, where the caller has handed them over. Numbers that are not finite are null.
+TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lower", "upper"): the value that it starts
+from, then upper bounds of what is added or subtracted, and the end point; `details` per end: numbers behind the terms;
+`gap` per end (null when not searched); `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first,
+one after the last]; `budget` event -> probability; `assumptions` [{name, state, text}], state "stated" (by the user),
+"chosen" (by the library), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
+hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
+limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
+`warnings` [text]: doubts about log and policy; `doubts` [text]: these and what else touches validity, `notes` [text] on how
+the log was read, where the caller has handed them over. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -17,14 +18,11 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from bondic.errors import Doubt
-from bondic.rendering import STATE_WORDS, estimate_text, guarantee_text, lies_outside, number, sentence
-from bondic.result import Result, strict_json
-
-FORMAT = "bondic result 1"
+from bondic.result import Result
+from bondic.view import Grid
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
@@ -41,31 +39,14 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Plain data with the fields listed above; `notes` are those of `read_log`."""
+    doubts, others = _told(result, notes)
+    return result.to_dict() | {"doubts": doubts, "notes": others}
+
+
+def _told(result: Result, notes: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(what touches validity, from the result and from the notes; the other notes)."""
     doubts, others = split_notes(notes)
-    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
-    gap = dict(zip(("lower", "upper"), result.gap, strict=True))
-    plain = {
-        "format": FORMAT,
-        "summary": result.summary(),
-        **{name: getattr(result, name) for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")},
-        "status": result.status.name,
-        "value_range": [result.value_range.low, result.value_range.high],
-        "terms": result.terms(),
-        "gap": gap,
-        "rejection": None if result.rejection is None else asdict(result.rejection),
-        "rows": list(result.rows),
-        "budget": dict(result.budget.parts),
-        "assumptions": [asdict(item) for item in result.assumptions],
-        "chosen": [asdict(item) for item in result.chosen],
-        "robustness": None if result.robustness is None else result.robustness.to_dict(),
-        "estimate_in_interval": not lies_outside(result),
-        **{name: dict(getattr(result, name)) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
-        "effective_sample_size": result.effective_sample_size,
-        "doubts": doubts,
-        "notes": others,
-    }
-    finite: dict[str, Any] = strict_json(plain)
-    return finite
+    return list(dict.fromkeys([*result.warnings, *doubts])), others
 
 
 def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
@@ -102,27 +83,23 @@ def result_csv(result: Result, *, header: bool = True) -> str:
 
 def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
     """A summary for an issue, a merge request or a mail."""
-    terms, (doubts, others) = result.terms(), split_notes(notes)
-    doubts = list(dict.fromkeys([*result.warnings, *doubts]))
-    lines = [f"# {_cell(title)}", ""]
-    lines += [line for doubt in doubts for line in (f"**Warning:** {_cell(doubt)}", "")]
-    lines += [result.sentence(), ""]
-    lines.append(f"{sentence(estimate_text(result))}. {guarantee_text(result)}")
-    if "states" in result.choices:
-        lines += ["", f"{_cell(sentence(result.choices['states']))}."]
-    if terms:  # a method whose bound does not split into terms has none
-        lines += ["", _row(["term", *(f"{end} end" for end in terms)]), _row(["---", *("---:" for _ in terms)])]
-        lines += [_row([name, *(number(end[name]) for end in terms.values())]) for name in next(iter(terms.values()))]
-    lines += ["", _row(["assumption", "state", "in words"]), _row(["---"] * 3)]
-    lines += [_row([item.name, STATE_WORDS[item.state], item.text]) for item in result.assumptions]
+    view, (doubts, others) = result.view(), _told(result, notes)
+    blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
+    blocks += [[view.sentence], [_cell(" ".join((view.guarantee, *view.lines)))]]
+    blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     if others:
-        lines += ["", "How the log was read:", "", *(f"* {_cell(note)}" for note in others)]
-    lines += [line for name, value in result.hashes.items() for line in ("", f"{name} `{value}`")]
-    lines.append("")
-    return "\n".join(lines)
+        blocks += [["How the log was read:"], [f"* {_cell(note)}" for note in others]]
+    blocks += [[f"{name} `{value}`"] for name, value in view.hashes.items()]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _row(cells: list[str]) -> str:
+def _grid(grid: Grid) -> list[str]:
+    """Its columns after the first hold numbers, unless its rows are statements that somebody vouches for."""
+    rule = "---" if grid.states else "---:"
+    return [_row(grid.header), _row(["---", *(rule for _ in grid.header[1:])]), *map(_row, grid.rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bondic._version import __version__
-from bondic.rendering import escape, result_fragment
+from bondic.rendering import escape
 from bondic.result import Result
 
 _STYLE = """
@@ -23,5 +23,5 @@ def result_page(result: Result, title: str) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{heading}</title><style>{_STYLE}</style></head><body><h1>{heading}</h1>"
-        f"{result_fragment(result)}<footer><small>bondic {escape(__version__)}</small></footer></body></html>\n"
+        f"{result._repr_html_()}<footer><small>bondic {escape(__version__)}</small></footer></body></html>\n"
     )

@@ -9,8 +9,7 @@ from typing import Any
 
 from bondic._version import __version__
 from bondic.claims import Status
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
@@ -24,7 +23,7 @@ from bondic.report.health import examine
 from bondic.report.support import column_names, find_support
 from bondic.report.what_if import what_if
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """Content security policy: whatever a text on the page says, nothing is loaded from anywhere."""
@@ -32,12 +31,12 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inl
 
 def report_page(
     result: Result,
-    problem: Question,
+    problem: Rows,
     *,
     title: str,
     sensitivity: Frontier | None = None,
     no_rows: bool = False,
-    log: Transitions | LogStream | None = None,
+    log: Log | None = None,
     columns: Sequence[str] = (),
     notes: Sequence[str] = (),
     command: str = "",
@@ -78,7 +77,7 @@ def _what_if(result: Result, frontier: Frontier, numbers: dict[str, Any]) -> str
     return what_if(frontier, fixed_alpha=fixed, rejected=result.status is Status.REJECTED)
 
 
-def _support(result: Result, proof: DualProof, certified: Question, columns: Sequence[str], no_rows: bool) -> str:
+def _support(result: Result, proof: DualProof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:
     omega, found = _shown_omega(result, proof), None
     if omega is not None:
         found = find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)

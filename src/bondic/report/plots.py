@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,8 @@ import numpy as np
 from bondic.claims import Status
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
-from bondic.rendering import is_conditional, lies_outside
-from bondic.result import Result
+from bondic.result import CONDITIONAL, Result
 
-CONDITIONAL = "conditional"
-"""A finite-sample guarantee that needs something which the library chose."""
 _AMBER = "#d9922b"
 _COLOURS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
 
@@ -38,34 +36,28 @@ def terms_figure(result: Result) -> Any:
     figure, axes = _figure(7.0, 2.6)
     limits = result.value_range
     if result.status is not Status.REJECTED:
-        conditional = is_conditional(result)
+        conditional = result.is_conditional
         label = "interval, valid if Q as chosen holds" if conditional else "interval"
         axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLOURS[0], alpha=0.12, label=label)
-    label = "estimate (outside the interval)" if lies_outside(result) else "estimate"
+    label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
-    colours: dict[str, str] = {}
+    names = dict.fromkeys(name for claim in result.claims for name in claim.steps())
+    colours = dict(zip(names, cycle(_COLOURS), strict=False))
     for height, claim in enumerate(result.claims):
         place = claim.value.mid
-        for index, (name, size) in enumerate(claim.steps().items()):
-            colour = _COLOURS[index % len(_COLOURS)]
-            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colour)
+        for name, size in claim.steps().items():
+            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colours[name])
             place += claim.sign * size
-            if size > 0:
-                colours[name] = colour
         axes.plot(claim.value.mid, height, "o", color="black", markersize=4)
     for name, colour in colours.items():
-        axes.plot([], [], "s", color=colour, label=name)
+        if any(claim.steps().get(name) for claim in result.claims):
+            axes.plot([], [], "s", color=colour, label=name)
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(limits.low, limits.high)
     axes.set_xlabel("value of the policy")
     axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
     return figure
-
-
-def held_word(result: Result) -> str:
-    """The guarantee in a word; "conditional" where it needs something that the library chose."""
-    return CONDITIONAL if result.guarantee == "finite-sample" and is_conditional(result) else result.guarantee
 
 
 def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
@@ -77,15 +69,15 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
     colours = {"finite-sample": _COLOURS[0], CONDITIONAL: _AMBER, "asymptotic": _COLOURS[2], "none": _COLOURS[4]}
     for height, (_, result) in enumerate(results):
-        colour = colours[held_word(result)]
+        colour = colours[result.held]
         if result.status is Status.REJECTED:  # no interval is given
             axes.plot(result.estimate, height, "x", color="#b3261e", markersize=6)
             continue
         axes.plot([result.low, result.high], [height, height], color=colour, linewidth=4, solid_capstyle="butt")
-        inside = "white" if lies_outside(result) else "black"
+        inside = "white" if result.estimate_outside else "black"
         axes.plot(result.estimate, height, "o", color="black", markerfacecolor=inside, markersize=4)
     given = [result for _, result in results if result.status is not Status.REJECTED]
-    for guarantee in dict.fromkeys(held_word(result) for result in given):
+    for guarantee in dict.fromkeys(result.held for result in given):
         axes.plot([], [], color=colours[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
     if len(given) < len(results):
         axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")

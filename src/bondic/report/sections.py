@@ -5,35 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.rendering import gap_text, number
+from bondic.rendering import html_table, number, sentence
 from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import reward_histogram, stacked_terms, support_map
-from bondic.report.elements import esc, facts, table
+from bondic.report.elements import esc, facts
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
 
 
 def contributions(result: Result) -> str:
-    """What each term contributes."""
-    terms = result.terms()
-    names = list(next(iter(terms.values())))
-    rows = [[name, *(number(end[name]) for end in terms.values())] for name in names]
+    """What each part contributes."""
+    parts = result.view().parts
+    assert parts is not None  # a result with a certificate has them
     return (
         '<section id="terms"><h2>What makes the interval long</h2>'
         "<p>Each end starts from a weighted average of the log's rewards. <b>Bias</b> pays for situations that the policy "
         "reaches and the log does not balance; <b>noise</b> for chance in finitely many rows; the rest for sampled starting "
         "points, a stated model error and the computer's rounding.</p>"
-        f"{stacked_terms(result)}{table(['term', *(f'{end} end' for end in terms)], rows, total=True)}"
-        f"{_gap(result)}</section>"
+        f"{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}"
+        f'<p class="soft">{esc(sentence(result.search_words))}.</p></section>'
     )
-
-
-def _gap(result: Result) -> str:
-    known = [value for value in result.gap if value == value]
-    if not all(math.isfinite(value) for value in known):
-        return '<p class="soft">How much a better search could gain is not known.</p>'
-    return f'<p class="soft">A better ω in the searched space could gain at most {esc(gap_text(result.gap))}.</p>'
 
 
 def support(result: Result, found: Support | None, no_rows: bool) -> str:
@@ -53,7 +45,7 @@ def support(result: Result, found: Support | None, no_rows: bool) -> str:
         f"{head}{support_map(found)}<p class=soft>The two columns that explain the weights best "
         f"({100 * found.explained[0]:.0f}% and {100 * found.explained[1]:.0f}% of their variance). Strong colour: the policy "
         f"needs these situations more often than the log visits them.{hidden}</p>"
-        f"<h3>How evenly the weight is spread</h3>{table(['the heaviest', 'carry of the weight'], spread)}"
+        f"<h3>How evenly the weight is spread</h3>{html_table(['the heaviest', 'carry of the weight'], spread)}"
         f"{_heavy_rows(found, no_rows)}</section>"
     )
 
@@ -67,7 +59,7 @@ def _heavy_rows(found: Support, no_rows: bool) -> str:
         [str(r.row), *(number(r.values[k]) for k in shown), number(r.reward), number(r.weight), f"{100 * r.share:.2g}%"]
         for r in found.heavy
     ]
-    return f"<details><summary>The rows that carry most</summary>{table(header, rows)}</details>"
+    return f"<details><summary>The rows that carry most</summary>{html_table(header, rows)}</details>"
 
 
 def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes: Sequence[str] = ()) -> str:
@@ -98,7 +90,7 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
         f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">Mean reward {esc(number(health.reward_mean))}. Dashed: the stated range, within which every possible '
-        f"reward must lie.{hidden}</p><h3>Actions</h3>{table(header, actions)}"
+        f"reward must lie.{hidden}</p><h3>Actions</h3>{html_table(header, actions)}"
         f'<p class="soft">The target policy was asked at the next states of the log.</p>{read}</section>'
     )
 

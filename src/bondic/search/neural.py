@@ -22,7 +22,7 @@ import numpy.typing as npt
 from bondic.bounds.dual import Setting
 from bondic.errors import InvalidInput, MissingExtra
 from bondic.functions.functions import Function
-from bondic.rows import Problem
+from bondic.rows import Batch as RowBatch
 from bondic.search import spectral
 from bondic.search.model import SearchModel
 from bondic.search.row_batches import Batch, Centers, RowSums, some_rows
@@ -111,7 +111,7 @@ class _Network:
         return self.torch.baddbmm(self.parameters[-1], self.trunk(), self.parameters[-2])[:, :, 0].T
 
 
-def _inputs(problem: Problem, rows: IntArray) -> FloatArray:
+def _inputs(problem: RowBatch, rows: IntArray) -> FloatArray:
     """The centers as the network sees them: standardised coordinates, and a discrete action in one-hot form."""
     points = problem.logged[rows]
     spread = points.std(axis=0)

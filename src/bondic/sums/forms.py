@@ -65,18 +65,18 @@ class Sums:
         check_elementary_functions()
         account = _Account(terms, source.groups, source.slots)
         if _numbers(source.count, source.dimension, source.groups * source.slots) <= MOST_HELD:
-            return self._held(account, Measure.joined(list(source.batches())), progress)
+            return self._held(account, source, progress)
         return self._streamed(account, source, progress)
 
-    def _held(self, account: _Account, measure: Measure, progress: Progress | None) -> list[Enclosure]:
-        points, weights = account.prepare(measure, first=True)
+    def _held(self, account: _Account, source: Source, progress: Progress | None) -> list[Enclosure]:
+        points, weights = account.prepare(Measure.joined(source.batches()), first=True)
         if not points.shape[0]:  # points without weight add exactly nothing
-            return [Enclosure(0.0)] * measure.groups
+            return [Enclosure(0.0)] * source.groups
         count, executor = points.shape[0], self._executor()
         surveys = []
         for term in account.terms:
             columns = _columns(term, weights)
-            surveys.append(Survey(count, points, columns, measure.groups, columns.shape[1], executor, progress))
+            surveys.append(Survey(count, points, columns, source.groups, columns.shape[1], executor, progress))
         return self._passes(account, surveys, lambda first: iter([(points, weights)]))  # noqa: ARG005
 
     def _streamed(self, account: _Account, source: Source, progress: Progress | None) -> list[Enclosure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,8 +72,9 @@ class Measure:
         yield self
 
     @staticmethod
-    def joined(parts: list[Measure]) -> Measure:
+    def joined(parts: Iterable[Measure]) -> Measure:
         """The sum of measures, their points one after the other."""
+        parts = list(parts)
         if len(parts) == 1:
             return parts[0]
         points, weights = np.concatenate([p.points for p in parts]), np.concatenate([p.weights for p in parts], axis=1)
@@ -83,8 +84,10 @@ class Measure:
         """Points that carry weight, equal ones added up: (points, weights (N, G, slots), relative error of adding)."""
         check_finite(self.points, self.weights)
         carrying = np.any(self.weights != 0.0, axis=(0, 2))
-        side_by_side = self.weights[:, carrying].transpose(1, 0, 2).reshape(-1, self.groups * self.slots)
-        points, merged, error = merge_points(self.points[carrying], side_by_side)
+        points, weights = self.points, self.weights.transpose(1, 0, 2)
+        if not carrying.all():
+            points, weights = points[carrying], weights[carrying]
+        points, merged, error = merge_points(points, weights.reshape(-1, self.groups * self.slots))
         return points, merged.reshape(-1, self.groups, self.slots), error
 
 

@@ -17,7 +17,7 @@ from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.policies.discrete import TablePolicy
-from bondic.rows import Problem, make_problem
+from bondic.rows import Rows, make_problem
 from bondic_lab.reproduction.worlds import PAIRS, Setup, cut
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
@@ -92,7 +92,7 @@ def start_rule(mdp: ContinuousMDP) -> tuple[Floats, Floats, Floats]:
     return states[:, None], actions[:, None], np.repeat(share, draw.size) * np.tile(part, place.size)
 
 
-def _question(mdp: ContinuousMDP, log: Transitions) -> Problem:
+def _question(mdp: ContinuousMDP, log: Transitions) -> Rows:
     """The value from `start_rule`; next actions are drawn, first actions are those of the rule."""
     states, actions, weights = start_rule(mdp)
     problem = make_problem(
@@ -105,7 +105,6 @@ def _question(mdp: ContinuousMDP, log: Transitions) -> Problem:
         draws=DRAWS,
         initial_draws=1,
     )
-    assert isinstance(problem, Problem)
     starts = replace(problem.initial, points=np.hstack([states, actions]))
     return replace(problem, initial=starts, answers=replace(problem.answers, initial=actions[:, None, :], exact=True))
 
@@ -135,7 +134,6 @@ def tabular(rows: int, rng: np.random.Generator, *, seed: int, gamma: float, len
         reward_range=mdp.reward_range,
         may_terminate=False,
     )
-    assert isinstance(problem, Problem)
     table = Dirac(on="state") * Dirac(on="action")
     weights = 0.5 * Constant(1.0) + 0.5 * table
     norm = float(np.linalg.norm(mdp.q_star))

@@ -26,7 +26,7 @@ from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
-from bondic.rows import Problem, make_problem
+from bondic.rows import Rows, make_problem
 from bondic.tuning.radius import held_out_norm
 from bondic_lab.worlds.rollout import Floats, Rollout, discounted_returns, simulate_steps
 from bondic_lab.worlds.shipped import ENVIRONMENTS, shipped_policy
@@ -45,12 +45,12 @@ _PILOT_SEED, _START_SEED, _VALUE_SEED = 1, 2, 3
 class Setup:
     """One question with its answer; a miss by less than `slack` does not count."""
 
-    problem: Problem
+    problem: Rows
     instruments: Instruments
     ball: Ball  # with the radius the paper would take
     truth: float
     slack: float = 0.0
-    episodes: Problem | None = None  # the same question about a fixed number of whole episodes, where it was asked for
+    episodes: Rows | None = None  # the same question about a fixed number of whole episodes, where it was asked for
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,9 @@ def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Ge
     return Rollout(**{key: np.concatenate([getattr(part, key) for part in parts]) for key in vars(parts[0])})
 
 
-def _problem(name: str, log: Transitions) -> Problem:
+def _problem(name: str, log: Transitions) -> Rows:
     world, target = ENVIRONMENTS[name](), shipped_policy(name, RECIPES[name].stage, TARGET_TEMPERATURE)
-    found = make_problem(
+    return make_problem(
         log,
         target,
         InitialStates.exact(start_states(name)),
@@ -165,8 +165,6 @@ def _problem(name: str, log: Transitions) -> Problem:
         reward_range=world.reward_range,
         may_terminate=world.may_terminate,
     )
-    assert isinstance(found, Problem)
-    return found
 
 
 @cache
@@ -175,7 +173,7 @@ def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball, float]:
     simulation = _rollout(name, chosen, PILOT_ROWS, 0, np.random.default_rng(_PILOT_SEED))
     mean_length = len(simulation.rewards) / np.unique(simulation.episode_ids).size
     pilot = _problem(name, cut(simulation, PILOT_ROWS))
-    states = pilot.logged[:, : pilot.layout.dimension]
+    states = pilot.whole().logged[:, : pilot.layout.dimension]
     spread = states.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)  # glucose: a component that never moves has no scale
     scale = spread * float(np.median(pdist(states[::5] / spread)))

@@ -1,0 +1,106 @@
+"""What every view of a result says, as plain data and in order: terminal, notebook, page and Markdown draw this.
+
+Whoever draws it knows no method, no part of an end point and no assumption by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bondic.claims import Assumption, Claim
+from bondic.rendering import STATE_WORDS, escape, html_table, number
+from bondic.terms import ValueRange
+
+Tone = Literal["good", "conditional", "nothing", "bad"]
+"""An interval; one that rests on a choice of the library; no more than the value range; a contradiction."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; `states` says who vouches for each row, where that is what the rows are about."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    states: tuple[str, ...] = ()
+
+
+def parts_grid(claims: Sequence[Claim]) -> Grid | None:
+    """The parts of every end in a column each; None where no end splits into parts. A part that an end lacks is left empty."""
+    ends = [claim for claim in claims if claim.of("spread")]
+    if not ends:
+        return None
+    parts = (part.name for role in ("value", "spread") for claim in ends for part in claim.of(role))
+    tables = [claim.table() for claim in ends]
+    rows = (
+        (name, *(number(table[name]) if name in table else "" for table in tables))
+        for name in (*dict.fromkeys(parts), "rounding", "end point")
+    )
+    return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def assumptions_grid(items: Sequence[Assumption]) -> Grid:
+    rows = tuple((item.name, STATE_WORDS[item.state], item.text) for item in items)
+    return Grid("Assumptions", ("assumption", "state", "in words"), rows, tuple(item.state for item in items))
+
+
+@dataclass(frozen=True)
+class View:
+    """A result, ready to be drawn."""
+
+    tone: Tone
+    warnings: tuple[str, ...]
+    sentence: str
+    guarantee: str
+    lines: tuple[
+        str, ...
+    ]  # further sentences: what the estimate is worth, what the ranges say, how far the search came
+    parts: Grid | None  # None where an end point does not split into parts
+    assumptions: Grid
+    choices: Grid
+    hashes: dict[str, str]
+    ends: tuple[float, float]
+    estimate: float
+    estimate_outside: bool
+    limits: ValueRange
+
+
+def fragment(view: View) -> str:
+    """The whole view as HTML without any style sheet, for notebooks."""
+    tables = [grid for grid in (view.parts, view.assumptions, view.choices) if grid is not None]
+    sealed = "<br>".join(f"{escape(name)} {escape(value)}" for name, value in view.hashes.items())
+    return (
+        "<section>"
+        + "".join(f"<p><strong>Warning:</strong> {escape(text)}</p>" for text in view.warnings)
+        + f"<p><strong>{escape(view.sentence)}</strong></p>{_picture(view)}"
+        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>"
+        + "".join(f"<h3>{escape(grid.title)}</h3>{html_table(grid.header, grid.rows)}" for grid in tables)
+        + f"<p><small>{sealed}</small></p></section>"
+    )
+
+
+def _picture(view: View) -> str:
+    """The interval inside the trivial range, as an inline SVG that follows the page's text colour."""
+    left, right = view.limits.low, view.limits.high
+    span = (right - left) or 1.0
+
+    def at(value: float) -> float:
+        return float(10.0 + 580.0 * (min(max(value, left), right) - left) / span)
+
+    low, high, mark = at(view.ends[0]), at(view.ends[1]), at(view.estimate)
+    fill = "#c77d0a" if view.tone == "conditional" else "#2a78c8"
+    given = view.tone != "bad"
+    words = f"interval from {number(view.ends[0])} to {number(view.ends[1])}" if given else "no interval"
+    bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
+    # a ring instead of a dot: the estimate is not part of what the interval says
+    dot = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'
+    return (
+        f'<svg viewBox="0 0 600 64" role="img" style="max-width:42rem;width:100%" aria-label="{words}">'
+        '<line x1="10" y1="26" x2="590" y2="26" stroke="currentColor" stroke-opacity=".3" stroke-width="2"/>'
+        f'{bar if given else ""}<circle cx="{mark:.1f}" cy="26" r="4" {dot}/>'
+        f'<text x="10" y="56" font-size="13" fill="currentColor">{escape(number(left))}</text>'
+        f'<text x="590" y="56" font-size="13" fill="currentColor" text-anchor="end">{escape(number(right))}</text>'
+        "</svg>"
+    )
