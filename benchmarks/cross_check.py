@@ -6,7 +6,7 @@ OTHER is an environment with any of vw-estimators, obp, scope-rl and d3rlpy (the
 --python for several. The logs go through a temporary file, the libraries are called by cross_check_others.py there. What is
 missing is skipped and said so. Exit status 1 when a difference is above its tolerance.
 
-Estimators that are identities of the log must agree to 1e-9 of the value range (SCOPE-RL adds 1e-10 to normalising sums).
+Estimators that are identities of the log must agree to 1e-9 of the value range (SCOPE-RL adds 1e-10 to normalizing sums).
 Fitted Q values must agree as far as networks do: 0.2 % of the value range (2 % of the spread of q* in this table). The exact
 value of the table stands beside them.
 """
@@ -28,7 +28,7 @@ import numpy as np
 import bondic
 from bondic.baselines.episodes import episode_numbers
 from bondic.baselines.features import make_design
-from bondic.baselines.linear import restrict
+from bondic.baselines.lstd import restrict
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import control_variates
@@ -66,9 +66,9 @@ def world(gamma: float, termination: float, seed: int) -> TabularMDP:
         reward_range=(-1.0, 1.0),
         termination=termination,
     )
-    mild = 0.5 * mdp.target + 0.5 * mdp.behaviour
+    mild = 0.5 * mdp.target + 0.5 * mdp.behavior
     return TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, mild, mdp.behaviour, gamma, mdp.reward_range, mdp.termination
+        mdp.transitions, mdp.rewards, mdp.initial_probs, mild, mdp.behavior, gamma, mdp.reward_range, mdp.termination
     )
 
 
@@ -91,7 +91,7 @@ def plain(mdp: TabularMDP, rollout: Any) -> dict[str, Any]:
         "rewards": rollout.rewards,
         "terminations": rollout.terminations,
         "episodes": rollout.episode_ids,
-        "behaviour": rollout.behavior_action_probs,
+        "behavior": rollout.behavior_action_probs,
         "policy": mdp.target[states],
         "table": mdp.target,
         "initial": mdp.initial_probs,

@@ -31,7 +31,7 @@ Generator = np.random.Generator
 
 
 def two_armed() -> TabularMDP:
-    """`TabularMDP.saturating` with two actions that do the same: behaviour can choose, outcomes do not care."""
+    """`TabularMDP.saturating` with two actions that do the same: behavior can choose, outcomes do not care."""
     one = TabularMDP.saturating()
     half = np.full((3, 2), 0.5)
     arms = np.repeat(one.transitions, 2, axis=1)
@@ -151,8 +151,8 @@ def jump_trial(rng: Generator) -> list[Check]:
 
 
 def adaptive_trial(rng: Generator) -> list[Check]:
-    """Adaptive behaviour picks the arm, and with it the sign of the direction, from all earlier rewards."""
-    log = transitions_of(ARMS.rollout(ROWS, 1, rng, behaviour="adaptive"))
+    """Adaptive behavior picks the arm, and with it the sign of the direction, from all earlier rewards."""
+    log = transitions_of(ARMS.rollout(ROWS, 1, rng, behavior="adaptive"))
     problem = tabular_problem(ARMS, log)
     residuals = tabular_residuals(ARMS, log, problem)
     signs = b.ActionEmbedding([[1.0], [-1.0]])
@@ -173,7 +173,7 @@ def is_start(points: FloatArray) -> FloatArray:
 
 def horizon_trial(rng: Generator) -> list[Check]:
     """gamma = 1, horizon 4, episodes of 6 steps (two are dropped), adaptive: widths B_t differ from row to row."""
-    log = transitions_of(WAITING.rollout(EPISODES, HORIZON + 2, rng, behaviour="adaptive"))
+    log = transitions_of(WAITING.rollout(EPISODES, HORIZON + 2, rng, behavior="adaptive"))
     problem = tabular_problem(WAITING, log, horizon=HORIZON)
     residuals = tabular_residuals(WAITING, log, problem)
     jumps = b.ExplicitFeatures(is_start, 1.0, "start state") * b.ActionEmbedding([[1.0], [0.0]])

@@ -54,7 +54,7 @@ def rate(name: str, factor: float) -> float:
 def stopping_trial(rng: np.random.Generator) -> list[Check]:
     """One walk, all bounds; a statement fails if it fails at any n.
 
-    The last control leaves a fifth of the *realised* n rows to a pilot: the end of the pilot is then no stopping time.
+    The last control leaves a fifth of the *realized* n rows to a pilot: the end of the pilot is then no stopping time.
     """
     walk = np.cumsum(2.0 * rng.integers(2, size=LONGEST) - 1.0)
     out = [

@@ -1,7 +1,7 @@
 """Small problems in two forms: as the library sees them, and as the slow twin of `naive` does.
 
 Both forms are made from the same raw arrays, so that the assembly of a problem is under test as well.
-Probabilities and initial weights are normalised here in 50 digits: that is what the library says they mean.
+Probabilities and initial weights are normalized here in 50 digits: that is what the library says they mean.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from bondic.policies.answers import StoredAnswers
 from bondic.rows import Rows, Terms, make_rows
 
 
-def normalised(row):
+def normalized(row):
     exact = [naive.number(p) for p in row]
     return [p / sum(exact) for p in exact]
 
@@ -72,7 +72,7 @@ def make_case(
         begins = bondic.InitialStates.sample(begin, count_fixed=count_fixed)
     else:
         begins = bondic.InitialStates.exact(begin, weights)
-    exact_weights = None if raw_weights is None else normalised(raw_weights)
+    exact_weights = None if raw_weights is None else normalized(raw_weights)
     terms = {"gamma": gamma, "reward_range": reward_range, "horizon": horizon, "may_terminate": may_terminate}
     start_time = None if horizon is None else 0
     kept_times = None if horizon is None else times[kept]
@@ -84,9 +84,9 @@ def make_case(
         policy = bondic.RowProbabilities(next_probs, initial_probs)
         problem = bondic.make_problem(log, policy, begins, **terms, accept=None)  # rows of no world: not inspected
         nexts = naive.next_points_discrete(
-            following[kept], [normalised(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
+            following[kept], [normalized(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
         )
-        first = naive.initial_points_discrete(begin, [normalised(p) for p in initial_probs], exact_weights, start_time)
+        first = naive.initial_points_discrete(begin, [normalized(p) for p in initial_probs], exact_weights, start_time)
         logged = naive.logged_points(states[kept], [int(a) for a in actions[kept]], kept_times)
     else:
         actions = rng.normal(size=(n, 1))

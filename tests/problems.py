@@ -13,6 +13,19 @@ def as_log(rollout: object) -> bondic.Transitions:
     return bondic.Transitions(**{name: getattr(rollout, name) for name in rollout.__dataclass_fields__})
 
 
+COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
+           "timesteps", "behavior_action_probs")  # fmt: skip
+
+
+def part(
+    log: object, keep: object = slice(None), *, drop: tuple[str, ...] = (), **changed: object
+) -> bondic.Transitions:
+    """Some rows of a log or rollout, without the columns in `drop`, and with others in place of some."""
+    found = {name: getattr(log, name) for name in COLUMNS if name not in drop}
+    columns = {name: column[keep] for name, column in found.items() if column is not None}
+    return bondic.Transitions(**{**columns, **changed})
+
+
 def synthetic(rows: int = 400, seed: int = 0, gamma: float = 0.8, **more: object):
     """(MDP, log, policy, initial states) of the continuous-state problem with known q*."""
     mdp = SyntheticMDP.default(gamma, seed=1, **more)

@@ -291,7 +291,7 @@ def test_actions_outside_the_policys_set_are_refused(action):
 def test_probabilities_that_do_not_sum_to_1_are_refused():
     policy = CallablePolicy(lambda x: np.full((len(x), 2), 0.55))
     expect_refused(
-        "initial state 0 sum to 1.1, not 1", "Normalise the policy's output", kind=PolicyError, policy=policy
+        "initial state 0 sum to 1.1, not 1", "Normalize the policy's output", kind=PolicyError, policy=policy
     )
 
 

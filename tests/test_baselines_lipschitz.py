@@ -13,7 +13,7 @@ GAMMA = 0.7
 
 
 def step(s, a):
-    """Towards 0 (action 0) or half way to 1 (action 1); the reward is the place."""
+    """Toward 0 (action 0) or half way to 1 (action 1); the reward is the place."""
     return np.where(a == 0, 0.5 * s, 0.5 * s + 0.5)
 
 
@@ -92,7 +92,7 @@ def test_an_action_that_is_never_seen_leaves_the_value_range():
     assert result.status.name == "TRIVIAL"
 
 
-def test_an_estimated_slope_is_labelled():
+def test_an_estimated_slope_is_labeled():
     result = bondic.estimate_interval(line(200), method=Lipschitz())
     assert result.guarantee == "none"
     assert "estimated" in result.choices["slope"]

@@ -391,7 +391,7 @@ def test_slot_weights_place_every_row():
 
 
 def test_normalisation_is_part_of_the_error():
-    """Probabilities off by 1e-7 in their sum: the policy is the normalised row, in values and in measures."""
+    """Probabilities off by 1e-7 in their sum: the policy is the normalized row, in values and in measures."""
     rng = np.random.default_rng(1)
     states, probs = rng.normal(size=(5, 2)), rng.dirichlet(np.ones(3), 5)
     rough = probs * (1 + 1e-7 * rng.uniform(-1, 1, size=(5, 1)))
@@ -402,6 +402,6 @@ def test_normalisation_is_part_of_the_error():
     )
     assert np.abs(problem.whole().next.weights.sum(axis=1) - 1).max() <= 4 * U
     measure = signed_measure(problem.whole(), np.ones(5))
-    start = [mpf(1) / 4 * p for p in core_cases.normalised(rough[0])]
+    start = [mpf(1) / 4 * p for p in core_cases.normalized(rough[0])]
     for got, exact in zip(measure.weights[0, -2], start, strict=True):
         assert abs(mpf(float(got)) - exact) <= mpf(measure.error) * exact

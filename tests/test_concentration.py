@@ -269,7 +269,7 @@ def test_fixed_lambda_at_its_best_is_the_default_gauge():
         bondic.FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
 
 
-def test_plug_in_is_labelled():
+def test_plug_in_is_labeled():
     facts = facts_of(make_case(), bondic.Gaussian(1.0))
     gauge = bondic.PlugIn(0.7)
     upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
@@ -434,7 +434,7 @@ def test_finite_class_event_on_coin_flips():
     assert 1 - np.prod(1 - np.array(fails)) <= delta
 
 
-def test_rademacher_form_is_labelled_and_the_stated_number(rng):
+def test_rademacher_form_is_labeled_and_the_stated_number(rng):
     values = np.array([[1.0, -1.0, 1.0, 1.0]])
     ours = unproved_rademacher_radius(values, 2.0, 0.1, rng=rng, draws=20_000)
     complexity = np.mean([abs(a + b + c + d) / 4 for a in (1, -1) for b in (1, -1) for c in (1, -1) for d in (1, -1)])

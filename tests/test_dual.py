@@ -88,7 +88,7 @@ class Example:
             return naive.initial_term_sample(low, high, DELTA_0, len(states))
         if case.discrete:
             return mpf(0)
-        return naive.initial_term_exact(low, high, DELTA_0, core_cases.normalised(states.weights), 2)
+        return naive.initial_term_exact(low, high, DELTA_0, core_cases.normalized(states.weights), 2)
 
     @cached_property
     def terms(self):

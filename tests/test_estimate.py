@@ -276,7 +276,7 @@ def test_constants_are_ordered(table, plain):
 
 
 def test_plug_in_promises_nothing(table, plain):
-    """Smaller, and labelled everywhere."""
+    """Smaller, and labeled everywhere."""
     found = table.run(gauge="plug-in")
     assert found.guarantee == "none"
     assert plain.guarantee == "finite-sample"
@@ -608,12 +608,12 @@ def test_a_radius_of_zero_is_rejected_or_exact(table):
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
 
 
-@pytest.mark.parametrize("behaviour", ["logging", "target", "adaptive"])
-def test_any_behaviour_will_do(behaviour):
+@pytest.mark.parametrize("behavior", ["logging", "target", "adaptive"])
+def test_any_behavior_will_do(behavior):
     """No propensities, no independence: the stream whose actions look at earlier rewards included."""
     mdp = SyntheticMDP.default(gamma=0.3, reward_noise=0.2, termination=0.1)
     rng = np.random.default_rng(12)
-    rollout = mdp.rollout(120, 10, rng, behaviour=behaviour)
+    rollout = mdp.rollout(120, 10, rng, behavior=behavior)
     problem = worlds.synthetic_problem(mdp, rollout)
     kernel = worlds.synthetic_kernel(mdp)
     waves = b.RandomFeatures.gaussian(10, 1, 1.0, seed=0) * b.Dirac()

@@ -233,7 +233,7 @@ def test_random_features_are_a_kernel_of_their_own(rng):
 
 
 def test_feature_error_grows_with_the_angle():
-    """At an offset of 1e8 an angle loses eight digits; the declared error says so, a centre repairs it."""
+    """At an offset of 1e8 an angle loses eight digits; the declared error says so, a center repairs it."""
     x = 1e8 + np.random.default_rng(0).normal(size=(20, 2))
     raw, centered = bondic.RandomFeatures(FREQUENCIES), bondic.RandomFeatures(FREQUENCIES, center=1e8)
     for leaf in (raw, centered):
@@ -476,7 +476,7 @@ def test_stated_suprema_are_checked():
         lambda: bondic.Gaussian(0.0),
         lambda: bondic.Gaussian([1.0, -1.0]),
         lambda: bondic.Gaussian(math.nan),
-        lambda: bondic.Gaussian(1.0, on="colour"),
+        lambda: bondic.Gaussian(1.0, on="color"),
         lambda: bondic.Laplace(math.inf),
         lambda: bondic.Matern(1.0, 2.0),
         lambda: bondic.Constant(0.0),

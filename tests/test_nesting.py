@@ -212,7 +212,7 @@ def test_infinite_data(seed, gram):
     assert all(after <= before + 1e-9 for before, after in pairwise(lengths))
     assert min(lengths[:-1]) > 1e-3
     assert lengths[-1] < 1e-5
-    # a centre at q* with a small radius says more than a large ball around 0
+    # a center at q* with a small radius says more than a large ball around 0
     near = infinite_data_interval(kernel, operator[:3], rewards[:3], start, radius=0.01, center=q)
     assert near.low <= mdp.value <= near.high
     assert near.high - near.low < lengths[3]
@@ -405,7 +405,7 @@ def test_losses_are_close_for_any_fixed_q(wildness, rng):
     kernel = 0.5 * worlds.table_kernel() + b.Constant(0.5)
     ratios = []
     for _ in range(60):
-        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(8, 5, rng, behaviour="adaptive")))
+        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(8, 5, rng, behavior="adaptive")))
         s, a = problem.whole().logged[:, 0].astype(int), problem.whole().slots
         values = function_values(problem.whole(), worlds.table_function(q, problem.layout))
         width = noise_width(problem.whole(), float(q.min()), float(q.max()))

@@ -397,7 +397,7 @@ def test_a_transposed_answer_is_not_quietly_cut_into_rows(policy):
 # How policies are asked
 
 
-def test_probabilities_off_by_rounding_are_normalised():
+def test_probabilities_off_by_rounding_are_normalized():
     probs = np.full((8, 3), [0.2, 0.3, 0.5]) * np.linspace(1 - 9e-7, 1 + 9e-7, 8)[:, None]
     answers = ask(RowProbabilities(probs, [[0.2, 0.3, 0.5]] * 2))
     np.testing.assert_allclose(answers.next, np.full((8, 3), [0.2, 0.3, 0.5]), rtol=1e-15)
@@ -420,7 +420,7 @@ def test_rows_are_accepted_exactly_when_they_sum_to_1_up_to_one_millionth(raw, e
     if abs(rows.sum(axis=1)[1] - 1) <= 1e-6:
         np.testing.assert_allclose(ask(policy, log, start).next.sum(axis=1), 1, atol=1e-15)
     else:
-        refused(policy, "row 1 sum to", "not 1", "Normalise", log=log, start=start)
+        refused(policy, "row 1 sum to", "not 1", "Normalize", log=log, start=start)
 
 
 def test_a_policy_may_scribble_on_what_it_is_given():
@@ -553,7 +553,7 @@ def test_probabilities_that_are_negative_or_not_finite_are_refused_with_their_st
 def test_probabilities_that_do_not_sum_to_1_are_refused_with_their_state(total):
     probs = np.full((2, 3), 1 / 3)
     probs[1] = total / 3
-    refused(CallablePolicy(lambda _: probs), f"initial state 1 sum to {total:.9g}, not 1", "Normalise")
+    refused(CallablePolicy(lambda _: probs), f"initial state 1 sum to {total:.9g}, not 1", "Normalize")
 
 
 @pytest.mark.parametrize("answer", ["yes", {"a": 1}, [["x", "y"]] * 2, object()])

@@ -31,7 +31,7 @@ from bondic_lab.reproduction.known import (
 )
 from bondic_lab.reproduction.registry import EXPERIMENTS, find_experiment
 from bondic_lab.reproduction.store import fingerprint, read_trial, trial_path, write_trial
-from bondic_lab.reproduction.summary import binomial_checks, failed, holm, slope
+from bondic_lab.reproduction.summary import binomial_checks, efficiency_limit, failed, holm, slope
 from bondic_lab.reproduction.trials import Job, run_jobs
 from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
 
@@ -51,7 +51,7 @@ TINY = {
     "ablation-radius": {"rows": 200},
     "ablation-temperature": {"rows": 200, "rate": -1.0, "rates": [0.0, 0.4, 0.8]},
     "ablation-bandwidth": {"rows": 200, "k": 0.5, "k~": 1.0},
-    "ablation-behaviour": {"rows": 200, "temperature": 0.5},
+    "ablation-behavior": {"rows": 200, "temperature": 0.5},
     "ablation-length": {"rows": 200, "gamma": 0.99, "steps": 7},
     "tightness": {"seed": 11, "gamma": 0.5, "rows": 300},
 }
@@ -317,7 +317,7 @@ def test_the_a_priori_length_is_the_formula_at_the_true_ratio():
     mdp = tabular_world(11, 0.5)
     short, long = (tightness.a_priori_length(mdp, n, 0.1, 2.0) for n in (4000, 1000))
     assert long == pytest.approx(2 * short)
-    assert tightness.efficiency_limit(mdp, 1000, 0.1) == pytest.approx(2 * tightness.efficiency_limit(mdp, 4000, 0.1))
+    assert efficiency_limit(2.0, 1000, 0.1) == pytest.approx(2 * efficiency_limit(2.0, 4000, 0.1))
     # the norm of omega* by brute force: least squares over coefficients of kernel sections
     ratio = mdp.density_ratio(mdp.log_distribution(tightness.STEPS)).ravel()
     gram = 0.5 + 0.5 * np.eye(8)
@@ -372,7 +372,7 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
         plain = {key: value for key, value in cell.items() if not isinstance(value, list)}
         for number in range(2):
             rows += [row | plain | {"trial": number} for row in pattern]
-    outcome = experiment.summarise(rows)
+    outcome = experiment.summarize(rows)
     assert outcome.name == name
     assert outcome.panels
     assert all(panel.series or panel.heat for panel in outcome.panels)

@@ -56,7 +56,7 @@ class ConfidenceInterval:
 
 @dataclass(frozen=True)
 class Result:
-    """An interval for the value of a policy (a discounted sum, not normalised by 1 - gamma)."""
+    """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
     low: float
     high: float

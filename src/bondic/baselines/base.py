@@ -18,9 +18,23 @@ class Listed:
 
     name: ClassVar[str]
     words: ClassVar[str]  # what it is
-    guarantee: ClassVar[Guarantee]  # under its own assumptions and with default fields
+    guarantee: ClassVar[Guarantee] = "asymptotic"  # under its own assumptions and with default fields
     needs: ClassVar[tuple[str, ...]] = ()  # optional columns that the log must hold
     extra: ClassVar[str | None] = None  # the optional library without which it cannot be made
+
+    def __init_subclass__(
+        cls,
+        name: str = "",
+        words: str = "",
+        guarantee: Guarantee | None = None,
+        needs: tuple[str, ...] = (),
+        extra: str | None = None,
+    ) -> None:
+        """`class Lstd(OverFeatures, name="lstd", words="temporal differences")`; what is not said is inherited."""
+        said = {"name": name, "words": words, "guarantee": guarantee, "needs": needs, "extra": extra}
+        for key, value in said.items():
+            if value:
+                setattr(cls, key, value)
 
     @classmethod
     def short_names(cls) -> tuple[ShortName, ...]:

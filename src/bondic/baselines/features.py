@@ -42,6 +42,10 @@ class Design:
     def dimension(self) -> int:
         return int(self.logged.shape[1])
 
+    def counted(self, counts: FloatArray | None) -> FloatArray:
+        """phi at the logged points, row i counted counts_i times (once unless given): (n, D)."""
+        return self.logged if counts is None else self.logged * counts[:, None]
+
     def ridge(self, wanted: float | None) -> float:
         """A penalty in rows: as asked, else next to none for a table and a tenth of a row for other features.
 

@@ -7,11 +7,10 @@ the interval is evaluated through the dual at that eps, which any number of rows
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Listed
-from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.noise.v_statistic import VStatistic
@@ -20,16 +19,13 @@ from bondic.rows import Rows
 
 
 @dataclass(frozen=True)
-class Feng2020(Listed):
+class Feng2020(Listed, name="feng2020", words="kernel Bellman loss, V-statistic threshold", guarantee="finite-sample"):
     """Dual with the threshold for independent rows.
 
-    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behaviour,
+    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behavior,
     are outside the theorem. constant="paper" is the published one, "range" a smaller one with the same proof.
     """
 
-    name: ClassVar[str] = "feng2020"
-    words: ClassVar[str] = "kernel Bellman loss, V-statistic threshold"
-    guarantee: ClassVar[Guarantee] = "finite-sample"
     settings: Dual = field(default_factory=Dual)
     constant: Literal["paper", "range"] = "paper"
 

@@ -8,7 +8,6 @@ from u = v_hi; the upper end is E_0[Q+]. Every iterate is an upper bound of q*, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,8 @@ from scipy.spatial.distance import cdist
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.features import make_design
-from bondic.baselines.linear import fit_lstd
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.lstd import fit_lstd
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Cloud, Rows
@@ -31,7 +30,9 @@ _SLOPE_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Lipschitz(Baseline):
+class Lipschitz(
+    Baseline, name="lipschitz", words="Lipschitz value iteration, slope estimated unless stated", guarantee="none"
+):
     """`lipschitz`: holds with certainty if rewards and next states are functions of (s, a) and q* has the stated slope.
 
     `constant` bounds |q*(x) - q*(y)| / |x - y| for points with the same discrete action (all columns count alike:
@@ -39,9 +40,6 @@ class Lipschitz(Baseline):
     Only the first `most_rows` rows are used: any subset gives valid ends.
     """
 
-    name: ClassVar[str] = "lipschitz"
-    words: ClassVar[str] = "Lipschitz value iteration, slope estimated unless stated"
-    guarantee: ClassVar[Guarantee] = "none"
     constant: float | None = None
     most_rows: int = 1500
     iterations: int = 400

@@ -1,4 +1,4 @@
-"""From the ends of a baseline to a `Result`: intersected with the value range, labelled, no certificate."""
+"""From the ends of a baseline to a `Result`: intersected with the value range, labeled, no certificate."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ ASYMPTOTIC = states(
 REALIZABLE = states(
     "values", "q* is a combination of the features (or is approached by them as their number grows with the log)."
 )
-COVERED = states("overlap", "The behaviour visits every state-action pair that the policy visits.")
+COVERED = states("overlap", "The behavior visits every state-action pair that the policy visits.")
 EPISODES = states(
     "episodes",
-    "Episodes are independent, start from the initial distribution, and were recorded with one fixed behaviour; their "
+    "Episodes are independent, start from the initial distribution, and were recorded with one fixed behavior; their "
     "number was fixed beforehand.",
 )
-EXACT_BEHAVIOR = states("behaviour", "`behavior_action_probs` are the true probabilities of the logged actions.")
-ESTIMATED_BEHAVIOR = states("behaviour", "Behaviour probabilities were estimated from the log: nothing is guaranteed.")
+EXACT_BEHAVIOR = states("behavior", "`behavior_action_probs` are the true probabilities of the logged actions.")
+ESTIMATED_BEHAVIOR = states("behavior", "Behavior probabilities were estimated from the log: nothing is guaranteed.")

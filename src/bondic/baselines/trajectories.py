@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -115,19 +115,18 @@ class Trajectories:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverTrajectories(Baseline):
+class OverTrajectories(Baseline, needs=("episode_ids", "behavior_action_probs")):
     """A method that weighs whole episodes by products of pi/beta, over the first `steps` steps (default: all recorded).
 
-    `behavior="estimated"` replaces missing behaviour probabilities by a fit: no guarantee.
+    `behavior="estimated"` replaces missing behavior probabilities by a fit: no guarantee.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("episode_ids", "behavior_action_probs")
     steps: int | None = None
     behavior: Behavior = "logged"
 
     @abstractmethod
     def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        """Ends of the T-step value; assumptions are those beyond the ones on episodes and behaviour."""
+        """Ends of the T-step value; assumptions are those beyond the ones on episodes and behavior."""
 
     def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
@@ -143,7 +142,7 @@ class OverTrajectories(Baseline):
 
 
 def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
-    behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
+    behavior = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
     whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
     # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
     cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
@@ -153,9 +152,9 @@ def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
     steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
     if not paths.length_stated:
-        return (out.EPISODES, behaviour, recording, steps)
-    length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
-    return (out.EPISODES, behaviour, recording, steps, out.states("length", length))
+        return (out.EPISODES, behavior, recording, steps)
+    length = f"No episode lasts longer than {paths.steps} steps, neither under the behavior nor under the policy."
+    return (out.EPISODES, behavior, recording, steps, out.states("length", length))
 
 
 def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
@@ -280,5 +279,5 @@ def _ratios(problem: Rows, behavior: Behavior) -> tuple[FloatArray, bool]:
         assert log.behavior_action_probs is not None
         return np.asarray(target / log.behavior_action_probs[rows]), False
     if not problem.layout.discrete:
-        raise InvalidInput("Behaviour can be estimated for discrete actions only; pass `behavior_action_probs`.")
+        raise InvalidInput("Behavior can be estimated for discrete actions only; pass `behavior_action_probs`.")
     return np.asarray(target / estimate_behavior(observations, log.actions[rows], problem.layout.slots)), True

@@ -5,7 +5,7 @@ They need the true q*, so they are yardsticks for problems with known answers, n
     oracle    sup / inf { E[q] : q in Q, R^q(x_i, y_i) = R^q*(x_i, y_i) on every row }
     infinite  sup / inf { E[q] : q in Q, E[R^q | x] = 0 at every x that the log can visit }   (tabular)
 
-Both maximise a linear functional over a ball cut by an affine subspace, which has a closed form: with rho_i the
+Both maximize a linear functional over a ball cut by an affine subspace, which has a closed form: with rho_i the
 representer of constraint i, q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of mu_0 orthogonal to all rho_i).
 """
 

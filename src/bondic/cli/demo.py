@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bondic.cli.outputs import refuse_existing, result_folder
+from bondic.cli.outputs import refuse_existing, result_folder, write_texts
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
-from bondic.proofs.io import load_certificate, save_certificate, write_atomically
+from bondic.proofs.io import load_certificate, save_certificate
 from bondic.proofs.verify import Verification, verify
 from bondic.report.exports import result_json
 from bondic.report.page import report_page
@@ -47,8 +47,7 @@ def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool)
     """Report, certificate and result in one folder; the certificate is checked as it was read back."""
     words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
     with result_folder(out, force=force) as folder:
-        write_atomically(folder / "report.html", words.encode())
-        write_atomically(folder / "result.json", result_json(result).encode())
+        write_texts(folder, {"report.html": words, "result.json": result_json(result)})
         assert result.certificate is not None
         text, _ = save_certificate(result.certificate, folder / "certificate")
         return verify(load_certificate(text), demo.log, demo.policy)

@@ -34,13 +34,13 @@ def rows_measure(problem: Batch, omegas: list[FloatArray], count: int) -> Measur
         share = omega / count
         group[np.arange(n), problem.slots] = -share
         group[n:] = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
-    # omega / n, times gamma, times pi: three roundings. pi is defined as the normalised row: floats that were divided
+    # omega / n, times gamma, times pi: three roundings. pi is defined as the normalized row: floats that were divided
     # by their float sum, which is off by at most (number of terms) U
     return Measure(points, weights, (12 + slots) * U)
 
 
 def start_measure(question: Rows | Batch) -> Measure:
-    """d_{pi,0}; its weights p_j, too, are defined as a normalised list."""
+    """d_{pi,0}; its weights p_j, too, are defined as a normalized list."""
     cloud = question.initial
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
     error = (12 + question.layout.slots + len(question.initial_states)) * U

@@ -59,7 +59,7 @@ def _means(cloud: Cloud, count: int, function: Function, sums: Sums) -> tuple[Fl
     values, extra = np.zeros_like(cloud.weights), 0.0
     if cloud.points.shape[0]:
         values, extra = function.values(cloud.points, sums)
-    # probabilities are defined up to their normalisation: one more factor (1 + slots U)
+    # probabilities are defined up to their normalization: one more factor (1 + slots U)
     size = float(np.abs(values).max(initial=0.0))
     error = extra + 2 * (cloud.roundings + cloud.weights.shape[1]) * U * (size + extra)
     return cloud.per_row(values, count), error
@@ -86,6 +86,6 @@ def mean_over_starts(question: Rows | Batch, values: FloatArray, error: float) -
     weights = question.initial_states.weights
     total = certified_dot(weights, values)
     size = upper_sum(np.abs(weights * values))
-    # p is defined as the normalised list: floats divided by their float sum, which is off by at most n_0 U
+    # p is defined as the normalized list: floats divided by their float sum, which is off by at most n_0 U
     slack = error * 1.000001 + (weights.size + 8) * U * size
     return Enclosure(total.mid, inflate(total.rad + slack))

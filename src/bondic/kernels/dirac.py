@@ -47,7 +47,7 @@ class Dirac(Leaf):
 class ActionEmbedding(Leaf):
     """k(a, b) = E_a . E_b for discrete actions with embedding rows E_a; K_max = max_a |E_a|^2.
 
-    The embedding *is* the definition, so no factorisation error enters. `from_gram` makes one from a matrix of
+    The embedding *is* the definition, so no factorization error enters. `from_gram` makes one from a matrix of
     similarities, for example Gaussian in the torque that an action stands for.
     """
 

@@ -116,6 +116,6 @@ def _process_text(setting: Setting) -> str:
     terms = setting.problem.terms
     end = "may terminate (value 0 afterwards)" if terms.may_terminate else "never terminates"
     if terms.horizon is None:
-        return f"The value is the discounted sum with gamma = {terms.gamma:g} (not normalised); the process {end}."
+        return f"The value is the discounted sum with gamma = {terms.gamma:g} (not normalized); the process {end}."
     dropped = f"; {setting.problem.dropped} rows beyond it were dropped" if setting.problem.dropped else ""
     return f"The value is the sum of {terms.horizon} rewards with gamma = {terms.gamma:g}; the process {end}{dropped}."

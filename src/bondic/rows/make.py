@@ -43,7 +43,7 @@ def make_problem(
 
     `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
     that the process never ends (it narrows the value range when all rewards have one sign). `value_range` states that
-    every realised discounted return, from any state-action pair, at any time and whichever policy follows, lies in it
+    every realized discounted return, from any state-action pair, at any time and whichever policy follows, lies in it
     (a reward paid once at the end, a score in [0, 1]); it is used wherever it is narrower than what the reward range
     implies. `draws` actions are
     drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must

@@ -18,10 +18,10 @@ from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.policies.discrete import TablePolicy
 from bondic.rows import Rows, make_problem
-from bondic_lab.reproduction.worlds import PAIRS, Setup, cut
+from bondic_lab.reproduction.worlds import PAIRS, Setup, cut, join
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
-from bondic_lab.worlds.rollout import Floats, Rollout
+from bondic_lab.worlds.rollout import Floats
 from bondic_lab.worlds.tabular import TabularMDP
 
 ALIGNED = 10.0
@@ -42,7 +42,7 @@ _START_NODES, _ACTION_NODES = 16, 10
 
 @cache
 def synthetic_world(gamma: float = 0.95) -> ContinuousMDP:
-    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behaviour 1."""
+    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behavior 1."""
     return ContinuousMDP.default(gamma)
 
 
@@ -54,17 +54,13 @@ def synthetic(
     length: int = 50,
     mixtures: Sequence[float] = (0.0,),
 ) -> Setup:
-    """A log of the behaviour α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
+    """A log of the behavior α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
     mdp = synthetic_world(gamma)
     parts = []
     for index, (rate, share) in enumerate(zip(mixtures, _shares(rows, len(mixtures)), strict=True)):
-        part = cut(mdp.rollout(share // length + 1, length, rng, behaviour=float(rate)), share)
-        parts.append((part, index * 10**6))
-    columns = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "timesteps",
-               "behavior_action_probs")  # fmt: skip
-    joined = {key: np.concatenate([getattr(part, key) for part, _ in parts]) for key in columns}
-    ids = np.concatenate([np.asarray(part.episode_ids) + first for part, first in parts])
-    problem = _question(mdp, cut(Rollout(**joined, episode_ids=ids), rows))
+        part = mdp.rollout(share // length + 1, length, rng, behavior=float(rate))
+        parts.append(cut(replace(part, episode_ids=part.episode_ids + index * 10**6), share))
+    problem = _question(mdp, cut(join(parts), rows))
     # k: bandwidth 1/2 on (s, a); k~: the space in which ‖q*‖ is known
     weights = 0.5 * Constant(1.0) + 0.5 * _line_features()
     values = Gaussian(mdp.bandwidth, on="point") + mdp.offset * Constant(1.0)

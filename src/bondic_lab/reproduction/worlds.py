@@ -9,7 +9,8 @@ never see a row that is certified.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,7 @@ class Recipe:
     """Which shipped policy, how the log is made, which bandwidths; the value is simulated, see `simulate_value`."""
 
     stage: str
-    temperature: float  # of the behaviour; the target's is 0.1
+    temperature: float  # of the behavior; the target's is 0.1
     length: int
     value: float
     standard_error: float
@@ -142,6 +143,11 @@ def first_episodes(rollout: Rollout, count: int) -> Transitions:
     return Transitions(**columns)
 
 
+def join(parts: Sequence[Any]) -> Rollout:
+    """Logs, or rollouts, one after the other."""
+    return Rollout(**{field.name: np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Rollout)})
+
+
 def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Generator) -> Rollout:
     """Episodes from d_0, a few more than needed at a time, until there are `rows` rows and `count` episodes."""
     world, policy = ENVIRONMENTS[name](), shipped_policy(name, chosen.stage, chosen.temperature)
@@ -152,7 +158,7 @@ def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Ge
         part = simulate_steps(first, chosen.length, world.step, policy.action_probs, rng=rng)
         parts.append(replace(part, episode_ids=part.episode_ids + episodes))
         have, episodes = have + len(part.rewards), episodes + batch
-    return Rollout(**{key: np.concatenate([getattr(part, key) for part in parts]) for key in vars(parts[0])})
+    return join(parts)
 
 
 def _problem(name: str, log: Transitions) -> Rows:
