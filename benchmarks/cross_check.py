@@ -6,7 +6,7 @@ OTHER is an environment with any of vw-estimators, obp, scope-rl and d3rlpy (the
 --python for several. The logs go through a temporary file, the libraries are called by cross_check_others.py there. What is
 missing is skipped and said so. Exit status 1 when a difference is above its tolerance.
 
-Estimators that are identities of the log must agree to 1e-9 of the value range (SCOPE-RL adds 1e-10 to normalising sums).
+Estimators that are identities of the log must agree to 1e-9 of the value range (SCOPE-RL adds 1e-10 to normalizing sums).
 Fitted Q values must agree as far as networks do: 0.2 % of the value range (2 % of the spread of q* in this table). The exact
 value of the table stands beside them.
 """
@@ -28,13 +28,13 @@ import numpy as np
 import bondic
 from bondic.baselines.episodes import episode_numbers
 from bondic.baselines.features import make_design
-from bondic.baselines.linear import restrict
+from bondic.baselines.lstd import restrict
 from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import control_variates
 from bondic.baselines.units import fold_numbers
 from bondic.errors import MissingExtra
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic_lab.worlds.tabular import TabularMDP
 
 IDENTITY = 1e-9
@@ -66,13 +66,13 @@ def world(gamma: float, termination: float, seed: int) -> TabularMDP:
         reward_range=(-1.0, 1.0),
         termination=termination,
     )
-    mild = 0.5 * mdp.target + 0.5 * mdp.behaviour
+    mild = 0.5 * mdp.target + 0.5 * mdp.behavior
     return TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, mild, mdp.behaviour, gamma, mdp.reward_range, mdp.termination
+        mdp.transitions, mdp.rewards, mdp.initial_probs, mild, mdp.behavior, gamma, mdp.reward_range, mdp.termination
     )
 
 
-def question(mdp: TabularMDP, rollout: Any, **more: Any) -> Problem:
+def question(mdp: TabularMDP, rollout: Any, **more: Any) -> Rows:
     """Starts are those of the episodes, as the other libraries have them."""
     log = bondic.Transitions(**{name: getattr(rollout, name) for name in rollout.__dataclass_fields__})
     initial = bondic.InitialStates.from_log(log)
@@ -91,7 +91,7 @@ def plain(mdp: TabularMDP, rollout: Any) -> dict[str, Any]:
         "rewards": rollout.rewards,
         "terminations": rollout.terminations,
         "episodes": rollout.episode_ids,
-        "behaviour": rollout.behavior_action_probs,
+        "behavior": rollout.behavior_action_probs,
         "policy": mdp.target[states],
         "table": mdp.target,
         "initial": mdp.initial_probs,
@@ -100,9 +100,9 @@ def plain(mdp: TabularMDP, rollout: Any) -> dict[str, Any]:
     }
 
 
-def cross_fitted_q(problem: Problem, mdp: TabularMDP, states: np.ndarray) -> np.ndarray:
+def cross_fitted_q(problem: Rows, mdp: TabularMDP, states: np.ndarray) -> np.ndarray:
     """q_t(s_i, .) of the folds that `dr` does not use for row i, (n, actions): what it takes as control variate."""
-    paths, times = trajectories(problem), problem.source.log.timesteps
+    paths, times = trajectories(problem), problem.log.timesteps
     design, episodes = make_design(problem), episode_numbers(problem)
     fold = fold_numbers(np.arange(episodes.max() + 1), 2, 0)[episodes]
     found = np.empty((len(problem), mdp.target.shape[1]))
@@ -110,7 +110,7 @@ def cross_fitted_q(problem: Problem, mdp: TabularMDP, states: np.ndarray) -> np.
         thetas = control_variates(paths, restrict(design, fold != k), design.ridge(None))
         for t in range(paths.steps):
             table, here = np.full(mdp.target.shape, np.nan), (fold == k) & (times == t)
-            table[states, problem.slots] = design.logged @ thetas[t]
+            table[states, problem.whole().slots] = design.logged @ thetas[t]
             found[here] = table[states[here]]
     if np.isnan(found).any():
         raise RuntimeError("a pair (s, a) is missing in the log: take more episodes")
@@ -138,7 +138,7 @@ def weighting_case(
     return Case(name, libraries, arrays, ours, words, mdp.finite_value(steps), width, IDENTITY)
 
 
-def recorded_range(problem: Problem) -> float:
+def recorded_range(problem: Rows) -> float:
     low, high = problem.terms.reward_range
     steps = problem.terms.horizon or 0
     return float((high - low) * np.sum(problem.gamma ** np.arange(steps)))

@@ -28,7 +28,7 @@ def vw_estimators(log: Arrays) -> Numbers:
     wanted = log["policy"][np.arange(log["actions"].size), log["actions"]]
     found = {}
     for name, estimator in (("tis", ips.Estimator()), ("sntis", snips.Estimator())):
-        for logged, reward, target in zip(log["behaviour"], log["rewards"], wanted, strict=True):
+        for logged, reward, target in zip(log["behavior"], log["rewards"], wanted, strict=True):
             estimator.add_example(float(logged), float(reward), float(target))
         found[name] = float(estimator.get())
     return found
@@ -41,7 +41,7 @@ def obp(log: Arrays) -> Numbers:
     given = {
         "reward": log["rewards"],
         "action": log["actions"],
-        "pscore": log["behaviour"],
+        "pscore": log["behavior"],
         "action_dist": log["policy"][:, :, None],
         "position": np.zeros(log["rewards"].size, dtype=int),
     }
@@ -61,7 +61,7 @@ def scope_rl(log: Arrays) -> Numbers:
         "step_per_trajectory": int(log["steps"]),
         "action": log["actions"],
         "reward": log["rewards"],
-        "pscore": log["behaviour"],
+        "pscore": log["behavior"],
         "evaluation_policy_action_dist": log["policy"],
         "gamma": float(log["gamma"]),
     }

@@ -53,8 +53,8 @@ def build(rows: int, pairs: int, rank: int) -> SearchModel:
     )
     weight = bondic.RandomFeatures.gaussian(pairs, 4, 1.0, seed=0) * bondic.Dirac()
     value = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0)
-    points = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
-    weights = make_basis(weight, problem.layout, problem.logged, rank=rank)
+    points = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
+    weights = make_basis(weight, problem.layout, problem.whole().logged, rank=rank)
     values = make_basis(value, problem.layout, points, rank=rank)
     return build_model(problem, weights, values, None)
 

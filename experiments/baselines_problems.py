@@ -13,7 +13,7 @@ COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminati
            "timesteps", "behavior_action_probs")  # fmt: skip
 
 MANY_STEPS = "rows of an episode depend on one another"
-ADAPTIVE = "the behaviour depends on earlier episodes"
+ADAPTIVE = "the behavior depends on earlier episodes"
 RANDOM = "the environment is random"
 
 _ROW_METHODS = ("feng2020", "coindice")
@@ -31,7 +31,7 @@ class Case:
     mdp: TabularMDP
     episodes: int
     steps: int
-    behaviour: str = "logging"
+    behavior: str = "logging"
     horizon: int | None = None
     broken: dict[str, str] = field(default_factory=dict)  # method -> which assumption fails
 
@@ -43,16 +43,16 @@ class Case:
     def largest_ratio(self) -> float:
         """max pi / beta over the whole table: knowledge of the experimenter, not a sample maximum."""
         slots = self.mdp.target.shape[1]
-        rates = (0.1, 0.9) if self.behaviour == "adaptive" else (0.0,)
-        return max(float((self.mdp.target / ((1 - rate) * self.mdp.behaviour + rate / slots)).max()) for rate in rates)
+        rates = (0.1, 0.9) if self.behavior == "adaptive" else (0.0,)
+        return max(float((self.mdp.target / ((1 - rate) * self.mdp.behavior + rate / slots)).max()) for rate in rates)
 
     @property
     def slope(self) -> float:
-        """The steepest slope of q* between neighbouring states, for the Lipschitz interval."""
+        """The steepest slope of q* between neighboring states, for the Lipschitz interval."""
         return float(np.abs(np.diff(self.mdp.q_star, axis=0)).max())
 
-    def problem(self, rng: np.random.Generator) -> bondic.Problem:
-        rollout = self.mdp.rollout(self.episodes, self.steps, rng, behaviour=self.behaviour)  # type: ignore[arg-type]
+    def problem(self, rng: np.random.Generator) -> bondic.Rows:
+        rollout = self.mdp.rollout(self.episodes, self.steps, rng, behavior=self.behavior)  # type: ignore[arg-type]
         log = bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS})
         states = np.arange(self.mdp.initial_probs.size, dtype=float)[:, None]
         return bondic.make_problem(
@@ -71,11 +71,11 @@ def _random(gamma: float, seed: int = 11, **more: float) -> TabularMDP:
 
 
 def _rare() -> TabularMDP:
-    """Two actions; the behaviour takes action 1, which pays, once in twenty times; the target nearly always."""
+    """Two actions; the behavior takes action 1, which pays, once in twenty times; the target nearly always."""
     transitions = np.full((2, 2, 2), 0.5)
     rewards = np.array([[0.1, 0.6], [0.2, 0.9]])
-    target, behaviour = np.tile([0.1, 0.9], (2, 1)), np.tile([0.95, 0.05], (2, 1))
-    return TabularMDP(transitions, rewards, np.array([0.5, 0.5]), target, behaviour, 0.9, (0.0, 1.0))
+    target, behavior = np.tile([0.1, 0.9], (2, 1)), np.tile([0.95, 0.05], (2, 1))
+    return TabularMDP(transitions, rewards, np.array([0.5, 0.5]), target, behavior, 0.9, (0.0, 1.0))
 
 
 def _chain(states: int = 5) -> TabularMDP:
@@ -84,14 +84,14 @@ def _chain(states: int = 5) -> TabularMDP:
     for s in range(states):
         transitions[s, 0, max(s - 1, 0)] = transitions[s, 1, min(s + 1, states - 1)] = 1.0
     rewards = np.repeat(np.linspace(0.0, 1.0, states)[:, None], 2, axis=1)
-    target, behaviour = np.tile([0.3, 0.7], (states, 1)), np.tile([0.5, 0.5], (states, 1))
-    return TabularMDP(transitions, rewards, np.full(states, 1 / states), target, behaviour, 0.8, (0.0, 1.0))
+    target, behavior = np.tile([0.3, 0.7], (states, 1)), np.tile([0.5, 0.5], (states, 1))
+    return TabularMDP(transitions, rewards, np.full(states, 1 / states), target, behavior, 0.8, (0.0, 1.0))
 
 
 def make_cases() -> dict[str, Case]:
     """Short names to problems; broken assumptions are stated here, before anything is run."""
     off = _random(0.8, reward_noise=0.1)
-    on = replace(off, target=off.behaviour)
+    on = replace(off, target=off.behavior)
     rows = dict.fromkeys(_ROW_METHODS, MANY_STEPS) | {"lipschitz": RANDOM}
     adaptive = rows | dict.fromkeys(_EPISODE_METHODS, ADAPTIVE)
     chain = {name: why for name, why in rows.items() if name != "lipschitz"}
@@ -100,7 +100,7 @@ def make_cases() -> dict[str, Case]:
         "independent rows": Case(
             "4000 single steps from random states, else as off-policy", even, 4000, 1, broken={"lipschitz": RANDOM}
         ),
-        "on-policy": Case("target equal to behaviour, gamma 0.8, 200 episodes of 20 steps", on, 200, 20, broken=rows),
+        "on-policy": Case("target equal to behavior, gamma 0.8, 200 episodes of 20 steps", on, 200, 20, broken=rows),
         "off-policy": Case("another target, gamma 0.8, 200 episodes of 20 steps", off, 200, 20, broken=rows),
         "long horizon": Case(
             "gamma 0.97, 100 episodes of 100 steps", _random(0.97, reward_noise=0.1), 100, 100, broken=rows

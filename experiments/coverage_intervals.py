@@ -22,9 +22,8 @@ from experiments.coverage_saturating import (
 import bondic as b
 from bondic.identity.loss import kernel_bellman_loss
 from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
 from bondic.rounding import Enclosure
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 
@@ -47,7 +46,7 @@ HORIZON = 2
 class Question:
     """A problem with its answer; `start` is the exact value of the initial states that were seen."""
 
-    problem: Problem
+    problem: Rows
     residuals: FloatArray  # R^q* of the rows of the problem
     ball: b.Ball
     value: float  # J*
@@ -70,24 +69,24 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
         if "initial" in result.budget.parts and gauge == gauges[0]:
             assert result.upper is not None
             error = abs(question.start - question.value)
-            out.append(Check("start event", error > result.upper["initial distribution"].upper, level=result.budget["initial"]))
+            out.append(
+                Check("start event", error > result.upper["initial distribution"].upper, level=result.budget["initial"])
+            )
     return out
 
 
 def _noise_event_fails(question: Question, result: b.Result) -> bool:
     """L_W(q*) > eps with the W and the rows that the certificate names."""
     certified = question.problem.select(*result.rows)
-    kernel = Reader(result.certificate.arrays, certified.layout).kernel(
-        result.certificate.body["instruments"]["kernel"]
-    )
-    residuals = question.residuals[np.isin(question.problem.log_rows, certified.log_rows)]
-    return kernel_bellman_loss(certified, kernel, residuals).lower > result.rejection.epsilon
+    kernel = result.proof.instruments.kernel  # type: ignore[union-attr]
+    residuals = question.residuals[np.isin(question.problem.whole().log_rows, certified.whole().log_rows)]
+    return kernel_bellman_loss(certified.whole(), kernel, residuals).lower > result.rejection.epsilon
 
 
-def synthetic_question(rng: Generator, *, behaviour: str, tuned: bool = False) -> Question:
+def synthetic_question(rng: Generator, *, behavior: str, tuned: bool = False) -> Question:
     """Gaussian x Dirac + offset: ||q*|| is a formula."""
     mdp = SYNTHETIC
-    log = transitions_of(mdp.rollout(ROWS // 2, 8, rng, behaviour=behaviour), ROWS)  # type: ignore[arg-type]
+    log = transitions_of(mdp.rollout(ROWS // 2, 8, rng, behavior=behavior), ROWS)  # type: ignore[arg-type]
     problem = b.make_problem(
         log,
         b.CallablePolicy(mdp.target_probs),
@@ -108,14 +107,14 @@ def tabular_question(
     rng: Generator,
     mdp: TabularMDP,
     *,
-    behaviour: str = "logging",
+    behavior: str = "logging",
     start: str = "exact",
     horizon: int | None = None,
     fitted: bool = False,
 ) -> Question:
     """Dirac x Dirac: the radius is the Euclidean norm of the table of q*."""
     length = 8 if horizon is None else horizon + 1
-    log = transitions_of(mdp.rollout(TABULAR_ROWS, length, rng, behaviour=behaviour), TABULAR_ROWS)  # type: ignore[arg-type]
+    log = transitions_of(mdp.rollout(TABULAR_ROWS, length, rng, behavior=behavior), TABULAR_ROWS)  # type: ignore[arg-type]
     initial = _initial(rng, mdp, log, start)
     problem = tabular_problem(mdp, log, initial, horizon=horizon)
     table = mdp.q_star[None] if horizon is None else mdp.finite_horizon(horizon)[:horizon]
@@ -138,8 +137,8 @@ def _initial(rng: Generator, mdp: TabularMDP, log: b.Transitions, start: str) ->
     return None
 
 
-def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Problem) -> b.Ball:
-    """Centre: the mean of r + gamma v*(s') per pair, on the very rows that are certified; radius: 1 more than its true distance.
+def _fitted_ball(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> b.Ball:
+    """Center: the mean of r + gamma v*(s') per pair, on the very rows that are certified; radius: 1 more than its true distance.
 
     Q may look at the log in any way. This one fits the noise of the log as closely as a table can.
     """
@@ -229,7 +228,7 @@ def continuous_question(rng: Generator) -> Question:
         initial_draws=100,
         seed=int(rng.integers(2**31)),
     )
-    nexts, firsts = problem.next, problem.initial
+    nexts, firsts = problem.whole().next, problem.initial
     after = nexts.per_row(mdp.q(*nexts.points.T)[:, None], ROWS)
     first = firsts.per_row(mdp.q(*firsts.points.T)[:, None], len(starts))
     residuals = mdp.q(log.observations[:, 0], log.actions[:, 0]) - mdp.gamma * after - log.rewards
@@ -285,19 +284,19 @@ def _trial(make: Callable[[Generator], Question]) -> Callable[..., list[Check]]:
 
 
 INTERVALS = {
-    "synthetic, logging": _trial(lambda rng: synthetic_question(rng, behaviour="logging")),
-    "synthetic, adaptive": _trial(lambda rng: synthetic_question(rng, behaviour="adaptive")),
+    "synthetic, logging": _trial(lambda rng: synthetic_question(rng, behavior="logging")),
+    "synthetic, adaptive": _trial(lambda rng: synthetic_question(rng, behavior="adaptive")),
     "synthetic, adaptive, W from pilot rows": _trial(
-        lambda rng: synthetic_question(rng, behaviour="adaptive", tuned=True)
+        lambda rng: synthetic_question(rng, behavior="adaptive", tuned=True)
     ),
     "tabular, logging": _trial(lambda rng: tabular_question(rng, TABULAR)),
-    "tabular, adaptive, terminating": _trial(lambda rng: tabular_question(rng, ENDING, behaviour="adaptive")),
+    "tabular, adaptive, terminating": _trial(lambda rng: tabular_question(rng, ENDING, behavior="adaptive")),
     "tabular, adaptive, horizon 2, gamma 1": _trial(
-        lambda rng: tabular_question(rng, EPISODIC, behaviour="adaptive", horizon=HORIZON)
+        lambda rng: tabular_question(rng, EPISODIC, behavior="adaptive", horizon=HORIZON)
     ),
     "tabular, starts sampled": _trial(lambda rng: tabular_question(rng, ENDING, start="sample")),
     "tabular, starts from the log": _trial(lambda rng: tabular_question(rng, ENDING, start="from log")),
-    "tabular, centre fitted on the log": _trial(lambda rng: tabular_question(rng, TABULAR, fitted=True)),
+    "tabular, center fitted on the log": _trial(lambda rng: tabular_question(rng, TABULAR, fitted=True)),
     "continuous actions, adaptive": _trial(continuous_question),
     "coin": coin_trial,
     "rare jumps": _trial(lambda rng: constant_question(rng, RARE, FEW)),

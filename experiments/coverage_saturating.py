@@ -19,7 +19,7 @@ from bondic.bounds.dual import Setting
 from bondic.identity.loss import kernel_bellman_loss
 from bondic.kernels.base import Kernel
 from bondic.noise.bound import Gauge
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP
 
@@ -31,7 +31,7 @@ Generator = np.random.Generator
 
 
 def two_armed() -> TabularMDP:
-    """`TabularMDP.saturating` with two actions that do the same: behaviour can choose, outcomes do not care."""
+    """`TabularMDP.saturating` with two actions that do the same: behavior can choose, outcomes do not care."""
     one = TabularMDP.saturating()
     half = np.full((3, 2), 0.5)
     arms = np.repeat(one.transitions, 2, axis=1)
@@ -79,7 +79,7 @@ def transitions_of(log: Rollout, rows: int | None = None) -> b.Transitions:
 
 def tabular_problem(
     mdp: TabularMDP, log: b.Transitions, initial: b.InitialStates | None = None, *, horizon: int | None = None
-) -> Problem:
+) -> Rows:
     states = np.arange(float(len(mdp.initial_probs)))[:, None]
     return b.make_problem(
         log,
@@ -92,9 +92,9 @@ def tabular_problem(
     )
 
 
-def tabular_residuals(mdp: TabularMDP, log: b.Transitions, problem: Problem) -> FloatArray:
+def tabular_residuals(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> FloatArray:
     """R^q* of the rows of the problem, from the tables of the model alone."""
-    rows = problem.log_rows
+    rows = problem.whole().log_rows
     state, following = (x[rows, 0].astype(np.int64) for x in (log.observations, log.next_observations))
     over = log.terminations[rows]
     action, rewards = log.actions[rows], log.rewards[rows]
@@ -109,13 +109,13 @@ def tabular_residuals(mdp: TabularMDP, log: b.Transitions, problem: Problem) -> 
     return np.asarray(current - mdp.gamma * np.where(over, 0.0, after) - rewards)
 
 
-def setting(problem: Problem, kernel: Kernel, gauge: Gauge) -> Setting:
+def setting(problem: Rows, kernel: Kernel, gauge: Gauge) -> Setting:
     """The bound's own view of its noise and start terms, all of alpha given to the one that is asked."""
     return Setting(problem, b.Ball(kernel, 1.0), b.Instruments(kernel), gauge, ALPHA, ALPHA, 2)
 
 
 def noise_checks(
-    problem: Problem,
+    problem: Rows,
     kernel: Kernel,
     residuals: FloatArray,
     gauges: dict[str, Gauge],
@@ -124,7 +124,7 @@ def noise_checks(
     factor: float | None = None,
 ) -> list[Check]:
     """L_W(q*) <= eps for each gauge, and the control eps/2 for the sharp one; residuals of +-factor B/2 have exact rates."""
-    loss = kernel_bellman_loss(problem, kernel, residuals).lower
+    loss = kernel_bellman_loss(problem.whole(), kernel, residuals).lower
     out = []
     for name, gauge in gauges.items():
         eps = setting(problem, kernel, gauge).epsilon().upper
@@ -151,8 +151,8 @@ def jump_trial(rng: Generator) -> list[Check]:
 
 
 def adaptive_trial(rng: Generator) -> list[Check]:
-    """Adaptive behaviour picks the arm, and with it the sign of the direction, from all earlier rewards."""
-    log = transitions_of(ARMS.rollout(ROWS, 1, rng, behaviour="adaptive"))
+    """Adaptive behavior picks the arm, and with it the sign of the direction, from all earlier rewards."""
+    log = transitions_of(ARMS.rollout(ROWS, 1, rng, behavior="adaptive"))
     problem = tabular_problem(ARMS, log)
     residuals = tabular_residuals(ARMS, log, problem)
     signs = b.ActionEmbedding([[1.0], [-1.0]])
@@ -173,7 +173,7 @@ def is_start(points: FloatArray) -> FloatArray:
 
 def horizon_trial(rng: Generator) -> list[Check]:
     """gamma = 1, horizon 4, episodes of 6 steps (two are dropped), adaptive: widths B_t differ from row to row."""
-    log = transitions_of(WAITING.rollout(EPISODES, HORIZON + 2, rng, behaviour="adaptive"))
+    log = transitions_of(WAITING.rollout(EPISODES, HORIZON + 2, rng, behavior="adaptive"))
     problem = tabular_problem(WAITING, log, horizon=HORIZON)
     residuals = tabular_residuals(WAITING, log, problem)
     jumps = b.ExplicitFeatures(is_start, 1.0, "start state") * b.ActionEmbedding([[1.0], [0.0]])
@@ -183,7 +183,7 @@ def horizon_trial(rng: Generator) -> list[Check]:
     return noise_checks(problem, jumps, residuals, gauges, sharp="fixed lambda")
 
 
-def start_checks(problem: Problem, values: FloatArray, truth: float, count: int) -> list[Check]:
+def start_checks(problem: Rows, values: FloatArray, truth: float, count: int) -> list[Check]:
     """|J* - J_emp| <= the start term; `values` are the means of q* at the initial states, over `count` draws in all."""
     error = abs(float(problem.initial_states.weights @ values) - truth)
     term = setting(problem, ONE_DIRECTION, PINELIS["half"]).initial_term().upper
@@ -254,7 +254,7 @@ def next_draws_trial(rng: Generator) -> list[Check]:
             seed=int(rng.integers(2**31)),
             accept=None,
         )
-        following = problem.next.per_row(problem.next.points[:, 1:], ROWS) / (1.0 - gamma)
+        following = problem.whole().next.per_row(problem.whole().next.points[:, 1:], ROWS) / (1.0 - gamma)
         gauges = {"half": PINELIS["half"]} if label else PINELIS
         checks = noise_checks(problem, ONE_DIRECTION, -gamma * following, gauges, sharp="half", factor=gamma)
         if label:

@@ -6,7 +6,7 @@ bound, if it ever does before row LONGEST; the exact probability of that is comp
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
@@ -14,6 +14,7 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing
 import bondic as b
 from bondic.noise.bound import NoiseFacts
 from bondic.noise.start import initial_error
+from bondic.rounding import Enclosure
 
 PLANNED, LONGEST = 100, 1000
 STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
@@ -35,7 +36,7 @@ def bounds() -> dict[str, FloatArray]:
     names = ("fixed lambda", "half", "start of any size", "start of fixed size")
     out = {name: np.zeros(LONGEST) for name in names}
     for n in range(1, LONGEST + 1):
-        facts = NoiseFacts(n, n, 1.0, np.ones(n), np.full(n, 2.0), 2.0, 1.0, 1.0)
+        facts = NoiseFacts(n, n, 1.0, np.array([2.0]), np.array([n]), 2.0, 1.0, 1.0, partial(Enclosure, 4.0 * n))
         weights = np.full(n, 1.0 / n)
         out["fixed lambda"][n - 1] = n * fixed.epsilon(facts, ALPHA).upper
         out["half"][n - 1] = n * half.epsilon(facts, ALPHA).upper
@@ -53,7 +54,7 @@ def rate(name: str, factor: float) -> float:
 def stopping_trial(rng: np.random.Generator) -> list[Check]:
     """One walk, all bounds; a statement fails if it fails at any n.
 
-    The last control leaves a fifth of the *realised* n rows to a pilot: the end of the pilot is then no stopping time.
+    The last control leaves a fifth of the *realized* n rows to a pilot: the end of the pilot is then no stopping time.
     """
     walk = np.cumsum(2.0 * rng.integers(2, size=LONGEST) - 1.0)
     out = [

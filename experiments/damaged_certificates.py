@@ -34,7 +34,6 @@ from experiments.certificate_damage import DAMAGES
 import bondic
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.verify import Verification
-from bondic.proofs.withhold import withhold_rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SECONDS = 10
@@ -92,7 +91,9 @@ def good_certificates() -> list[Good]:
     question = bondic.make_problem(log, policy, initial, **terms)
     timed = bondic.make_problem(log, policy, bondic.InitialStates.from_log(log), **terms, horizon=8)
     value = bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0)
-    center = bondic.KernelFunction(bondic.Constant(1.0), question.layout, question.logged[:1], np.array([[0.2, 0.0]]))
+    center = bondic.KernelFunction(
+        bondic.Constant(1.0), question.layout, question.whole().logged[:1], np.array([[0.2, 0.0]])
+    )
     fixed = bondic.Instruments(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5))
     features = bondic.Choices(pairs=8)
     made = [
@@ -103,10 +104,13 @@ def good_certificates() -> list[Good]:
     ]  # fmt: skip
     found = []
     for problem, rows, asked, method in made:
-        certificate = bondic.estimate_interval(problem, method=method).proof
+        result = bondic.estimate_interval(problem, method=method)
+        certificate = result.certificate
+        assert certificate is not None
         found.append(Good(certificate, rows, None, bondic.verify(certificate, rows)))
         if not found[1:]:
-            private = withhold_rows(certificate, problem)
+            private = result.without_rows(problem).certificate
+            assert private is not None
             found.append(Good(private, rows, asked, bondic.verify(private, rows, asked)))
     return found
 
@@ -218,7 +222,7 @@ def run(count: int, seed: int, jobs: int, seconds: float = float("inf")) -> Tall
             if time.monotonic() - begun > seconds:
                 for later in waiting:
                     later.cancel()
-            if future.cancelled():
+            if future.canceled():
                 continue
             try:
                 total.add(future.result())

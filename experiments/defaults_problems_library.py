@@ -47,7 +47,7 @@ def table_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial
     world = table_world(gamma)
     recorder = Recorder(world.starts, 20)
     log = recorder.log(
-        lambda states, _, r: draw_actions(world.behaviour, states, r), world.step, rows=rows, streams=2, rng=rng
+        lambda states, _, r: draw_actions(world.behavior, states, r), world.step, rows=rows, streams=2, rng=rng
     )
     states, actions = (index.ravel() for index in np.indices(world.q_star.shape))
     return Trial(
@@ -67,7 +67,7 @@ def line_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial:
     recorder = Recorder(world.starts, 20)
 
     def act(states: np.ndarray, _: float, r: np.random.Generator) -> np.ndarray:
-        return (r.random(len(states)) >= world.behaviour_probs(states)[:, 0]).astype(np.int64)
+        return (r.random(len(states)) >= world.behavior_probs(states)[:, 0]).astype(np.int64)
 
     places = np.tile(np.linspace(-2.0, 2.0, 60)[:, None], (2, 1))
     actions = np.repeat([0, 1], 60)
@@ -89,7 +89,7 @@ def plane_world_cell(gamma: float, rows: int, rng: np.random.Generator) -> Trial
     places, actions = (axis.ravel() for axis in np.meshgrid(np.linspace(-1.5, 1.5, 15), np.linspace(-1.5, 1.5, 15)))
     return Trial(
         recorder.log(
-            lambda states, _, r: world.behaviour.sample_action(states, r), world.step, rows=rows, streams=2, rng=rng
+            lambda states, _, r: world.behavior.sample_action(states, r), world.step, rows=rows, streams=2, rng=rng
         ),
         world.target,
         gamma,

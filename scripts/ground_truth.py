@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bondic_lab.worlds.shipped import (
-    BEHAVIOUR_TEMPERATURE,
+    BEHAVIOR_TEMPERATURE,
     ENVIRONMENTS,
     STAGES,
     TARGET_TEMPERATURE,
@@ -46,7 +46,7 @@ def main() -> None:
     values = [entry for entry in kept if entry["environment"] not in names]
     for name in names:
         for stage in STAGES:
-            for temperature in (TARGET_TEMPERATURE, BEHAVIOUR_TEMPERATURE):
+            for temperature in (TARGET_TEMPERATURE, BEHAVIOR_TEMPERATURE):
                 start = time.perf_counter()
                 truth = simulate(name, stage, temperature)
                 print(

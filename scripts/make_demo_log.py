@@ -22,8 +22,8 @@ def machine() -> TabularMDP:
         transitions[level, 1, level] += 0.1
         rewards[level] = EARNINGS[level], MAINTENANCE
     target = np.array([[1.0, 0.0]] * 3 + [[0.1, 0.9]] + [[0.0, 1.0]] * 2)
-    behaviour = np.tile([0.7, 0.3], (LEVELS, 1))
-    return TabularMDP(transitions, rewards, np.eye(LEVELS)[0], target, behaviour, 0.8, (0.0, 1.0))
+    behavior = np.tile([0.7, 0.3], (LEVELS, 1))
+    return TabularMDP(transitions, rewards, np.eye(LEVELS)[0], target, behavior, 0.8, (0.0, 1.0))
 
 
 def main() -> None:

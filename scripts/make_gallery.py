@@ -33,7 +33,7 @@ COMMAND = r"""$ bondic evaluate machine.csv --policy rules.py:maintain_late \
 RIVALS = ("duan-wang", "feng2020", "dm", "lstd", "drl", "model")
 
 
-def question() -> bondic.Problem:
+def question() -> bondic.Rows:
     demo = bondic.load_demo()
     return bondic.make_problem(demo.log, demo.policy, demo.initial, gamma=0.8, reward_range=(0.0, 1.0))
 
@@ -76,7 +76,7 @@ def _offline(drawing: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plots(problem: bondic.Problem, result: bondic.Result) -> None:
+def plots(problem: bondic.Rows, result: bondic.Result) -> None:
     save_plot(terms_figure(result), IMAGES / "terms.png")
     save_plot(sensitivity_figure(bondic.result_frontier(result, problem)), IMAGES / "sensitivity.png")
     short = problem.select(0, 2000)  # on the whole log most rivals are shorter than their dot

@@ -156,7 +156,7 @@ TABLES: dict[str, Callable[[Summary], str]] = {
     "ablation-radius": radius,
     "ablation-temperature": over("rate", lambda rate: "union" if rate < 0 else f"{rate:g}", "length", "length"),
     "ablation-length": length,
-    "ablation-behaviour": over("temperature", lambda t: f"{t:g}", "raw length", "F⁺ − F⁻"),
+    "ablation-behavior": over("temperature", lambda t: f"{t:g}", "raw length", "F⁺ − F⁻"),
     "tightness": tightness,
 }
 

@@ -47,7 +47,7 @@ PLANS = {
 
 
 def train(plan: Plan, seed: int) -> dict[str, MLPPolicy]:
-    """Proximal policy optimisation with γ of the environment; 32 × 32 tanh units."""
+    """Proximal policy optimization with γ of the environment; 32 × 32 tanh units."""
     environments = DummyVecEnv([lambda: GymEnvironment(plan.dynamics, plan.length)] * COPIES)
     environments.seed(seed)
     settings = {

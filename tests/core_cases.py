@@ -1,7 +1,7 @@
 """Small problems in two forms: as the library sees them, and as the slow twin of `naive` does.
 
 Both forms are made from the same raw arrays, so that the assembly of a problem is under test as well.
-Probabilities and initial weights are normalised here in 50 digits: that is what the library says they mean.
+Probabilities and initial weights are normalized here in 50 digits: that is what the library says they mean.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +11,11 @@ from mpmath import mpf
 
 import bondic
 import naive
-from bondic.policies.answers import PolicyAnswers
-from bondic.rows import Problem, Terms, assemble
+from bondic.policies.answers import StoredAnswers
+from bondic.rows import Rows, Terms, make_rows
 
 
-def normalised(row):
+def normalized(row):
     exact = [naive.number(p) for p in row]
     return [p / sum(exact) for p in exact]
 
@@ -24,7 +24,7 @@ def normalised(row):
 class Case:
     """A problem and its twin: points, next points, initial points, rewards and what is stated about them."""
 
-    problem: Problem
+    problem: Rows
     log: bondic.Transitions
     logged: list
     nexts: list
@@ -72,7 +72,7 @@ def make_case(
         begins = bondic.InitialStates.sample(begin, count_fixed=count_fixed)
     else:
         begins = bondic.InitialStates.exact(begin, weights)
-    exact_weights = None if raw_weights is None else normalised(raw_weights)
+    exact_weights = None if raw_weights is None else normalized(raw_weights)
     terms = {"gamma": gamma, "reward_range": reward_range, "horizon": horizon, "may_terminate": may_terminate}
     start_time = None if horizon is None else 0
     kept_times = None if horizon is None else times[kept]
@@ -84,17 +84,17 @@ def make_case(
         policy = bondic.RowProbabilities(next_probs, initial_probs)
         problem = bondic.make_problem(log, policy, begins, **terms, accept=None)  # rows of no world: not inspected
         nexts = naive.next_points_discrete(
-            following[kept], [normalised(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
+            following[kept], [normalized(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
         )
-        first = naive.initial_points_discrete(begin, [normalised(p) for p in initial_probs], exact_weights, start_time)
+        first = naive.initial_points_discrete(begin, [normalized(p) for p in initial_probs], exact_weights, start_time)
         logged = naive.logged_points(states[kept], [int(a) for a in actions[kept]], kept_times)
     else:
         actions = rng.normal(size=(n, 1))
         next_actions, initial_actions = rng.normal(size=(n, draws, 1)), rng.normal(size=(starts, draws, 1))
         log = bondic.Transitions(states, actions, rewards, following, terminal, timesteps=times)
-        answers = PolicyAnswers(next_actions[kept][np.array(going_on)], initial_actions, False, False)
+        answers = StoredAnswers(next_actions[kept][np.array(going_on)], initial_actions, False, False)
         statement = Terms(gamma, reward_range, may_terminate, horizon, horizon is not None)
-        problem = assemble(log, begins, answers, statement, seed=0)
+        problem = make_rows(log, answers, begins, statement)
         nexts = naive.next_points_continuous(following[kept], next_actions[kept], terminal[kept], kept_times, horizon)
         first = naive.initial_points_continuous(begin, initial_actions, exact_weights, start_time)
         logged = naive.logged_points(states[kept], actions[kept], kept_times)
@@ -127,8 +127,8 @@ def kernel_function(case, kernel, coefficients):
     """omega = sum_i alpha_i k(., x_i) on the logged points."""
     problem = case.problem
     weights = np.zeros((len(problem), problem.layout.slots))
-    weights[np.arange(len(problem)), problem.slots] = coefficients
-    return bondic.KernelFunction(kernel, problem.layout, problem.logged, weights)
+    weights[np.arange(len(problem)), problem.whole().slots] = coefficients
+    return bondic.KernelFunction(kernel, problem.layout, problem.whole().logged, weights)
 
 
 def inside(enclosure, exact):

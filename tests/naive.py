@@ -486,7 +486,7 @@ def dual_bounds(estimate, radius, mu_norm, noise, extra=0):
 def rejection_margin(kernel_q, omega, residual_values, logged, nexts, gamma, radius, noise, beta=0):
     """|(1/n) sum omega_i R_i| - r_Q |(1/n) sum omega_i (gamma k(x'_i) - k(x_i))| - noise.
 
-    R_i belong to the centre of Q; noise is eps |omega|. Above zero, for any omega whatever: "q* in Q" is
+    R_i belong to the center of Q; noise is eps |omega|. Above zero, for any omega whatever: "q* in Q" is
     rejected. With beta the class is Q widened by beta everywhere."""
     moment = abs(doubly_robust(0, omega, residual_values))
     balance = mp.sqrt(norm_squared(kernel_q, signed_measure(omega, logged, nexts, [], gamma)))
@@ -561,7 +561,7 @@ def _gauge(matrix, slot, columns):
     return block
 
 
-def minimise_dual(g, psi_0, a, radius, kappa, l=None):  # noqa: E741
+def minimize_dual(g, psi_0, a, radius, kappa, l=None):  # noqa: E741
     """(11): min_w g'w + r |psi_0 + A w| + kappa |L w| as (value, w).
 
     (-inf, None) when it has no bottom: Q is rejected. F+ is E_0[q_hat] + value; F- is E_0[q_hat] - value with
@@ -580,7 +580,7 @@ def minimise_dual(g, psi_0, a, radius, kappa, l=None):  # noqa: E741
     return (value, w) if value < at_zero else (at_zero, np.zeros(d))
 
 
-def maximise_primal(g, psi_0, a, radius, kappa):
+def maximize_primal(g, psi_0, a, radius, kappa):
     """sup{ <e, psi_0> : |e| <= r, |g + A'e| <= kappa } as (value, e): (11) from below, L = I.
 
     None when nothing is feasible. |g + A'e| is L_W(q_hat + e), so the primal bound is E_0[q_hat] + value."""
@@ -592,7 +592,7 @@ def maximise_primal(g, psi_0, a, radius, kappa):
 
 
 def smallest_radius(g, a, eps):
-    """r_min = min{ |e| : |g + A'e| <= eps }, measured from the centre of Q; inf when no e is feasible."""
+    """r_min = min{ |e| : |g + A'e| <= eps }, measured from the center of Q; inf when no e is feasible."""
     g, a = np.asarray(g, float), np.asarray(a, float)
     d = a.shape[0]
     if np.linalg.norm(g) <= eps:
@@ -665,7 +665,7 @@ def tabular_value(q, initial, policy):
 
 
 def tabular_visitation(transitions, policy, initial, gamma, terminal=None):
-    """d[s][a] = sum_t gamma^t P(s_t = s, a_t = a), not normalised: mass 1/(1 - gamma) if nothing ends."""
+    """d[s][a] = sum_t gamma^t P(s_t = s, a_t = a), not normalized: mass 1/(1 - gamma) if nothing ends."""
     pairs = _pairs(policy)
     matrix, right = mpmath.eye(len(pairs)), mpmath.zeros(len(pairs), 1)
     for j, (t, b) in enumerate(pairs):

@@ -13,6 +13,19 @@ def as_log(rollout: object) -> bondic.Transitions:
     return bondic.Transitions(**{name: getattr(rollout, name) for name in rollout.__dataclass_fields__})
 
 
+COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
+           "timesteps", "behavior_action_probs")  # fmt: skip
+
+
+def part(
+    log: object, keep: object = slice(None), *, drop: tuple[str, ...] = (), **changed: object
+) -> bondic.Transitions:
+    """Some rows of a log or rollout, without the columns in `drop`, and with others in place of some."""
+    found = {name: getattr(log, name) for name in COLUMNS if name not in drop}
+    columns = {name: column[keep] for name, column in found.items() if column is not None}
+    return bondic.Transitions(**{**columns, **changed})
+
+
 def synthetic(rows: int = 400, seed: int = 0, gamma: float = 0.8, **more: object):
     """(MDP, log, policy, initial states) of the continuous-state problem with known q*."""
     mdp = SyntheticMDP.default(gamma, seed=1, **more)
@@ -80,7 +93,7 @@ def lake(episodes: int = 150, seed: int = 0, limit: int = 40, slip: float = 0.2)
     }
 
 
-def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> bondic.Problem:
+def lake_problem(data: dict[str, np.ndarray] | None = None, **statements: object) -> bondic.Rows:
     """Walk to the right with probability 0.8; gamma = 0.95 and rewards in [0, 1] unless stated otherwise."""
     log = bondic.Transitions(**(lake() if data is None else data))
     terms = {"gamma": LAKE_GAMMA, "reward_range": (0, 1)} | statements

@@ -291,7 +291,7 @@ def test_actions_outside_the_policys_set_are_refused(action):
 def test_probabilities_that_do_not_sum_to_1_are_refused():
     policy = CallablePolicy(lambda x: np.full((len(x), 2), 0.55))
     expect_refused(
-        "initial state 0 sum to 1.1, not 1", "Normalise the policy's output", kind=PolicyError, policy=policy
+        "initial state 0 sum to 1.1, not 1", "Normalize the policy's output", kind=PolicyError, policy=policy
     )
 
 
@@ -435,7 +435,7 @@ def test_a_log_of_terminal_rows_only_is_legal():
     log = Transitions(**columns(terminations=np.ones(10), next_observations=np.full((10, 2), np.nan)))
     result = check_certified(log)
     problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
-    assert problem.next.points.shape == (0, 2)
+    assert problem.whole().next.points.shape == (0, 2)
     ignored = RowProbabilities(np.full((10, 2), np.nan), [[0.5, 0.5]])
     again = check_certified(log, ignored)
     assert (again.low, again.high) == pytest.approx((result.low, result.high), rel=1e-9)
@@ -570,7 +570,7 @@ def test_initial_states_default_to_the_episode_starts_and_are_paid_for():
     log = Transitions(**columns(**keys))
     read = evaluate(initial=None, **keys)
     given = evaluate(initial=InitialStates.from_log(log), **keys)
-    assert read.certificate.body["problem"] == given.certificate.body["problem"]
+    assert read.certificate.body["proof"]["asked"] == given.certificate.body["proof"]["asked"]
     assert (read.low, read.high) == pytest.approx((given.low, given.high), rel=1e-9)
     assert set(read.budget.parts) == {"noise", "initial"}
     (start,) = [item.text for item in read.assumptions if item.name == "start"]

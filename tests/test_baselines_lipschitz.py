@@ -13,7 +13,7 @@ GAMMA = 0.7
 
 
 def step(s, a):
-    """Towards 0 (action 0) or half way to 1 (action 1); the reward is the place."""
+    """Toward 0 (action 0) or half way to 1 (action 1); the reward is the place."""
     return np.where(a == 0, 0.5 * s, 0.5 * s + 0.5)
 
 
@@ -58,11 +58,18 @@ def test_against_plain_loops():
         u = [limit] * n
 
         def bound(x, slot, u=u, limit=limit):
-            values = [u[j] + SLOPE * abs(x - problem.logged[j, 0]) for j in range(n) if problem.slots[j] == slot]
+            values = [
+                u[j] + SLOPE * abs(x - problem.whole().logged[j, 0])
+                for j in range(n)
+                if problem.whole().slots[j] == slot
+            ]
             return min([limit, *values])
 
         for _ in range(200):
-            new = [sign * problem.rewards[i] + GAMMA * bound(problem.next.points[i, 0], 1) for i in range(n)]
+            new = [
+                sign * problem.whole().rewards[i] + GAMMA * bound(problem.whole().next.points[i, 0], 1)
+                for i in range(n)
+            ]
             u[:] = [min(a, b) for a, b in zip(u, new, strict=True)]
         wanted = sign * (0.25 * bound(0.2, 1) + 0.75 * bound(0.9, 1))
         assert upper_end(problem, SLOPE, 400, sign=sign) == pytest.approx(wanted, abs=1e-6)
@@ -85,7 +92,7 @@ def test_an_action_that_is_never_seen_leaves_the_value_range():
     assert result.status.name == "TRIVIAL"
 
 
-def test_an_estimated_slope_is_labelled():
+def test_an_estimated_slope_is_labeled():
     result = bondic.estimate_interval(line(200), method=Lipschitz())
     assert result.guarantee == "none"
     assert "estimated" in result.choices["slope"]

@@ -9,20 +9,13 @@ import bondic
 from bondic.baselines.registry import make_baseline
 from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
+from problems import part
 
-COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids",
-           "timesteps", "behavior_action_probs")  # fmt: skip
 TRAJECTORY_METHODS = ("hcope", "tis", "pdis", "sntis", "snpdis", "is-bca", "dr", "tis-hoeffding", "pdis-hoeffding")
 
 
 def method(name, **more):
     return make_baseline(name, **({"largest_ratio": 2.0} if "hoeffding" in name else {}), **more)
-
-
-def part(rollout, keep=slice(None), *, drop=(), **changed):
-    """Some rows of a rollout as a log, without the columns in `drop`."""
-    columns = {name: getattr(rollout, name)[keep] for name in COLUMNS if name not in drop}
-    return bondic.Transitions(**{**columns, **changed})
 
 
 def ask(mdp, log, **more):
@@ -45,8 +38,8 @@ def fork():
     rewards[2] = 1.0
     ending = np.zeros((4, 2))
     ending[2:] = 1.0
-    target, behaviour = np.tile([0.1, 0.9], (4, 1)), np.full((4, 2), 0.5)
-    return TabularMDP(transitions, rewards, np.eye(4)[0], target, behaviour, 0.9, (0.0, 1.0), termination=ending)
+    target, behavior = np.tile([0.1, 0.9], (4, 1)), np.full((4, 2), 0.5)
+    return TabularMDP(transitions, rewards, np.eye(4)[0], target, behavior, 0.9, (0.0, 1.0), termination=ending)
 
 
 def walk(gamma=0.9, states=3):
@@ -55,8 +48,8 @@ def walk(gamma=0.9, states=3):
     for s in range(states):
         transitions[s, :, (s + 1) % states] = 1.0
     rng = np.random.default_rng(3)
-    target, behaviour = np.tile([0.3, 0.7], (states, 1)), np.full((states, 2), 0.5)
-    return TabularMDP(transitions, rng.random((states, 2)), np.eye(states)[0], target, behaviour, gamma, (0.0, 1.0))
+    target, behavior = np.tile([0.3, 0.7], (states, 1)), np.full((states, 2), 0.5)
+    return TabularMDP(transitions, rng.random((states, 2)), np.eye(states)[0], target, behavior, gamma, (0.0, 1.0))
 
 
 # ------------------------------------------------------------------------------------------- few episodes that set T for all
@@ -216,7 +209,7 @@ def test_truncated_episodes_that_share_an_id_are_refused():
 
 
 def test_interleaved_rows_without_timesteps_pass():
-    """Rows in the order of time across episodes: neighbours in an episode are not neighbours in the log."""
+    """Rows in the order of time across episodes: neighbors in an episode are not neighbors in the log."""
     mdp = walk()
     rollout = mdp.rollout(8, 5, np.random.default_rng(1))
     order = np.lexsort((rollout.episode_ids, rollout.timesteps))

@@ -15,20 +15,20 @@ from bondic.baselines.duan_wang import LinearFittedQ, half_width
 from bondic.baselines.features import Design, make_design, start_error, table_kernel
 from bondic.baselines.feng2020 import Feng2020
 from bondic.baselines.fqe import FittedQ, fit_q, fit_steps
-from bondic.baselines.linear import fit_lstd
-from bondic.baselines.lstd import Lstd
+from bondic.baselines.lstd import Lstd, fit_lstd
 from bondic.baselines.marginalized import Marginalized, minimax_weights
 from bondic.baselines.model_based import ModelBased, table_values
-from bondic.baselines.registry import BASELINES, make_baseline
+from bondic.baselines.registry import make_baseline
 from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust, control_variates, corrections
 from bondic.baselines.units import fold_numbers, grouped_error, resampled_starts
 from bondic.errors import InvalidInput, NumericalError
 from bondic.noise.bound import NoiseFacts
 from bondic.noise.v_statistic import VStatistic
+from bondic.rounding import Enclosure
 from bondic_lab.worlds.tabular import TabularMDP
 from problems import as_log, synthetic
-from worlds import exact_log, tabular_problem
+from worlds import exact_problem, tabular_problem
 
 
 def world(*, gamma=0.6, termination=0.0, seed=3, states=3):
@@ -42,33 +42,19 @@ def world(*, gamma=0.6, termination=0.0, seed=3, states=3):
     )
 
 
-def sampled(mdp, episodes=60, steps=6, seed=0, behaviour="logging", **more):
-    log = as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed), behaviour=behaviour))
+def sampled(mdp, episodes=60, steps=6, seed=0, behavior="logging", **more):
+    log = as_log(mdp.rollout(episodes, steps, np.random.default_rng(seed), behavior=behavior))
     return tabular_problem(mdp, log, **more)
-
-
-def exact_world():
-    """Transition probabilities are multiples of 1/8, so that a log can be its own expectation."""
-    rng = np.random.default_rng(5)
-    transitions = rng.multinomial(8, np.ones(3) / 3, size=(3, 2)) / 8
-    behaviour = np.full((3, 2), 0.5)
-    return TabularMDP(
-        transitions, rng.uniform(-1, 1, (3, 2)), np.array([0.2, 0.3, 0.5]), rng.dirichlet(np.ones(2), 3), behaviour, 0.7,
-        (-1.0, 1.0),
-    )  # fmt: skip
-
-
-def exact_problem():
-    mdp = exact_world()
-    return mdp, tabular_problem(mdp, exact_log(mdp, np.array([[16, 8], [8, 24], [8, 16]])))
 
 
 def one_hot(problem):
     """Phi, mean next Phi and phi_0 of a table, written out; column 2 s + a."""
     n = len(problem)
     phi, following = np.zeros((n, 6)), np.zeros((n, 6))
-    phi[np.arange(n), 2 * problem.logged[:, 0].astype(int) + problem.slots] = 1.0
-    for point, weights, row in zip(problem.next.points, problem.next.weights, problem.next.rows, strict=True):
+    phi[np.arange(n), 2 * problem.whole().logged[:, 0].astype(int) + problem.whole().slots] = 1.0
+    for point, weights, row in zip(
+        problem.whole().next.points, problem.whole().next.weights, problem.whole().next.rows, strict=True
+    ):
         following[row, 2 * int(point[0]) : 2 * int(point[0]) + 2] += weights
     start = np.zeros(6)
     for point, weights, row in zip(problem.initial.points, problem.initial.weights, problem.initial.rows, strict=True):
@@ -102,7 +88,9 @@ def test_landmark_features_evaluate_functions_of_the_space():
     kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac(on="action")
     design = make_design(problem, kernel, rank=300)
     gram = design.logged @ design.logged.T
-    wanted = np.exp(-0.5 * (problem.logged - problem.logged.T) ** 2) * (problem.slots[:, None] == problem.slots)
+    wanted = np.exp(-0.5 * (problem.whole().logged - problem.whole().logged.T) ** 2) * (
+        problem.whole().slots[:, None] == problem.whole().slots
+    )
     np.testing.assert_allclose(gram, wanted, atol=1e-4)
     assert not design.fixed
 
@@ -147,7 +135,7 @@ def test_expectations_give_the_exact_value(method):
     found = {
         "fqe": lambda: design.start @ fit_q(design, ridge=1e-9),
         "lstd": lambda: fit_lstd(design, ridge=1e-9).value,
-        "mis": lambda: np.mean(minimax_weights(design, design, ridge=1e-9) * problem.rewards),
+        "mis": lambda: np.mean(minimax_weights(design, design, ridge=1e-9) * problem.whole().rewards),
         "model": lambda: design.start @ table_values(design, np.ones(len(problem)), 0.0),
     }[method]()
     assert found == pytest.approx(mdp.value, abs=1e-7)
@@ -158,8 +146,8 @@ def test_weights_are_the_density_ratio(method):
     mdp, problem = exact_problem()
     design = make_design(problem)
     share = np.zeros((3, 2))
-    np.add.at(share, (problem.logged[:, 0].astype(int), problem.slots), 1 / len(problem))
-    wanted = mdp.density_ratio(share)[problem.logged[:, 0].astype(int), problem.slots]
+    np.add.at(share, (problem.whole().logged[:, 0].astype(int), problem.whole().slots), 1 / len(problem))
+    wanted = mdp.density_ratio(share)[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
     if method == "lstd":
         found = len(problem) * design.logged @ fit_lstd(design, ridge=1e-9).dual
     else:
@@ -175,7 +163,7 @@ def test_the_sandwich_reaches_the_efficiency_limit():
         mdp.rewards,
         np.full(3, 1 / 3),
         mdp.target,
-        mdp.behaviour,
+        mdp.behavior,
         mdp.gamma,
         mdp.reward_range,
         mdp.termination,
@@ -227,7 +215,7 @@ def test_doubly_robust_corrections_are_the_loop_and_unbiased_for_any_q():
     q = np.random.default_rng(2).normal(size=(5, 3, 2))
     q[4] = 0.0
     phi, following, start = one_hot(problem)
-    design = plain_design(phi, following, start, problem.rewards, mdp.gamma)
+    design = plain_design(phi, following, start, problem.whole().rewards, mdp.gamma)
     paths = trajectories(problem)
     found = corrections(paths, design, q.reshape(5, 6))
     for episode in range(40):
@@ -294,9 +282,9 @@ def test_cross_fitting_never_uses_the_fold_itself():
     for k in range(5):
         out, inside = fold != k, fold == k
         a = phi[out].T @ (phi[out] - gamma * following[out]) + ridge * np.eye(6)
-        theta = np.linalg.solve(a, phi[out].T @ problem.rewards[out])
+        theta = np.linalg.solve(a, phi[out].T @ problem.whole().rewards[out])
         w = out.sum() * phi[inside] @ np.linalg.solve(a.T, start)
-        delta = problem.rewards[inside] + gamma * following[inside] @ theta - phi[inside] @ theta
+        delta = problem.whole().rewards[inside] + gamma * following[inside] @ theta - phi[inside] @ theta
         efficient += inside.sum() / n * (start @ theta) + np.sum(w * delta) / n
     found = bondic.estimate_interval(problem, method=DoubleRL(ridge=ridge)).estimate
     assert found == pytest.approx(efficient, rel=1e-9)
@@ -307,7 +295,7 @@ def test_cross_fitting_never_uses_the_fold_itself():
         out = fold[log.episode_ids] != fold[episode]
         thetas = np.zeros((6, 6))
         for t in range(4, -1, -1):  # the last of 5 steps has one reward ahead of it, the first one five
-            target = problem.rewards[out] + gamma * following[out] @ thetas[t + 1]
+            target = problem.whole().rewards[out] + gamma * following[out] @ thetas[t + 1]
             thetas[t] = np.linalg.solve(phi[out].T @ phi[out] + ridge * np.eye(6), phi[out].T @ target)
         values.append(start @ thetas[0] + loop_correction(mdp, log, episode, thetas.reshape(6, 3, 2), 5))
     robust = bondic.estimate_interval(problem, method=DoublyRobust(ridge=ridge)).estimate
@@ -385,7 +373,7 @@ def test_the_tilt_is_the_best_point_of_the_ball():
 
 
 def test_extreme_values_match_a_direct_search():
-    """Six rows of a two-state table: maximise phi_0 . theta(p) over the ball with a general optimiser."""
+    """Six rows of a two-state table: maximize phi_0 . theta(p) over the ball with a general optimizer."""
     rng = np.random.default_rng(4)
     phi = np.eye(2)[[0, 1, 0, 1, 0, 1]]
     following = np.eye(2)[[1, 0, 0, 1, 1, 1]]
@@ -425,18 +413,18 @@ def test_the_error_identity_is_exact():
     mdp = world(termination=0.3)
     problem = sampled(mdp)
     phi, following, start = one_hot(problem)
-    design = plain_design(phi, following, start, problem.rewards, mdp.gamma)
+    design = plain_design(phi, following, start, problem.whole().rewards, mdp.gamma)
     fit = fit_lstd(design, ridge=1.0)
     q = mdp.q_star.ravel()
-    noise = problem.rewards + mdp.gamma * following @ q - phi @ q
+    noise = problem.whole().rewards + mdp.gamma * following @ q - phi @ q
     assert fit.value - mdp.value == pytest.approx(fit.dual @ (phi.T @ noise - q), rel=1e-9)
 
 
-@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
-def test_the_linear_interval_covers_adaptive_logs(behaviour):
+@pytest.mark.parametrize("behavior", ["logging", "adaptive"])
+def test_the_linear_interval_covers_adaptive_logs(behavior):
     mdp = world(termination=0.3)
     for seed in range(60):
-        problem = sampled(mdp, 60, 6, seed=seed, behaviour=behaviour)
+        problem = sampled(mdp, 60, 6, seed=seed, behavior=behavior)
         result = bondic.estimate_interval(problem, alpha=0.2, method=LinearFittedQ())
         assert result.low <= mdp.value <= result.high
     assert result.guarantee == "finite-sample"
@@ -471,11 +459,13 @@ def test_the_model_is_counting():
     problem = sampled(mdp, 30, 4)
     visits, rewards = np.zeros((3, 2)), np.zeros((3, 2))
     jumps = np.zeros((3, 2, 3))
-    following = dict(zip(problem.next.rows.tolist(), problem.next.points[:, 0].astype(int).tolist(), strict=True))
+    following = dict(
+        zip(problem.whole().next.rows.tolist(), problem.whole().next.points[:, 0].astype(int).tolist(), strict=True)
+    )
     for row in range(len(problem)):
-        s, a = int(problem.logged[row, 0]), problem.slots[row]
+        s, a = int(problem.whole().logged[row, 0]), problem.whole().slots[row]
         visits[s, a] += 1
-        rewards[s, a] += problem.rewards[row]
+        rewards[s, a] += problem.whole().rewards[row]
         if row in following:
             jumps[s, a, following[row]] += 1
     q = np.zeros((3, 2))
@@ -501,7 +491,7 @@ def test_pairs_that_never_occur_get_the_stated_guess():
 
 
 def facts(n, dropped=0):
-    return NoiseFacts(n, n + dropped, 1.0, np.ones(n), np.full(n, 3.0), 3.0, 1.0, 4.0)
+    return NoiseFacts(n, n + dropped, 1.0, np.array([3.0]), np.array([n]), 3.0, 1.0, 4.0, lambda: Enclosure(9.0 * n))
 
 
 def test_the_threshold_is_its_formula():
@@ -557,34 +547,11 @@ def test_the_2020_interval_is_valid_and_longer():
 # ---------------------------------------------------------------------------------------------------------------- registry
 
 
-def test_every_entry_runs_and_keeps_its_label():
-    mdp = world(termination=0.3)
-    log = as_log(mdp.rollout(80, 8, np.random.default_rng(0)))
-    problem = tabular_problem(mdp, log)
-    for name, entry in BASELINES.items():
-        if name == "lipschitz" or entry.method.extra is not None:
-            continue  # deterministic environments only, torch: tests/test_baselines_lipschitz.py, tests/test_neural_fqe.py
-        options = {"largest_ratio": 4.0} if "hoeffding" in name else {}
-        result = bondic.estimate_interval(problem, alpha=0.1, method=make_baseline(name, **options))
-        assert result.guarantee == entry.guarantee, name
-        assert result.value_range.low <= result.low <= result.high <= result.value_range.high
-        assert result.assumptions
-        assert result.budget.alpha == 0.1
-        shorter = bondic.estimate_interval(problem, alpha=0.4, method=make_baseline(name, **options))
-        assert result.low <= shorter.low + 1e-9, name
-        assert shorter.high <= result.high + 1e-9, name
-    with pytest.raises(InvalidInput, match="no baseline"):
-        make_baseline("magic")
-
-
 def test_rows_may_stand_alone_where_a_method_allows_it():
     mdp, problem = exact_problem()
     for name in ("mis", "lstd", "drl", "coindice", "duan-wang"):
         result = bondic.estimate_interval(problem, method=make_baseline(name))
         assert result.low <= mdp.value <= result.high
-    for name in ("dm", "model", "dr", "tis"):
-        with pytest.raises(InvalidInput, match="episode_ids"):
-            bondic.estimate_interval(problem, method=make_baseline(name))
     assert bondic.estimate_interval(problem, method=FittedQ(unit="rows", replicates=20)).low <= mdp.value
 
 
@@ -599,9 +566,7 @@ def test_finite_horizons_without_discount(name):
     mdp = world()
     log = as_log(mdp.rollout(3000, 5, np.random.default_rng(8)))
     problem = tabular_problem(mdp, log, gamma=1.0, horizon=3)
-    plain = TabularMDP(
-        mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behaviour, 1.0, mdp.reward_range
-    )
+    plain = TabularMDP(mdp.transitions, mdp.rewards, mdp.initial_probs, mdp.target, mdp.behavior, 1.0, mdp.reward_range)
     result = bondic.estimate_interval(problem, alpha=0.001, method=make_baseline(name))
     assert result.low <= plain.finite_value(3) <= result.high
     assert result.estimate == pytest.approx(plain.finite_value(3), abs=0.06)

@@ -75,7 +75,7 @@ def q_function(case, kernel, twin, seed=0):
     """A function on logged, next and initial points, in both forms."""
     rng = np.random.default_rng(seed)
     problem = case.problem
-    clouds = [problem.logged, problem.next.points, problem.initial.points]
+    clouds = [problem.whole().logged, problem.whole().next.points, problem.initial.points]
     points = np.concatenate(clouds)
     weights = rng.normal(size=(len(points), problem.layout.slots))
     weights *= rng.random(weights.shape) < 12 / weights.size  # a dozen centers are enough for the slow twin
@@ -97,13 +97,13 @@ def test_function_values_and_residuals(case):
     """Every value of q, every mean over the policy and every residual within the declared error."""
     kernel, twin = core_cases.kernels(case, 1.3, 0.5)
     ours, exact = q_function(case, kernel, twin)
-    values = function_values(case.problem, ours)
+    values = function_values(case.problem.whole(), ours)
     for got, point in zip(values.logged, case.logged, strict=True):
         assert abs(mpf(float(got)) - exact(point)) <= mpf(values.error)
     for got, row in zip(values.next, case.nexts, strict=True):
         assert abs(mpf(float(got)) - naive.integral(exact, row)) <= mpf(values.error)
-    residual = bellman_residual(case.problem, values)
-    error = residual_error(case.problem, values)
+    residual = bellman_residual(case.problem.whole(), values)
+    error = residual_error(case.problem.whole(), values)
     expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
     assert all(abs(mpf(float(a)) - b) <= mpf(error) for a, b in zip(residual, expected, strict=True))
     start = naive.integral(exact, case.initial)
@@ -114,21 +114,23 @@ def test_function_values_and_residuals(case):
 def test_rows_without_a_next_point_have_no_next_value(case):
     kernel, twin = core_cases.kernels(case, 1.3, 0.5)
     ours, _ = q_function(case, kernel, twin)
-    values = function_values(case.problem, ours)
-    assert np.array_equal(np.asarray(case.going_on), case.problem.continues)
-    assert np.all(values.next[~case.problem.continues] == 0.0)
+    values = function_values(case.problem.whole(), ours)
+    assert np.array_equal(np.asarray(case.going_on), case.problem.whole().continues)
+    assert np.all(values.next[~case.problem.whole().continues] == 0.0)
 
 
 def test_kernel_bellman_loss(case):
     kernel, twin = core_cases.kernels(case, 0.9)
     ours, exact = q_function(case, kernel, twin, seed=1)
-    values = function_values(case.problem, ours)
-    residual = bellman_residual(case.problem, values)
+    values = function_values(case.problem.whole(), ours)
+    residual = bellman_residual(case.problem.whole(), values)
     expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
     loss = naive.kernel_bellman_loss(twin, expected, case.logged)
-    assert inside(kernel_bellman_loss(case.problem, kernel, residual, residual_error(case.problem, values)), loss)
+    assert inside(
+        kernel_bellman_loss(case.problem.whole(), kernel, residual, residual_error(case.problem.whole(), values)), loss
+    )
     floats = naive.kernel_bellman_loss(twin, [float(r) for r in residual], case.logged)
-    assert inside(kernel_bellman_loss(case.problem, kernel, residual), floats)
+    assert inside(kernel_bellman_loss(case.problem.whole(), kernel, residual), floats)
 
 
 def test_loss_knows_the_error_of_its_residuals():
@@ -136,7 +138,7 @@ def test_loss_knows_the_error_of_its_residuals():
     case = make_case(n=6, seed=3)
     kernel = 4.0 * bondic.Constant(1.0)
     residual, off = np.full(len(case.problem), 3.0), 1e-3
-    wrong = kernel_bellman_loss(case.problem, kernel, residual + off, off)
+    wrong = kernel_bellman_loss(case.problem.whole(), kernel, residual + off, off)
     assert wrong.lower <= 6.0 <= wrong.upper
     assert wrong.rad <= 2 * off * 1.001
 
@@ -148,7 +150,7 @@ def test_discrepancy(case, start, engine):
     omega = np.random.default_rng(2).normal(size=len(case.problem)) * 3
     measure = naive.signed_measure(omega, case.logged, case.nexts, case.initial if start else [], case.gamma)
     exact = mp.sqrt(naive.norm_squared(twin, measure))
-    enclosure = discrepancy(case.problem, kernel, omega, start=start, sums=Sums.named(engine))
+    enclosure = discrepancy(case.problem.whole(), kernel, omega, start=start, sums=Sums.named(engine))
     assert inside(enclosure, exact)
     assert enclosure.rad <= 1e-10 * (1 + np.abs(omega).mean())
 
@@ -156,14 +158,14 @@ def test_discrepancy(case, start, engine):
 def test_signed_measure_weighs_what_it_should(case):
     """Total mass and every weight within the declared relative error."""
     omega = np.random.default_rng(3).normal(size=len(case.problem))
-    measure = signed_measure(case.problem, omega)
+    measure = signed_measure(case.problem.whole(), omega)
     exact = naive.signed_measure(omega, case.logged, case.nexts, case.initial, case.gamma)
     size = sum((abs(weight) for weight, _ in exact), mpf(0))
     total = sum((mpf(float(w)) for w in measure.weights.ravel()), mpf(0))
     expected = sum((weight for weight, _ in exact), mpf(0))
     assert abs(total - expected) <= mpf(measure.error) * size
     assert measure.error <= 1e-14
-    alone = signed_measure(case.problem, omega, start=False)
+    alone = signed_measure(case.problem.whole(), omega, start=False)
     assert len(measure.points) - len(alone.points) == len(case.problem.initial.points)
     assert np.array_equal(measure.weights[:, : len(alone.points)], alone.weights)
 
@@ -171,28 +173,28 @@ def test_signed_measure_weighs_what_it_should(case):
 def test_measure_of_nothing_is_the_initial_distribution(case):
     kernel, twin = core_cases.kernels(case, 1.1, 0.3)
     exact = mp.sqrt(naive.norm_squared(twin, case.initial))
-    assert inside(discrepancy(case.problem, kernel, np.zeros(len(case.problem))), exact)
-    assert discrepancy(case.problem, kernel, np.zeros(len(case.problem)), start=False).upper < 1e-100
+    assert inside(discrepancy(case.problem.whole(), kernel, np.zeros(len(case.problem))), exact)
+    assert discrepancy(case.problem.whole(), kernel, np.zeros(len(case.problem)), start=False).upper < 1e-100
 
 
 def test_doubly_robust_value(case):
     kernel, twin = core_cases.kernels(case, 1.3, 0.5)
     ours, exact = q_function(case, kernel, twin, seed=4)
-    values = function_values(case.problem, ours)
+    values = function_values(case.problem.whole(), ours)
     omega = np.random.default_rng(5).normal(size=len(case.problem)) * 10
     expected = naive.doubly_robust(
         naive.integral(exact, case.initial),
         omega,
         naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma),
     )
-    assert inside(doubly_robust_value(case.problem, values, omega), expected)
+    assert inside(doubly_robust_value(case.problem.whole(), values, omega), expected)
 
 
 def test_without_a_function_it_is_the_weighted_reward(case):
     omega = np.random.default_rng(6).normal(size=len(case.problem))
-    values = function_values(case.problem, None)
+    values = function_values(case.problem.whole(), None)
     exact = sum((mpf(w) * mpf(r) for w, r in zip(omega.tolist(), case.rewards, strict=True)), mpf(0)) / len(omega)
-    found = doubly_robust_value(case.problem, values, omega)
+    found = doubly_robust_value(case.problem.whole(), values, omega)
     assert inside(found, exact)
     assert found.rad <= 1e-14 * (1 + abs(found.mid)) * max(1, abs(case.reward_range[1]))
 
@@ -204,11 +206,11 @@ def test_identity_of_the_three_terms():
     center, center_twin = q_function(case, kernel, twin, seed=1)
     star, star_twin = q_function(case, kernel, twin, seed=2)
     omega = np.random.default_rng(7).normal(size=len(case.problem))
-    estimate = doubly_robust_value(case.problem, function_values(case.problem, center), omega)
+    estimate = doubly_robust_value(case.problem.whole(), function_values(case.problem.whole(), center), omega)
     _, bias, noise = naive.identity_terms(
         center_twin, star_twin, omega, case.logged, case.nexts, case.initial, case.rewards, case.gamma
     )
-    value = initial_value(case.problem, function_values(case.problem, star))
+    value = initial_value(case.problem, function_values(case.problem.whole(), star))
     assert abs(mpf(estimate.mid) + bias + noise - mpf(value.mid)) <= mpf(estimate.rad + value.rad) * (1 + mpf(2) ** -40)
 
 
@@ -218,12 +220,12 @@ def test_errors_of_function_values_reach_the_end():
     n, n0 = len(case.problem), len(case.problem.initial_states)
     off = 1e-4
     values = FunctionValues(np.full(n, 2.0 + off), np.full(n, 1.0 - off), np.full(n0, 3.0 - off), off)
-    assert residual_error(case.problem, values) >= 1.5 * off
+    assert residual_error(case.problem.whole(), values) >= 1.5 * off
     start = initial_value(case.problem, values)
     assert start.lower <= 3.0 <= start.upper
     omega = np.ones(n)
     exact = 3.0 - (2.0 - 0.5 * 1.0 - np.mean(case.rewards))
-    found = doubly_robust_value(case.problem, values, omega)
+    found = doubly_robust_value(case.problem.whole(), values, omega)
     assert found.lower <= exact - 1e-12
     assert exact + 1e-12 <= found.upper
     assert found.rad <= 2.51 * off
@@ -233,7 +235,11 @@ def test_errors_of_function_values_reach_the_end():
 def test_the_largest_error_of_all_points_is_kept(where):
     """A function that is badly known at one of the three clouds only."""
     case = make_case(seed=14)
-    clouds = {"logged": case.problem.logged, "next": case.problem.next.points, "initial": case.problem.initial.points}
+    clouds = {
+        "logged": case.problem.whole().logged,
+        "next": case.problem.whole().next.points,
+        "initial": case.problem.initial.points,
+    }
 
     class Rough(Function):
         layout, is_zero = case.problem.layout, False
@@ -244,7 +250,7 @@ def test_the_largest_error_of_all_points_is_kept(where):
         def norm(self, sums=None):  # noqa: ARG002
             raise AssertionError
 
-    assert 1e-3 <= function_values(case.problem, Rough()).error <= 1.001e-3
+    assert 1e-3 <= function_values(case.problem.whole(), Rough()).error <= 1.001e-3
 
 
 # --------------------------------------------------------------------------------------- functions of points
@@ -254,7 +260,7 @@ def test_kernel_function_values_and_norm(case):
     kernel, twin = core_cases.kernels(case, 0.8, 2.0)
     alpha = np.random.default_rng(8).normal(size=len(case.problem))
     omega = kernel_function(case, kernel, alpha)
-    rows, error = weights_at_rows(case.problem, omega)
+    rows, error = weights_at_rows(case.problem.whole(), omega)
     exact = naive.omega_values(twin, alpha, case.logged, case.logged)
     assert all(abs(mpf(float(a)) - b) <= mpf(error) for a, b in zip(rows, exact, strict=True))
     assert inside(omega.norm(), naive.omega_norm(twin, alpha, case.logged))
@@ -379,13 +385,13 @@ def test_shapes_are_checked():
 
 def test_slot_weights_place_every_row():
     case = make_case(seed=13)
-    placed = slot_weights(case.problem, np.arange(1.0, 1 + len(case.problem)))
+    placed = slot_weights(case.problem.whole(), np.arange(1.0, 1 + len(case.problem)))
     assert np.array_equal(placed.sum(axis=1), np.arange(1.0, 1 + len(case.problem)))
-    assert np.array_equal(np.argmax(placed, axis=1), case.problem.slots)
+    assert np.array_equal(np.argmax(placed, axis=1), case.problem.whole().slots)
 
 
 def test_normalisation_is_part_of_the_error():
-    """Probabilities off by 1e-7 in their sum: the policy is the normalised row, in values and in measures."""
+    """Probabilities off by 1e-7 in their sum: the policy is the normalized row, in values and in measures."""
     rng = np.random.default_rng(1)
     states, probs = rng.normal(size=(5, 2)), rng.dirichlet(np.ones(3), 5)
     rough = probs * (1 + 1e-7 * rng.uniform(-1, 1, size=(5, 1)))
@@ -394,8 +400,8 @@ def test_normalisation_is_part_of_the_error():
     problem = bondic.make_problem(
         log, bondic.RowProbabilities(rough, rough[:2]), begins, gamma=0.9, reward_range=(0, 1)
     )
-    assert np.abs(problem.next.weights.sum(axis=1) - 1).max() <= 4 * U
-    measure = signed_measure(problem, np.ones(5))
-    start = [mpf(1) / 4 * p for p in core_cases.normalised(rough[0])]
+    assert np.abs(problem.whole().next.weights.sum(axis=1) - 1).max() <= 4 * U
+    measure = signed_measure(problem.whole(), np.ones(5))
+    start = [mpf(1) / 4 * p for p in core_cases.normalized(rough[0])]
     for got, exact in zip(measure.weights[0, -2], start, strict=True):
         assert abs(mpf(float(got)) - exact) <= mpf(measure.error) * exact

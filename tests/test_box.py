@@ -20,7 +20,6 @@ from bondic.classes.instruments import Instruments
 from bondic.errors import InvalidInput, VerificationError
 from bondic.kernels.normal_form import Layout
 from bondic.noise.pinelis import Pinelis
-from bondic.proofs.certificate import Certificate
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
@@ -93,13 +92,15 @@ def test_the_bias_is_the_worst_function_of_the_box(seed):
     setting = setting_of(problem)
     omega = TableSearch.function(table_search(setting), rng.normal(size=table_search(setting)._gradient.size))
     (terms,) = dual_bound(setting, omega, ("upper",))
-    weights = omega.values(problem.logged)[0][np.arange(9), problem.slots]
+    weights = omega.values(problem.whole().logged)[0][np.arange(9), problem.whole().slots]
     mu = np.zeros(4)
     for s, p in zip((0, 1), (0.3, 0.7), strict=True):
         mu[2 * s : 2 * s + 2] += p * problem.initial.weights[s]
     for i in range(9):
-        mu[2 * int(problem.logged[i, 0]) + problem.slots[i]] -= weights[i] / 9
-    for point, row, probabilities in zip(problem.next.points, problem.next.rows, problem.next.weights, strict=True):
+        mu[2 * int(problem.whole().logged[i, 0]) + problem.whole().slots[i]] -= weights[i] / 9
+    for point, row, probabilities in zip(
+        problem.whole().next.points, problem.whole().next.rows, problem.whole().next.weights, strict=True
+    ):
         mu[2 * int(point[0]) : 2 * int(point[0]) + 2] += 0.7 * weights[row] / 9 * probabilities
     corners = itertools.product((-1.0, 1.0), repeat=4)
     worst = max(setting.ball.radius * float(np.dot(corner, mu)) for corner in corners)
@@ -118,12 +119,12 @@ def test_with_the_noise_of_the_log_both_ends_hold():
         for sign in (1.0, -1.0):
             omega = search.propose(sign=sign, radius=setting.ball.radius, kappa=0.01).omega
             lower, upper = dual_bound(setting, omega)
-            rows = omega.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
-            here = q[problem.logged[:, 0].astype(int), problem.slots]
+            rows = omega.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
+            here = q[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
             there = np.zeros(len(problem))
-            states = problem.next.points[:, 0].astype(int)
-            np.add.at(there, problem.next.rows, (problem.next.weights * q[states]).sum(axis=1))
-            noise = float(np.mean(rows * (here - problem.gamma * there - problem.rewards)))
+            states = problem.whole().next.points[:, 0].astype(int)
+            np.add.at(there, problem.whole().next.rows, (problem.whole().next.weights * q[states]).sum(axis=1))
+            noise = float(np.mean(rows * (here - problem.gamma * there - problem.whole().rewards)))
             value, bias = upper.value.mid, upper["bias"].upper
             assert value - bias - 1e-9 <= mdp.value - noise <= value + bias + 1e-9
             assert lower["bias"].mid == upper["bias"].mid
@@ -229,9 +230,9 @@ def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assum
     assert result.robustness is None
     checked = b.verify(result.certificate, log)
     assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-12)
-    body = {**result.certificate.body, "ball": {**result.certificate.body["ball"], "radius": 0.01}}
+    smaller = result.certificate.with_proof(replace(result.proof, ball=result.proof.ball.with_radius(0.01)))
     with pytest.raises(VerificationError):
-        b.verify(Certificate(body, result.certificate.arrays), log)
+        b.verify(smaller, log)
 
 
 def test_a_stated_box_that_is_too_small_is_a_statement():

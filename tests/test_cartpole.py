@@ -11,15 +11,20 @@ from hypothesis import strategies as st
 
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, PolicyError
 from bondic.policies.discrete import UniformPolicy
 from bondic.rows import make_problem
 from bondic_lab.worlds.cartpole import CartPole
 from bondic_lab.worlds.rollout import discounted_returns, simulate_steps
 from bondic_lab.worlds.shipped import shipped_policy
+from conformance_worlds import DynamicsCase
 
 CART = CartPole()
 uniform = UniformPolicy(2).action_probs
+
+
+class TestCartPole(DynamicsCase):
+    world = CART
+    steps_in_box = 500
 
 
 def slow_step(state: list[float], action: int) -> tuple[list[float], bool]:
@@ -55,34 +60,6 @@ def test_left_and_right_are_mirror_images(action, seed):
     assert np.array_equal(mirrored, -after)
 
 
-def test_restart_repeats_the_continuation(rng):
-    log = CART.rollout(uniform, 20, rng=rng)
-    rewards, after, ended = CART.step(np.array(log.observations), log.actions, rng)
-    assert np.array_equal(after, log.next_observations)
-    assert np.array_equal(ended, log.terminations)
-    assert np.array_equal(rewards, log.rewards)
-
-
-@pytest.mark.parametrize("policy", [uniform, shipped_policy("cartpole", "good").action_probs], ids=["uniform", "good"])
-def test_log_conventions(policy, rng):
-    log = CART.rollout(policy, 60, 40, rng=rng)
-    assert np.array_equal(np.unique(log.episode_ids), np.arange(60))
-    assert not any(column.flags.writeable for column in vars(log).values())
-    for episode in range(60):
-        rows = np.flatnonzero(log.episode_ids == episode)
-        assert np.array_equal(rows, np.arange(rows[0], rows[-1] + 1))
-        assert np.array_equal(log.timesteps[rows], np.arange(len(rows)))
-        ends = log.terminations[rows] | log.truncations[rows]
-        assert ends[-1]
-        assert not ends[:-1].any()
-        assert log.truncations[rows[-1]] == (not log.terminations[rows[-1]])
-        assert log.terminations[rows[-1]] or len(rows) == 40
-        assert np.array_equal(log.observations[rows[1:]], log.next_observations[rows[:-1]])
-        assert np.abs(log.observations[rows[0]]).max() <= 0.05
-    probs = policy(log.observations)[np.arange(len(log.actions)), log.actions]
-    np.testing.assert_allclose(log.behavior_action_probs, probs, rtol=1e-9)
-
-
 def test_termination_is_where_the_limits_are_and_nowhere_else(rng):
     log = CART.rollout(uniform, 300, 200, rng=rng)
     x, angle = np.abs(log.next_observations[:, 0]), np.abs(log.next_observations[:, 2])
@@ -90,12 +67,15 @@ def test_termination_is_where_the_limits_are_and_nowhere_else(rng):
     assert log.terminations.sum() + log.truncations.sum() == 300
 
 
-def test_returns_and_rollout_see_the_same_episodes():
-    log = CART.rollout(uniform, 30, 80, rng=np.random.default_rng(5))
-    sums = CART.returns(uniform, 30, 80, rng=np.random.default_rng(5))
-    slow = np.bincount(log.episode_ids, weights=0.95**log.timesteps * log.rewards)
-    np.testing.assert_allclose(sums, slow, rtol=1e-12)
+def test_the_good_policy_stays_in_the_box_and_its_probabilities_are_logged(rng):
+    good, (low, high) = shipped_policy("cartpole", "good", 1.0), CART.state_box
+    log = CART.rollout(good.action_probs, 20, 500, rng=rng)
+    assert ((log.next_observations >= low) & (log.next_observations <= high)).all()
+    probs = good.action_probs(log.observations)[np.arange(len(log.actions)), log.actions]
+    np.testing.assert_allclose(log.behavior_action_probs, probs, rtol=1e-9)
+    assert np.abs(log.observations[log.timesteps == 0]).max() <= 0.05
     lengths = np.bincount(log.episode_ids)
+    sums = np.bincount(log.episode_ids, weights=0.95**log.timesteps * log.rewards)
     np.testing.assert_allclose(sums, (1 - 0.95**lengths) / 0.05, rtol=1e-12)
 
 
@@ -103,21 +83,6 @@ def test_truncation_bias_bounds_what_is_cut():
     """Reward 1 for ever is the worst case, and attains it."""
     shorter, longer = (1 - 0.95**250) / 0.05, 1 / 0.05
     assert CART.truncation_bias(250) == pytest.approx(longer - shorter, rel=1e-9)
-
-
-def test_states_stay_in_the_box(rng):
-    low, high = CART.state_box
-    for probs in ([1.0, 0.0], [0.0, 1.0], [0.5, 0.5]):
-        log = CART.rollout(lambda s, p=probs: np.tile(p, (len(s), 1)), 200, 500, rng=rng)
-        assert ((log.next_observations >= low) & (log.next_observations <= high)).all()
-    good = CART.rollout(shipped_policy("cartpole", "good", 1.0).action_probs, 20, 500, rng=rng)
-    assert ((good.next_observations >= low) & (good.next_observations <= high)).all()
-
-
-def test_same_seed_same_log():
-    logs = [CART.rollout(uniform, 10, rng=np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    assert all(np.array_equal(a, b) for a, b in zip(vars(logs[0]).values(), vars(logs[1]).values(), strict=True))
-    assert not np.array_equal(logs[0].observations[:5], logs[2].observations[:5])
 
 
 def test_a_log_becomes_a_problem(rng):
@@ -131,19 +96,6 @@ def test_a_log_becomes_a_problem(rng):
         may_terminate=CART.may_terminate,
     )
     assert len(problem) == len(log.rewards)
-
-
-def test_refusals(rng):
-    with pytest.raises(InvalidInput, match="length"):
-        CART.rollout(uniform, 3, 0, rng=rng)
-    with pytest.raises(InvalidInput, match="n_episodes"):
-        CART.returns(uniform, 0, 3, rng=rng)
-    with pytest.raises(PolicyError, match="sum to"):
-        CART.rollout(lambda s: np.full((len(s), 2), 0.6), 1, rng=rng)
-    with pytest.raises(InvalidInput, match="gamma"):
-        CartPole(gamma=1.5)
-    with pytest.raises(InvalidInput, match="horizon"):
-        CartPole(horizon=0)
 
 
 def test_steps_with_a_random_outcome_are_drawn_once_per_row():

@@ -15,10 +15,10 @@ from bondic.claims import ErrorBudget, check_alpha
 from bondic.errors import InvalidInput, NumericalError
 from bondic.methods.settle import _mean_square_width
 from bondic.noise.bound import NoiseFacts
-from bondic.noise.facts import noise_facts
+from bondic.noise.facts import diagonal, noise_facts
 from bondic.noise.rademacher import GUARANTEE, unproved_rademacher_radius
 from bondic.noise.start import initial_error
-from bondic.rounding import U
+from bondic.rounding import Enclosure, U
 from bondic.rows import Terms
 from bondic.terms import discounted_steps, row_widths, value_range
 from core_cases import inside, make_case
@@ -150,8 +150,8 @@ def test_widths_bound_the_residuals_of_the_true_function():
 def facts_of(case, kernel):
     problem = case.problem
     return noise_facts(
-        kernel, problem.layout, problem.logged, problem.slots, problem.terms,
-        times=problem.times, fixed_count=len(problem.rows),
+        kernel, problem.layout, problem.terms, problem.logged_rows,
+        count=len(problem), fixed_count=len(problem.rows), time_counts=problem.time_counts,
     )  # fmt: skip
 
 
@@ -233,16 +233,18 @@ def test_fixed_lambda(case, rate):
     facts = facts_of(case, kernel)
     times = case.times or [0] * len(case.logged)
     widths = [naive.range_width(*case.reward_range, case.gamma, case.may_terminate, case.horizon, t) for t in times]
-    diagonal = [twin(p, p) for p in case.logged]
-    for ours, exact in zip(facts.widths, widths, strict=True):
+    diagonals = [twin(p, p) for p in case.logged]
+    (rows,) = case.problem.logged_rows()
+    for ours, exact in zip(row_widths(case.problem.terms, rows[2], len(times)), widths, strict=True):
         assert mpf(float(ours)) >= exact
-    for ours, exact in zip(facts.diagonal, diagonal, strict=True):
+    assert mpf(facts.total_width) >= sum(widths)
+    for ours, exact in zip(diagonal(kernel, case.problem.layout, rows), diagonals, strict=True):
         assert exact <= mpf(float(ours)) <= exact + mpf(10) ** -13
     scaled = rate / max(map(abs, case.reward_range))
-    exact = naive.eps_fixed_lambda(scaled, 0.05, widths, diagonal)
+    exact = naive.eps_fixed_lambda(scaled, 0.05, widths, diagonals)
     upper_and_close(bondic.FixedLambda(scaled).epsilon(facts, 0.05), exact, 1e-12)
     observed = float(exact)
-    total = sum((b * b * k for b, k in zip(widths, diagonal, strict=True)), mpf(0))
+    total = sum((b * b * k for b, k in zip(widths, diagonals, strict=True)), mpf(0))
     level = 2 * mp.exp(-(mpf(scaled) * len(widths) * mpf(observed) - mpf(scaled) ** 2 * total / 8))
     ours = mpf(bondic.FixedLambda(scaled).level(facts, observed))
     assert min(mpf(1), level) <= ours
@@ -267,7 +269,7 @@ def test_fixed_lambda_at_its_best_is_the_default_gauge():
         bondic.FixedLambda.planned(0, probability=0.1, sup_diag=1.0, mean_square_width=1.0)
 
 
-def test_plug_in_is_labelled():
+def test_plug_in_is_labeled():
     facts = facts_of(make_case(), bondic.Gaussian(1.0))
     gauge = bondic.PlugIn(0.7)
     upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
@@ -286,7 +288,8 @@ def test_noise_facts_round_up():
     similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
     kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
     facts = facts_of(case, kernel)
-    for ours, slot in zip(facts.diagonal, case.problem.slots, strict=True):
+    (rows,) = case.problem.logged_rows()
+    for ours, slot in zip(diagonal(kernel, case.problem.layout, rows), case.problem.whole().slots, strict=True):
         exact = mpf(0.7) * sum(mpf(float(v)) ** 2 for v in similar[slot]) + mpf(0.1)
         assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
     assert mpf(facts.sup_diag) * (1 + 64 * mpf(U)) >= mpf(0.7) * 4 + mpf(0.1)
@@ -296,7 +299,7 @@ def test_noise_facts_round_up():
 
 
 def _plain_facts(n, width=1.0):
-    return NoiseFacts(n, n, 1.0, np.ones(n), np.full(n, width), width, 1.0, 1.0)
+    return NoiseFacts(n, n, 1.0, np.array([width]), np.array([n]), width, 1.0, 1.0, lambda: Enclosure(n * width**2))
 
 
 @pytest.mark.parametrize("n", [1, 10, 200])
@@ -431,7 +434,7 @@ def test_finite_class_event_on_coin_flips():
     assert 1 - np.prod(1 - np.array(fails)) <= delta
 
 
-def test_rademacher_form_is_labelled_and_the_stated_number(rng):
+def test_rademacher_form_is_labeled_and_the_stated_number(rng):
     values = np.array([[1.0, -1.0, 1.0, 1.0]])
     ours = unproved_rademacher_radius(values, 2.0, 0.1, rng=rng, draws=20_000)
     complexity = np.mean([abs(a + b + c + d) / 4 for a in (1, -1) for b in (1, -1) for c in (1, -1) for d in (1, -1)])

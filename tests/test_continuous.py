@@ -183,8 +183,8 @@ def test_the_curvature_behind_the_range_bounds_and_is_used(mdp, rng, monkeypatch
     monkeypatch.setattr("bondic_lab.worlds.continuous.COVER_CELLS", 20)
     low, high = replace(mdp).reward_range
     edge = 6 * mdp.bandwidth + max(np.abs(mdp.state_centers).max(), np.abs(mdp.action_centers).max())
-    centres = edge * (np.arange(20) + 0.5 - 10) / 10
-    pairs = [column(part) for part in np.meshgrid(centres, centres)]
+    centers = edge * (np.arange(20) + 0.5 - 10) / 10
+    pairs = [column(part) for part in np.meshgrid(centers, centers)]
     rewards, radius = mdp.expected_rewards(*pairs), edge / 10 / np.sqrt(2)
     reach = mdp._reward_slopes(*pairs) * radius + mdp._reward_curvature * radius**2 / 2 + mdp.reward_noise
     assert low == pytest.approx((rewards - reach).min(), abs=1e-6)
@@ -196,7 +196,7 @@ def test_the_curvature_behind_the_range_bounds_and_is_used(mdp, rng, monkeypatch
 
 @every
 def test_value_agrees_with_simulation_of_the_target(mdp, rng):
-    log = mdp.rollout(4000, 150, rng, behaviour="target")
+    log = mdp.rollout(4000, 150, rng, behavior="target")
     samples = np.bincount(log.episode_ids, weights=mdp.gamma**log.timesteps * log.rewards)
     tail = mdp.gamma**150 * max(map(abs, mdp.reward_range)) / (1 - mdp.gamma)
     error = samples.std() / np.sqrt(len(samples))
@@ -205,9 +205,9 @@ def test_value_agrees_with_simulation_of_the_target(mdp, rng):
 
 
 @every
-@pytest.mark.parametrize("behaviour", ["logging", "target", 0.4])
-def test_logged_residuals_have_mean_zero_and_the_stated_variance(mdp, behaviour, rng):
-    log = mdp.rollout(1000, 20, rng, behaviour=behaviour)
+@pytest.mark.parametrize("behavior", ["logging", "target", 0.4])
+def test_logged_residuals_have_mean_zero_and_the_stated_variance(mdp, behavior, rng):
+    log = mdp.rollout(1000, 20, rng, behavior=behavior)
     noise = mdp.q_star(log.observations, log.actions)
     noise = noise - mdp.gamma * mdp.state_values(log.next_observations) - log.rewards
     assert within_four_standard_errors(noise, 0.0)
@@ -217,7 +217,7 @@ def test_logged_residuals_have_mean_zero_and_the_stated_variance(mdp, behaviour,
 
 def test_rollout_columns_and_densities(rng):
     mdp = WORLDS["default"]
-    log = mdp.rollout(30, 7, rng, behaviour=0.4)
+    log = mdp.rollout(30, 7, rng, behavior=0.4)
     assert log.observations.shape == log.next_observations.shape == log.actions.shape == (210, 1)
     assert log.actions.dtype == np.float64
     assert not log.terminations.any()
@@ -235,12 +235,12 @@ def test_rollout_columns_and_densities(rng):
 
 def test_refused_rollouts_and_worlds(rng):
     mdp = WORLDS["default"]
-    with pytest.raises(InvalidInput, match="Unknown behaviour"):
-        mdp.rollout(1, 1, rng, behaviour="greedy")
+    with pytest.raises(InvalidInput, match="Unknown behavior"):
+        mdp.rollout(1, 1, rng, behavior="greedy")
     with pytest.raises(InvalidInput, match="step to log"):
         mdp.rollout(1, 0, rng)
     with pytest.raises(InvalidInput, match="mixture rate"):
-        mdp.rollout(1, 1, rng, behaviour=1.5)
+        mdp.rollout(1, 1, rng, behavior=1.5)
     for changes, message in (
         ({"gamma": 1.0}, "gamma"),
         ({"reversion": 0.8}, "settle"),
@@ -273,7 +273,7 @@ def test_laws_of_states_are_mixtures_of_gaussians(mdp):
     closed = gaussian_states(mdp, states, mdp.target_temperature, mdp.gamma ** np.arange(900))
     np.testing.assert_allclose(visitation(mdp).state_density(column(states)), closed, rtol=1e-10, atol=1e-30)
     for length in (1, 2, 30):
-        for rate, heat in ((0.0, mdp.behaviour_temperature), (1.0, mdp.target_temperature)):
+        for rate, heat in ((0.0, mdp.behavior_temperature), (1.0, mdp.target_temperature)):
             closed = gaussian_states(mdp, states, heat, np.full(length, 1 / length))
             part = log_distribution(mdp, length, (rate,)).parts[0]
             np.testing.assert_allclose(part.state_density(column(states)), closed, rtol=1e-10, atol=1e-30)
@@ -290,7 +290,7 @@ def test_a_mixture_has_the_law_of_all_its_paths():
         paths = [
             (p * share, step * mean, step**2 * v + mdp.noise**2 + mdp.push**2 * heat)
             for p, mean, v in paths
-            for share, heat in ((0.3, mdp.target_temperature), (0.7, mdp.behaviour_temperature))
+            for share, heat in ((0.3, mdp.target_temperature), (0.7, mdp.behavior_temperature))
         ]
     found = log_distribution(mdp, 3, (0.3,)).parts[0].state_density(column(states))
     np.testing.assert_allclose(found, total, rtol=1e-10)
@@ -299,7 +299,7 @@ def test_a_mixture_has_the_law_of_all_its_paths():
 def test_logs_follow_their_law(rng):
     mdp = WORLDS["contrary"]
     log = log_distribution(mdp, 4, (0.3,))
-    rows = mdp.rollout(20_000, 4, rng, behaviour=0.3)
+    rows = mdp.rollout(20_000, 4, rng, behavior=0.3)
     for function in SMOOTH.values():
         per_row = function(rows.observations, rows.actions)
         per_episode = np.bincount(rows.episode_ids, weights=per_row) / 4
@@ -369,7 +369,7 @@ def test_the_grid_is_fine_enough(monkeypatch):
 
 
 def test_ratios_that_do_not_exist_are_refused():
-    mdp = replace(WORLDS["default"], target_temperature=1.0, behaviour_temperature=0.3)
+    mdp = replace(WORLDS["default"], target_temperature=1.0, behavior_temperature=0.3)
     with pytest.raises(InvalidInput, match="spreads wider"):
         efficient_variance(mdp, log_distribution(mdp, 50))
     with pytest.raises(InvalidInput, match="at least one row"):

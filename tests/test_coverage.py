@@ -201,8 +201,8 @@ def test_residuals_of_the_tables_are_those_of_the_library(rng):
     table = b.Dirac(on="state") * b.Dirac(on="action")
     states = np.arange(3.0)[:, None]
     values = b.KernelFunction(table, problem.layout, states, JUMP.q_star)
-    from_library = values.values(problem.logged)[0][:, 0] - JUMP.gamma * problem.next.per_row(
-        values.values(problem.next.points)[0], len(problem)
+    from_library = values.values(problem.whole().logged)[0][:, 0] - JUMP.gamma * problem.whole().next.per_row(
+        values.values(problem.whole().next.points)[0], len(problem)
     )
     np.testing.assert_allclose(tabular_residuals(JUMP, log, problem), from_library - log.rewards, atol=1e-12)
     assert set(np.abs(tabular_residuals(JUMP, log, problem)).round(9)) == {0.0, 5.0}  # B/2 in state 0, else 0

@@ -56,7 +56,7 @@ SETS = {
 WEIGHTS = {
     "signed": lambda rng, n: rng.normal(size=(n, 2)),
     "positive": lambda rng, n: rng.random((n, 2)),
-    "cancelling": lambda rng, n: np.outer((-1.0) ** np.arange(n), [1.0, 0.5]),  # noqa: ARG005
+    "canceling": lambda rng, n: np.outer((-1.0) ** np.arange(n), [1.0, 0.5]),  # noqa: ARG005
     "heavy tailed": lambda rng, n: rng.normal(size=(n, 2)) * 10.0 ** rng.integers(-9, 9, size=(n, 1)),
     "mostly zero": lambda rng, n: rng.normal(size=(n, 2)) * (rng.random((n, 2)) < 0.2),
 }
@@ -149,7 +149,7 @@ def _box_square(low, high, scales):
     return total
 
 
-def test_neighbours_at_an_offset_are_not_torn_apart():
+def test_neighbors_at_an_offset_are_not_torn_apart():
     """At 1e8 the spacing of floats is 1.5e-8: scaling before differencing would move points by bandwidths of 1e-7."""
     points = 1e8 + 2.0**-26 * np.arange(16.0)[:, None]
     tree = boxes.build(points, np.array([1e-7]), 4)
@@ -222,7 +222,7 @@ def test_a_box_too_many_dropped_would_be_seen():
 
 
 def test_a_small_result_gets_a_second_round():
-    """Neighbours with opposite weights: the sum is a tiny share of (sum |u|)^2, and is still resolved."""
+    """Neighbors with opposite weights: the sum is a tiny share of (sum |u|)^2, and is still resolved."""
     rng = np.random.default_rng(5)
     sites = rng.uniform(0, 40, size=(60, 2))
     points = np.vstack([sites, sites + 1e-4])

@@ -245,13 +245,13 @@ def test_negative_actions_are_refused():
 
 
 @pytest.mark.parametrize("bad", [0.0, -0.1, 1.5])
-def test_behaviour_probabilities_outside_their_range_are_refused(bad):
+def test_behavior_probabilities_outside_their_range_are_refused(bad):
     probs = np.full(6, 0.5)
     probs[2] = bad
     expect_refused(f"`behavior_action_probs` is {bad} at row 2", "positive", "at most 1", behavior_action_probs=probs)
 
 
-def test_a_behaviour_probability_may_be_1_and_a_density_more():
+def test_a_behavior_probability_may_be_1_and_a_density_more():
     assert Transitions(**columns(behavior_action_probs=np.ones(6))).behavior_action_probs[0] == 1.0
     log = Transitions(**columns(actions=np.zeros((6, 1)), behavior_action_probs=np.full(6, 7.5)))
     assert log.behavior_action_probs[0] == 7.5
@@ -597,7 +597,7 @@ def test_a_sample_is_uniform_and_says_whether_its_size_was_fixed():
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=20), st.floats(-9e-7, 9e-7))
-def test_weights_off_by_rounding_are_normalised(raw, error):
+def test_weights_off_by_rounding_are_normalized(raw, error):
     weights = np.array(raw) / np.sum(raw) * (1 + error)
     start = InitialStates.exact(np.arange(len(raw)), weights)
     assert abs(start.weights.sum() - 1) <= 1e-15 * len(raw)

@@ -154,8 +154,8 @@ def test_one_step_logs_are_measured_on_their_rows():
 
 def replace_starts(problem):
     """The same log with initial states read off it."""
-    log = problem.source.log
-    return b.make_problem(log, problem.source.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
+    log = problem.log
+    return b.make_problem(log, problem.policy, b.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0))
 
 
 @pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # actions that the log never took
@@ -183,7 +183,7 @@ def test_rows_that_cannot_tell_get_a_wide_class(made, why):
 
 def test_constant_columns_do_no_harm():
     problem = one_step()
-    log = problem.source.log
+    log = problem.log
     wide = np.hstack([log.observations, np.full((len(log), 2), [0.0, 7.0])])
     more = b.Transitions(wide, log.actions, log.rewards, wide, log.terminations)
     policy = b.CallablePolicy(lambda s: np.eye(3)[(s[:, 0] > 100.0).astype(int)])
@@ -232,7 +232,7 @@ def test_a_class_that_single_pairs_refute_is_refuted():
     assert found.status is Status.REJECTED
     assert found.rejection.p_value < 0.1 * TEST_SHARE
     assert any("tests of Q" in name for name in found.choices)
-    assert b.verify(found.certificate, problem.source.log).status == "REJECTED"
+    assert b.verify(found.certificate, problem.log).status == "REJECTED"
     unseen = b.estimate_interval(problem, method=replace(method, instruments=blind, tests=False))
     assert unseen.status is not Status.REJECTED
 

@@ -67,7 +67,7 @@ class Example:
             DELTA_0 if sampled else None,
             2,
         )
-        self.rows = [float(w) for w in weights_at_rows(case.problem, self.omega)[0]]
+        self.rows = [float(w) for w in weights_at_rows(case.problem.whole(), self.omega)[0]]
 
     def epsilon(self):
         case = self.case
@@ -88,7 +88,7 @@ class Example:
             return naive.initial_term_sample(low, high, DELTA_0, len(states))
         if case.discrete:
             return mpf(0)
-        return naive.initial_term_exact(low, high, DELTA_0, core_cases.normalised(states.weights), 2)
+        return naive.initial_term_exact(low, high, DELTA_0, core_cases.normalized(states.weights), 2)
 
     @cached_property
     def terms(self):
@@ -143,12 +143,12 @@ def test_terms_of_the_end_points(example):
     noise = example.epsilon() * norm
     assert mpf(terms["noise"].upper) >= noise
     assert abs(mpf(terms["noise"].mid) - noise) <= mpf(10) ** -12 * noise
-    rows, eta = weights_at_rows(example.case.problem, example.omega)
+    rows, eta = weights_at_rows(example.case.problem.whole(), example.omega)
     facts = example.setting.facts()
     # floats in place of the function: the noise pays eta times the mean width
     exact = naive.omega_values(example.twin_w, example.alpha, example.case.logged, example.case.logged)
     assert all(abs(mpf(float(a)) - b) <= mpf(eta) for a, b in zip(rows, exact, strict=True))
-    assert terms["noise"].rad >= eta * float(facts.widths.mean())
+    assert terms["noise"].rad >= eta * facts.total_width / facts.count
     table = terms.table()
     assert table["end point"] == terms.bound
     assert table["rounding"] == terms.rounding
@@ -241,7 +241,7 @@ def test_feature_function_as_omega(rng):
         case.problem, bondic.Ball(kernel_q, 2.0), bondic.Instruments(leaf), bondic.Pinelis(), DELTA, None, 2
     )
     lower, upper = dual_bound(setting, omega)
-    rows, eta = weights_at_rows(case.problem, omega)
+    rows, eta = weights_at_rows(case.problem.whole(), omega)
     for ours, point in zip(rows, case.logged, strict=True):
         phi = naive.random_features(point.state, frequencies)
         assert abs(mpf(float(ours)) - sum(mpf(a) * b for a, b in zip(w.tolist(), phi, strict=True))) <= mpf(eta)
@@ -296,7 +296,8 @@ def test_scaling_rewards_scales_the_interval_exactly(kind, factor):
     found = []
     for scale in (1.0, factor):
         terms = replace(case.problem.terms, reward_range=tuple(scale * r for r in case.reward_range))
-        problem = replace(case.problem, terms=terms, rewards=scale * case.problem.rewards)
+        rows = replace(case.problem.whole(), terms=terms, rewards=scale * case.problem.whole().rewards)
+        problem = replace(case.problem, terms=terms, kept=(rows,))
         center = kernel_function(case, kernel_q, scale * theta)
         ball = bondic.Ball(kernel_q, 3.0 * scale, center, 0.125 * scale)
         setting = Setting(problem, ball, bondic.Instruments(kernel_w), bondic.Pinelis(), DELTA, DELTA_0, 2)

@@ -86,7 +86,7 @@ def residuals(mdp: SyntheticMDP | TabularMDP, log: Rollout) -> np.ndarray:
 
 @every
 def test_value_agrees_with_simulation_of_the_target_policy(mdp, rng):
-    log = mdp.rollout(2000, 100, rng, behaviour="target")  # 0.9^100 < 3e-5, a hundredth of a standard error
+    log = mdp.rollout(2000, 100, rng, behavior="target")  # 0.9^100 < 3e-5, a hundredth of a standard error
     samples = returns(log, mdp.gamma)
     assert within_four_standard_errors(samples, mdp.value)
     # The test has power: it tells J* from a value 10 standard errors away, and that is a small change.
@@ -97,8 +97,8 @@ def test_value_agrees_with_simulation_of_the_target_policy(mdp, rng):
 @every
 def test_rewards_never_leave_the_range(mdp, rng):
     low, high = mdp.reward_range
-    behaviours = {"logging": 18_000, "target": 1000, "adaptive": 1000}
-    logs = [mdp.rollout(n, 12, rng, behaviour=name) for name, n in behaviours.items()]
+    behaviors = {"logging": 18_000, "target": 1000, "adaptive": 1000}
+    logs = [mdp.rollout(n, 12, rng, behavior=name) for name, n in behaviors.items()]
     rewards = np.concatenate([log.rewards for log in logs])
     assert len(rewards) > 100_000
     assert low <= rewards.min()
@@ -106,10 +106,10 @@ def test_rewards_never_leave_the_range(mdp, rng):
 
 
 @every
-@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
-def test_rollout_columns_and_flags(mdp, behaviour, rng):
+@pytest.mark.parametrize("behavior", ["logging", "adaptive"])
+def test_rollout_columns_and_flags(mdp, behavior, rng):
     n_episodes, length = 200, 12
-    log = mdp.rollout(n_episodes, length, rng, behaviour=behaviour)
+    log = mdp.rollout(n_episodes, length, rng, behavior=behavior)
     n, d = log.observations.shape
     assert d == (mdp.centers.shape[1] if isinstance(mdp, SyntheticMDP) else 1)
     assert log.next_observations.shape == (n, d)
@@ -142,17 +142,17 @@ def test_termination_happens_only_where_it_is_possible(rng):
 def test_row_order(mdp, rng):
     log = mdp.rollout(50, 10, rng)
     assert all(a <= b for a, b in pairwise(zip(log.episode_ids, log.timesteps, strict=True)))
-    stream = mdp.rollout(50, 10, rng, behaviour="adaptive")
+    stream = mdp.rollout(50, 10, rng, behavior="adaptive")
     assert all(a <= b for a, b in pairwise(zip(stream.timesteps, stream.episode_ids, strict=True)))
 
 
 @every
 def test_adaptive_probabilities_follow_from_all_earlier_rewards(mdp, rng):
-    log = mdp.rollout(40, 20, rng, behaviour="adaptive")
+    log = mdp.rollout(40, 20, rng, behavior="adaptive")
     if isinstance(mdp, SyntheticMDP):
-        base = mdp.behaviour_probs(log.observations)
+        base = mdp.behavior_probs(log.observations)
     else:
-        base = mdp.behaviour[log.observations[:, 0].astype(int)]
+        base = mdp.behavior[log.observations[:, 0].astype(int)]
     total, last, rates = 0.0, 0.0, []
     for row, reward in enumerate(log.rewards):
         rates.append(exploration_rate(last, total / max(row, 1)))
@@ -165,11 +165,11 @@ def test_adaptive_probabilities_follow_from_all_earlier_rewards(mdp, rng):
     )
 
 
-def test_adaptive_behaviour_depends_on_the_past_and_the_others_do_not(rng):
+def test_adaptive_behavior_depends_on_the_past_and_the_others_do_not(rng):
     mdp = TabularMDP.random(rng)
     seen = {"logging": set(), "adaptive": set()}
-    for behaviour, probs in seen.items():
-        log = mdp.rollout(60, 20, rng, behaviour=behaviour)
+    for behavior, probs in seen.items():
+        log = mdp.rollout(60, 20, rng, behavior=behavior)
         same = (log.observations[:, 0] == 0) & (log.actions == 0)
         probs.update(log.behavior_action_probs[same])
     assert len(seen["logging"]) == 1
@@ -177,18 +177,18 @@ def test_adaptive_behaviour_depends_on_the_past_and_the_others_do_not(rng):
 
 
 @every
-@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
-def test_stated_action_probabilities_are_those_of_the_actions_taken(mdp, behaviour, rng):
+@pytest.mark.parametrize("behavior", ["logging", "adaptive"])
+def test_stated_action_probabilities_are_those_of_the_actions_taken(mdp, behavior, rng):
     """E[ 1[a_i = a] / p_i | past ] = 1 for every action."""
-    log = mdp.rollout(2000, 10, rng, behaviour=behaviour)
+    log = mdp.rollout(2000, 10, rng, behavior=behavior)
     for action in range(mdp.n_actions if isinstance(mdp, SyntheticMDP) else mdp.target.shape[1]):
         assert within_four_standard_errors((log.actions == action) / log.behavior_action_probs, 1.0)
 
 
 @every
-@pytest.mark.parametrize("behaviour", ["logging", "adaptive"])
-def test_logged_residuals_of_q_star_have_mean_zero_and_the_stated_variance(mdp, behaviour, rng):
-    log = mdp.rollout(2000, 10, rng, behaviour=behaviour)
+@pytest.mark.parametrize("behavior", ["logging", "adaptive"])
+def test_logged_residuals_of_q_star_have_mean_zero_and_the_stated_variance(mdp, behavior, rng):
+    log = mdp.rollout(2000, 10, rng, behavior=behavior)
     noise = residuals(mdp, log)
     if isinstance(mdp, SyntheticMDP):
         variances = mdp.residual_variances(log.observations, log.actions)
@@ -196,22 +196,22 @@ def test_logged_residuals_of_q_star_have_mean_zero_and_the_stated_variance(mdp, 
         variances = mdp.residual_variances[log.observations[:, 0].astype(int), log.actions]
     assert within_four_standard_errors(noise, 0.0)
     assert within_four_standard_errors(noise**2 - variances, 0.0)
-    # Martingale differences: also uncorrelated with what the adaptive behaviour looks at.
+    # Martingale differences: also uncorrelated with what the adaptive behavior looks at.
     assert within_four_standard_errors(noise[1:] * noise[:-1], 0.0)
     assert variances.mean() > 1e-3
 
 
 @every
 def test_same_seed_same_log(mdp):
-    logs = [mdp.rollout(5, 6, np.random.default_rng(seed), behaviour="adaptive") for seed in (3, 3, 4)]
+    logs = [mdp.rollout(5, 6, np.random.default_rng(seed), behavior="adaptive") for seed in (3, 3, 4)]
     assert np.array_equal(logs[0].rewards, logs[1].rewards)
     assert not np.array_equal(logs[0].rewards[:5], logs[2].rewards[:5])
 
 
 @every
 def test_refused_rollouts(mdp, rng):
-    with pytest.raises(ValueError, match="unknown behaviour"):
-        mdp.rollout(1, 1, rng, behaviour="greedy")
+    with pytest.raises(ValueError, match="Unknown behavior"):
+        mdp.rollout(1, 1, rng, behavior="greedy")
     with pytest.raises(ValueError, match="needs a step"):
         mdp.rollout(1, 0, rng)
     with pytest.raises(ValueError, match="needs a step"):
@@ -372,13 +372,13 @@ def test_reward_slopes_are_never_exceeded(mdp, rng):
     assert np.all(change <= mdp.reward_slopes * np.linalg.norm(steps, axis=1)[:, None])
 
 
-def test_policies_and_custom_behaviour(rng):
+def test_policies_and_custom_behavior(rng):
     mdp = SYNTHETIC["default"]
     states, _ = random_points(mdp, rng, 50)
-    target, logging = mdp.target_probs(states), mdp.behaviour_probs(states)
+    target, logging = mdp.target_probs(states), mdp.behavior_probs(states)
     odds = np.log(target[:, 1] / target[:, 0]), np.log(logging[:, 1] / logging[:, 0])
     np.testing.assert_allclose(odds[0], 10 * odds[1], rtol=1e-8)  # temperatures 0.1 and 1
-    log = mdp.rollout(30, 5, rng, behaviour=lambda points: np.tile([0.0, 1.0], (len(points), 1)))
+    log = mdp.rollout(30, 5, rng, behavior=lambda points: np.tile([0.0, 1.0], (len(points), 1)))
     assert np.all(log.actions == 1)
     assert np.all(log.behavior_action_probs == 1.0)
 

@@ -12,7 +12,7 @@ import worlds
 from bondic.errors import InvalidInput
 from bondic.identity.residual import function_values
 from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
+from bondic.rounding import Enclosure
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -88,7 +88,7 @@ def test_the_ends_are_the_sums_of_their_terms(plain):
         assert end.bound == pytest.approx(end.value.mid + sign * spread, abs=1.01 * end.rounding)
         assert sign * end.bound >= sign * (end.value.mid + sign * spread)
         assert end["noise"].mid == pytest.approx(plain.rejection.epsilon * end["|omega|"].mid, rel=1e-9)
-        assert end["bias"].mid == pytest.approx(plain.certificate.body["ball"]["radius"] * end["|mu|"].mid, rel=1e-12)
+        assert end["bias"].mid == pytest.approx(plain.proof.ball.radius * end["|mu|"].mid, rel=1e-12)
     assert (plain.low, plain.high) == (plain.lower.bound, plain.upper.bound)
 
 
@@ -219,9 +219,8 @@ def test_misspecification_widens_by_its_formula(table, plain):
 
 def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
-    spec = result.certificate.body["ends"][end]["omega"]
-    function = Reader(result.certificate.arrays, problem.layout).function(spec)
-    return function.values(problem.logged)[0][np.arange(len(problem)), problem.slots]
+    function = result.proof.omegas[end]
+    return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
 def test_misspecification_saves_a_class_that_is_too_small(table):
@@ -252,7 +251,7 @@ def test_larger_radius_contains_smaller(table):
 def test_a_given_radius_is_used(table):
     """radius= keeps the default kernel and replaces the rule."""
     found = checked(table.problem, table.log, b.Dual(radius=7.5, choices=QUICK))
-    assert found.certificate.body["ball"]["radius"] == 7.5
+    assert found.proof.ball.radius == 7.5
     assert "radius 7.5 as given" in found.choices["Q"]
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidInput, match="radius"):
@@ -277,7 +276,7 @@ def test_constants_are_ordered(table, plain):
 
 
 def test_plug_in_promises_nothing(table, plain):
-    """Smaller, and labelled everywhere."""
+    """Smaller, and labeled everywhere."""
     found = table.run(gauge="plug-in")
     assert found.guarantee == "none"
     assert plain.guarantee == "finite-sample"
@@ -285,7 +284,7 @@ def test_plug_in_promises_nothing(table, plain):
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
     own = table.run(gauge=b.PlugIn(0.04))
-    facts = NoiseFacts(600, 600, 1.0, np.ones(600), np.ones(600), 1.0, 1.0, 2.0)
+    facts = NoiseFacts(600, 600, 1.0, np.ones(1), np.array([600]), 1.0, 1.0, 2.0, lambda: Enclosure(600.0))
     assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(facts, 0.1).mid, rel=1e-9)
 
 
@@ -293,13 +292,13 @@ def test_planned_rows_hold_at_stopping_times(table, plain):
     """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
-        assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"
+        assert isinstance(found.proof.noise, b.FixedLambda)
         assert "n may be a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
     assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
     rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
-    assert right.certificate.body["gauge"]["rate"] == pytest.approx(rate, rel=1e-9)
+    assert right.proof.noise.rate == pytest.approx(rate, rel=1e-9)
     own = table.run(gauge=b.FixedLambda(rate))
     assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
     with pytest.raises(InvalidInput, match="planned_rows works with gauge='half'"):
@@ -317,10 +316,12 @@ def test_unknown_gauge(table):
 def test_more_candidates_never_hurt(table, plain, rng):
     """Any omega may be tried on the same event; a good one from elsewhere is kept, a bad one ignored."""
     layout, instruments = table.problem.layout, table.method().instruments
-    basis = make_basis(instruments.kernel, layout, table.problem.logged, rank=1)  # hardly any coordinates to search in
+    basis = make_basis(
+        instruments.kernel, layout, table.problem.whole().logged, rank=1
+    )  # hardly any coordinates to search in
     poor = table.run(rank=1)
     assert poor.length >= plain.length
-    good = Reader(plain.certificate.arrays, layout).function(plain.certificate.body["ends"]["upper"]["omega"])
+    good = plain.proof.omegas["upper"]
     helped = table.run(rank=1, candidates=(good,))
     assert helped.high == pytest.approx(plain.high, abs=1e-9)
     bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
@@ -380,7 +381,9 @@ def test_finite_horizon(horizon, gamma):
     truth = mdp.finite_horizon(horizon)[:horizon]
     kernel = worlds.table_kernel()  # "state" includes time
     q_star = worlds.table_function(truth, problem.layout)
-    assert function_values(problem, q_star).initial @ mdp.initial_probs == pytest.approx(mdp.finite_value(horizon))
+    assert function_values(problem.whole(), q_star).initial @ mdp.initial_probs == pytest.approx(
+        mdp.finite_value(horizon)
+    )
     instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * kernel)
     ball = b.Ball(kernel * b.TimeMask(horizon), 1.2 * float(np.linalg.norm(truth)))
     found = checked(problem, log, b.Dual(instruments=instruments, ball=ball), policy=b.TablePolicy(mdp.target))
@@ -393,7 +396,7 @@ def test_finite_horizon(horizon, gamma):
     assert f"{problem.dropped} rows beyond it were dropped" in next(
         a.text for a in found.assumptions if a.name == "process"
     )
-    assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"  # one width per time
+    assert isinstance(found.proof.noise, b.FixedLambda)  # one width per time
     # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
     unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
     assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)
@@ -605,12 +608,12 @@ def test_a_radius_of_zero_is_rejected_or_exact(table):
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
 
 
-@pytest.mark.parametrize("behaviour", ["logging", "target", "adaptive"])
-def test_any_behaviour_will_do(behaviour):
+@pytest.mark.parametrize("behavior", ["logging", "target", "adaptive"])
+def test_any_behavior_will_do(behavior):
     """No propensities, no independence: the stream whose actions look at earlier rewards included."""
     mdp = SyntheticMDP.default(gamma=0.3, reward_noise=0.2, termination=0.1)
     rng = np.random.default_rng(12)
-    rollout = mdp.rollout(120, 10, rng, behaviour=behaviour)
+    rollout = mdp.rollout(120, 10, rng, behavior=behavior)
     problem = worlds.synthetic_problem(mdp, rollout)
     kernel = worlds.synthetic_kernel(mdp)
     waves = b.RandomFeatures.gaussian(10, 1, 1.0, seed=0) * b.Dirac()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from math import tanh
 from pathlib import Path
@@ -13,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from bondic.errors import InvalidInput, PolicyError
+from bondic.errors import InvalidInput
 from bondic_lab.worlds.glucose import DAY, MEALS, Glucose, Meal, risk
 from bondic_lab.worlds.glucose_model import DBAR, LEFT, NAMES, STATES, WIDTH, Patient, _people, advance
+from conformance_worlds import DynamicsCase
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "glucose.json").read_text())["trajectories"]
 PEOPLE = ("adult#001", "adolescent#001", "child#001", "adolescent#002")
@@ -261,6 +261,15 @@ def uniform(states: np.ndarray) -> np.ndarray:
     return np.full((len(states), 5), 0.2)
 
 
+class TestGlucose(DynamicsCase):
+    world = GLUCOSE
+
+    def test_restarts_meet_meals_on_the_plate(self):
+        log = self.log()
+        assert log.observations.shape[1] == 17
+        assert log.observations[:, LEFT].max() > 0.0
+
+
 def test_risk_by_hand():
     for glucose in (20.0, 70.0, 112.5, 180.0, 600.0):
         f = 1.509 * (np.log(glucose) ** 1.084 - 5.381)
@@ -284,22 +293,6 @@ def test_reward_is_the_risk_of_the_next_state_without_sensor_error(rng):
     log = quiet.rollout(uniform, 20, rng=rng)
     readings = np.clip(quiet.glucose(log.next_observations), 20.0, 600.0)
     np.testing.assert_allclose(log.rewards, -np.minimum(risk(readings), 100.0) / 100.0, rtol=0, atol=1e-12)
-
-
-def test_a_restart_from_any_state_repeats_the_continuation(rng):
-    """Markov: the state vector and the noise to come are all that the future depends on; bit for bit."""
-    states = GLUCOSE.starts(3, rng)
-    path = [states]
-    for _ in range(60):  # fifteen hours: meals on the plate are among the states
-        noise = copy.deepcopy(rng)
-        actions = rng.integers(5, size=3)
-        _, states, _ = GLUCOSE.step(states, actions, rng)
-        path.append(states)
-        again = Glucose()  # a fresh object, the state alone carried over
-        noise.integers(5, size=3)
-        _, repeated, _ = again.step(np.array(path[-2].tolist()), actions, noise)
-        assert np.array_equal(repeated, states)
-    assert np.max(np.concatenate(path)[:, LEFT]) > 0.0
 
 
 def test_every_part_of_the_state_matters():
@@ -356,32 +349,6 @@ def test_meals_come_when_and_as_stated():
     assert GLUCOSE._plates(np.array([0, 420 + 15, 1425]), np.zeros((3, 3))).max() == 0.0
 
 
-def test_episodes_are_cut_and_never_end(rng):
-    assert not GLUCOSE.may_terminate
-    log = GLUCOSE.rollout(uniform, 7, rng=rng)
-    assert log.observations.shape == log.next_observations.shape == (7 * 50, 17)
-    assert not log.terminations.any()
-    assert np.array_equal(np.flatnonzero(log.truncations), np.arange(49, 350, 50))
-    assert np.array_equal(log.timesteps, np.tile(np.arange(50), 7))
-    inside = ~log.truncations[:-1]
-    assert np.array_equal(log.observations[1:][inside], log.next_observations[:-1][inside])
-    assert (log.behavior_action_probs == 0.2).all()
-
-
-def test_states_stay_in_the_box(rng):
-    low, high = GLUCOSE.state_box
-    for action in range(5):
-        log = GLUCOSE.rollout(lambda s, a=action: np.eye(5)[np.full(len(s), a)], 10, 200, rng=rng)
-        assert (log.next_observations >= low).all()
-        assert (log.next_observations <= high).all()
-
-
-def test_same_seed_same_log():
-    logs = [GLUCOSE.rollout(uniform, 4, 20, rng=np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    assert all(np.array_equal(a, b) for a, b in zip(vars(logs[0]).values(), vars(logs[1]).values(), strict=True))
-    assert not np.array_equal(logs[0].rewards, logs[2].rewards)
-
-
 def test_more_insulin_means_less_glucose(rng):
     states = GLUCOSE.starts(50, rng)
     levels = []
@@ -396,8 +363,6 @@ def test_more_insulin_means_less_glucose(rng):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"gamma": 1.0}, "gamma"),
-        ({"horizon": 0}, "horizon"),
         ({"minutes": 7}, "divisor"),
         ({"levels": (1.0, -1.0)}, "levels"),
         ({"sensor_sd": -1.0}, "sensor_sd"),
@@ -409,12 +374,3 @@ def test_more_insulin_means_less_glucose(rng):
 def test_refused_settings(changes, message):
     with pytest.raises(InvalidInput, match=message):
         Glucose(**changes)
-
-
-def test_refused_rollouts(rng):
-    with pytest.raises(InvalidInput, match="n_episodes"):
-        GLUCOSE.rollout(uniform, 0, rng=rng)
-    with pytest.raises(InvalidInput, match="length"):
-        GLUCOSE.rollout(uniform, 1, 0, rng=rng)
-    with pytest.raises(PolicyError, match="shape"):
-        GLUCOSE.rollout(lambda s: np.full((len(s), 2), 0.5), 1, rng=rng)

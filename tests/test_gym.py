@@ -1,4 +1,4 @@
-"""Gymnasium's view: its own checker, the same draws as the vectorised rollout, logs of foreign environments."""
+"""Gymnasium's view: its own checker, the same draws as the vectorized rollout, logs of foreign environments."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_the_line_as_a_space_of_actions():
     mdp, rng = environment.dynamics, np.random.default_rng(0)
     observation, _ = environment.reset(seed=1)
     for _ in range(199):
-        action = mdp.behaviour.sample_action(observation[None], rng)[0]
+        action = mdp.behavior.sample_action(observation[None], rng)[0]
         assert environment.action_space.contains(action)
         observation, reward, terminated, truncated, _ = environment.step(action)
         assert environment.observation_space.contains(observation)

@@ -1,8 +1,10 @@
 """What a command loads in a fresh process: verifying needs no search, reading a log needs no sums."""
 
+import importlib.util
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,7 +44,7 @@ def place(tmp_path_factory):
     method = bondic.Dual(choices=bondic.Choices(categorical=False))
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
     result = bondic.estimate_interval(problem, alpha=0.1, method=method)
-    bondic.save_certificate(result.proof, folder / "certificate")
+    bondic.save_certificate(result.certificate, folder / "certificate")
     return folder
 
 
@@ -81,3 +83,20 @@ def test_check_loads_no_sums_and_no_compiler(place):
         )
     }
     assert not names & heavy
+
+
+def test_the_script_that_measures_the_tree_sees_what_is_loaded():
+    root = Path(__file__).resolve().parents[1]
+    spec = importlib.util.spec_from_file_location("measure_tree", root / "scripts" / "measure_tree.py")
+    sys.modules[spec.name] = script = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(script)
+    modules = script.read_modules(root / "src")
+    command = [sys.executable, "-c", "import json, sys, bondic.proofs.verify; print(json.dumps(sorted(sys.modules)))"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    ours = {name for name in json.loads(done.stdout) if name.split(".")[0] == "bondic"}
+    assert script.loaded_by(modules, "bondic.proofs.verify", lazy=False) == ours
+    assert len(script.longest_chain(modules)) <= LONGEST_CHAIN
+
+
+LONGEST_CHAIN = 30
+"""Modules that import one another in a row: may fall, not rise."""

@@ -118,8 +118,8 @@ def test_optima(case):
         loss, _ = naive.smallest_loss(g, a, radius)
         assert (loss > eps) == level["rejected"]
         for sign, name in ((1, "upper"), (-1, "lower")):
-            value, weights = naive.minimise_dual(sign * g, psi_0, a, radius, eps)
-            primal = naive.maximise_primal(g, sign * psi_0, a, radius, eps)
+            value, weights = naive.minimize_dual(sign * g, psi_0, a, radius, eps)
+            primal = naive.maximize_primal(g, sign * psi_0, a, radius, eps)
             if level["rejected"]:
                 assert weights is None
                 assert primal is None

@@ -35,9 +35,9 @@ class World:
         self.ball = b.Ball(kernel, factor * truth.norm().upper)
         self.instruments = b.Instruments(instruments)
         self.setting = Setting(problem, self.ball, self.instruments, b.Pinelis(), 0.1, None, 2)
-        everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+        everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
         values = make_basis(kernel, problem.layout, everything, rank=500)
-        weights = make_basis(instruments, problem.layout, problem.logged, rank=500)
+        weights = make_basis(instruments, problem.layout, problem.whole().logged, rank=500)
         self.model = build_model(problem, weights, values, None)
         self.spectrum = spectral.Spectrum.of(self.model)
         self.scale = self.ball.radius * float(np.linalg.norm(self.model.start))
@@ -103,7 +103,7 @@ def test_nesting(make, seed, options):
     """Each bound holds the one before it; the slack is 1e-6 of the trivial width (1e-4 for the oracle's cut-off)."""
     _, world = make(seed, **options)
     slack = 1e-6 * world.scale
-    oracle = oracle_interval(world.problem, world.ball, world.truth)
+    oracle = oracle_interval(world.problem.whole(), world.ball, world.truth)
     loss, epsilon = world.loss, world.setting.epsilon().upper
     assert loss <= epsilon  # the event; it has probability >= 0.9 and holds in each of these logs
     chain = [(world.value, world.value), (oracle.low, oracle.high)]
@@ -128,9 +128,9 @@ def test_nesting(make, seed, options):
         assert inside(chain[-1], (lower.bound, upper.bound), slack)
         # the dual at L_W(q*) holds its own primal, for every omega
         tight = kernel_bellman_loss(
-            world.problem,
+            world.problem.whole(),
             world.instruments.kernel,
-            bellman_residual(world.problem, function_values(world.problem, world.truth)),
+            bellman_residual(world.problem.whole(), function_values(world.problem.whole(), world.truth)),
         )
         lower, upper = dual_bound(world.setting, omega, epsilon=tight)
         assert lower.bound <= world.value <= upper.bound
@@ -154,8 +154,10 @@ def test_oracle_against_its_definition():
     problem, radius = world.problem, world.ball.radius
     n, (states, actions) = len(problem), mdp.q_star.shape
     rows = np.zeros((n, states, actions))  # R^q_i = rows_i . q - r_i
-    rows[np.arange(n), problem.logged[:, 0].astype(int), problem.slots] = 1.0
-    for point, weights, row in zip(problem.next.points, problem.next.weights, problem.next.rows, strict=True):
+    rows[np.arange(n), problem.whole().logged[:, 0].astype(int), problem.whole().slots] = 1.0
+    for point, weights, row in zip(
+        problem.whole().next.points, problem.whole().next.weights, problem.whole().next.rows, strict=True
+    ):
         rows[row, int(point[0])] -= mdp.gamma * weights
     _, sizes, right = np.linalg.svd(rows.reshape(n, -1))
     null = right[np.sum(sizes > 1e-9 * sizes[0]) :]
@@ -164,13 +166,13 @@ def test_oracle_against_its_definition():
     fixed = truth - null.T @ (null @ truth)  # least norm with the same residuals
     room = math.sqrt(radius**2 - fixed @ fixed)
     reach = room * np.linalg.norm(null @ start)
-    oracle = oracle_interval(problem, world.ball, world.truth)
+    oracle = oracle_interval(problem.whole(), world.ball, world.truth)
     assert oracle.low == pytest.approx(start @ fixed - reach, abs=1e-9)
     assert oracle.high == pytest.approx(start @ fixed + reach, abs=1e-9)
-    assert oracle_interval(problem, b.Ball(worlds.table_kernel(), 0.5), world.truth).low == math.inf
+    assert oracle_interval(problem.whole(), b.Ball(worlds.table_kernel(), 0.5), world.truth).low == math.inf
     # around a center the ball moves, the residuals stay
     center = worlds.table_function(mdp.q_star, problem.layout)
-    around = oracle_interval(problem, b.Ball(worlds.table_kernel(), 0.3, center), world.truth)
+    around = oracle_interval(problem.whole(), b.Ball(worlds.table_kernel(), 0.3, center), world.truth)
     reach = 0.3 * np.linalg.norm(null @ start)
     assert (around.low, around.high) == pytest.approx((mdp.value - reach, mdp.value + reach), abs=1e-9)
 
@@ -210,7 +212,7 @@ def test_infinite_data(seed, gram):
     assert all(after <= before + 1e-9 for before, after in pairwise(lengths))
     assert min(lengths[:-1]) > 1e-3
     assert lengths[-1] < 1e-5
-    # a centre at q* with a small radius says more than a large ball around 0
+    # a center at q* with a small radius says more than a large ball around 0
     near = infinite_data_interval(kernel, operator[:3], rewards[:3], start, radius=0.01, center=q)
     assert near.low <= mdp.value <= near.high
     assert near.high - near.low < lengths[3]
@@ -264,12 +266,12 @@ def test_exact_proportions_are_infinitely_many_rows(missing):
 def test_exact_at_q_star_up_to_its_noise(make, seed, options, rng):
     """J^(q*, omega) = J* - (1/n) sum omega_i R^q*_i for any omega whatever."""
     _, world = make(seed, **options)
-    truth = function_values(world.problem, world.truth)
-    noise = bellman_residual(world.problem, truth)
+    truth = function_values(world.problem.whole(), world.truth)
+    noise = bellman_residual(world.problem.whole(), truth)
     assert np.abs(noise).max() > 1e-3
     for size in (0.0, 1.0, 100.0):
         omega = size * rng.standard_normal(len(world.problem))
-        found = doubly_robust_value(world.problem, truth, omega)
+        found = doubly_robust_value(world.problem.whole(), truth, omega)
         assert found.mid == pytest.approx(world.value - np.mean(omega * noise), abs=1e-10 * (1 + size))
 
 
@@ -288,11 +290,11 @@ def test_exact_at_q_star_for_any_omega_without_noise(rng):
         (0.0, 1.0),
     )
     problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(5, 6, rng)))
-    truth = function_values(problem, worlds.table_function(mdp.q_star, problem.layout))
+    truth = function_values(problem.whole(), worlds.table_function(mdp.q_star, problem.layout))
     for omega in (np.zeros(30), rng.standard_normal(30), 1e3 * rng.standard_normal(30)):
-        assert doubly_robust_value(problem, truth, omega).mid == pytest.approx(mdp.value, rel=1e-10)
-    wrong = function_values(problem, worlds.table_function(mdp.q_star + 0.1, problem.layout))
-    assert abs(doubly_robust_value(problem, wrong, np.zeros(30)).mid - mdp.value) > 0.05
+        assert doubly_robust_value(problem.whole(), truth, omega).mid == pytest.approx(mdp.value, rel=1e-10)
+    wrong = function_values(problem.whole(), worlds.table_function(mdp.q_star + 0.1, problem.layout))
+    assert abs(doubly_robust_value(problem.whole(), wrong, np.zeros(30)).mid - mdp.value) > 0.05
 
 
 def test_exact_at_omega_star_for_any_q(rng):
@@ -301,15 +303,17 @@ def test_exact_at_omega_star_for_any_q(rng):
     copies = np.array([[4, 8], [4, 4], [12, 4]])
     problem = worlds.tabular_problem(mdp, worlds.exact_log(mdp, copies))
     ratio = mdp.density_ratio(copies / copies.sum())
-    omega = ratio[problem.logged[:, 0].astype(int), problem.slots]
+    omega = ratio[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
     for size in (0.0, 1.0, 1e3):
         q = worlds.table_function(size * rng.standard_normal((3, 2)), problem.layout)
-        found = doubly_robust_value(problem, function_values(problem, q), omega)
+        found = doubly_robust_value(problem.whole(), function_values(problem.whole(), q), omega)
         assert found.mid == pytest.approx(mdp.value, abs=1e-12 * (1 + size))
-        other = doubly_robust_value(problem, function_values(problem, q), omega * rng.uniform(0.5, 1.5, len(problem)))
+        other = doubly_robust_value(
+            problem.whole(), function_values(problem.whole(), q), omega * rng.uniform(0.5, 1.5, len(problem))
+        )
         assert abs(other.mid - mdp.value) > 1e-3
-    assert discrepancy(problem, worlds.table_kernel(), omega).upper < 1e-6  # the square root of rounding
-    assert discrepancy(problem, worlds.table_kernel(), np.zeros(len(problem))).mid > 0.3
+    assert discrepancy(problem.whole(), worlds.table_kernel(), omega).upper < 1e-6  # the square root of rounding
+    assert discrepancy(problem.whole(), worlds.table_kernel(), np.zeros(len(problem))).mid > 0.3
     assert np.mean(omega) == pytest.approx(1 / (1 - mdp.gamma), rel=1e-12)
 
 
@@ -362,30 +366,33 @@ def test_unseen_starts_need_q(rng):
 
 def test_semi_expected_loss_of_q_star_is_zero():
     mdp, world = tabular_world(0, reward_noise=0.2, termination=0.3)
-    states = world.problem.logged[:, 0].astype(int)
-    expected = mdp.expected_residuals(mdp.q_star)[states, world.problem.slots]
-    assert semi_expected_loss(world.problem, world.instruments.kernel, expected).mid < 1e-12
+    states = world.problem.whole().logged[:, 0].astype(int)
+    expected = mdp.expected_residuals(mdp.q_star)[states, world.problem.whole().slots]
+    assert semi_expected_loss(world.problem.whole(), world.instruments.kernel, expected).mid < 1e-12
     assert world.loss > 1e-2
     mdp, world = synthetic_world(0, reward_noise=0.3)
-    expected = mdp.expected_residuals(mdp.q_star, world.problem.logged, world.problem.slots)
-    assert semi_expected_loss(world.problem, world.instruments.kernel, expected).mid < 1e-12
+    expected = mdp.expected_residuals(mdp.q_star, world.problem.whole().logged, world.problem.whole().slots)
+    assert semi_expected_loss(world.problem.whole(), world.instruments.kernel, expected).mid < 1e-12
     assert world.loss > 1e-2
 
 
 def test_semi_expected_loss_is_its_double_sum(rng):
     mdp, world = tabular_world(1, termination=0.3)
     q = rng.standard_normal(mdp.q_star.shape)
-    s, a = world.problem.logged[:, 0].astype(int), world.problem.slots
+    s, a = world.problem.whole().logged[:, 0].astype(int), world.problem.whole().slots
     expected = mdp.expected_residuals(q)[s, a]
     gram = 0.5 * ((s[:, None] == s) & (a[:, None] == a)) + 0.5
     wanted = math.sqrt(expected @ gram @ expected) / len(s)
-    assert semi_expected_loss(world.problem, world.instruments.kernel, expected).mid == pytest.approx(wanted, rel=1e-12)
+    assert semi_expected_loss(world.problem.whole(), world.instruments.kernel, expected).mid == pytest.approx(
+        wanted, rel=1e-12
+    )
 
 
 def closeness(problem, kernel, mean_residuals, observed, width, delta):
     """(|L_W(q) - L*_W(q)|, eps) with eps of (9) for residuals of conditional range `width`, constant "half"."""
     distance = abs(
-        kernel_bellman_loss(problem, kernel, observed).mid - semi_expected_loss(problem, kernel, mean_residuals).mid
+        kernel_bellman_loss(problem.whole(), kernel, observed).mid
+        - semi_expected_loss(problem.whole(), kernel, mean_residuals).mid
     )
     return distance, math.sqrt(kernel.sup_diag * width**2 / 2 * math.log(2 / delta) / len(problem))
 
@@ -398,12 +405,12 @@ def test_losses_are_close_for_any_fixed_q(wildness, rng):
     kernel = 0.5 * worlds.table_kernel() + b.Constant(0.5)
     ratios = []
     for _ in range(60):
-        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(8, 5, rng, behaviour="adaptive")))
-        s, a = problem.logged[:, 0].astype(int), problem.slots
-        values = function_values(problem, worlds.table_function(q, problem.layout))
-        width = noise_width(problem, float(q.min()), float(q.max()))
+        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(8, 5, rng, behavior="adaptive")))
+        s, a = problem.whole().logged[:, 0].astype(int), problem.whole().slots
+        values = function_values(problem.whole(), worlds.table_function(q, problem.layout))
+        width = noise_width(problem.whole(), float(q.min()), float(q.max()))
         assert width == pytest.approx(1.0 + 0.7 * (max(q.max(), 0) - min(q.min(), 0)), rel=1e-12)
-        observed = bellman_residual(problem, values)
+        observed = bellman_residual(problem.whole(), values)
         distance, epsilon = closeness(problem, kernel, mdp.expected_residuals(q)[s, a], observed, width, 0.1)
         ratios.append(distance / epsilon)
     assert max(ratios) <= 1.0
@@ -417,10 +424,12 @@ def test_closeness_is_sharp(rng):
     misses = np.zeros(2, dtype=int)
     for _ in range(400):
         problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(50, 1, rng)))
-        values = function_values(problem, worlds.table_function(q, problem.layout))
-        width = noise_width(problem, 0.0, 10.0)
+        values = function_values(problem.whole(), worlds.table_function(q, problem.layout))
+        width = noise_width(problem.whole(), 0.0, 10.0)
         assert width == pytest.approx(10.0, rel=1e-12)
-        distance, epsilon = closeness(problem, kernel, np.zeros(50), bellman_residual(problem, values), width, delta)
+        distance, epsilon = closeness(
+            problem, kernel, np.zeros(50), bellman_residual(problem.whole(), values), width, delta
+        )
         misses += distance > epsilon * np.array([1.0, 0.5])
     allowed = binom.ppf(0.999, 400, delta)
     assert misses[0] <= allowed < misses[1]
@@ -433,6 +442,6 @@ def test_noise_width_without_an_end(rng):
     forever = worlds.tabular_problem(mdp, log, may_terminate=False)
     ending = worlds.tabular_problem(mdp, log)
     short = worlds.tabular_problem(mdp, log, may_terminate=False, horizon=3)
-    assert noise_width(forever, 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 2.0)
-    assert noise_width(ending, 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 7.0)
-    assert noise_width(short, -7.0, -5.0) == pytest.approx(2.0 + 0.6 * 7.0)
+    assert noise_width(forever.whole(), 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 2.0)
+    assert noise_width(ending.whole(), 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 7.0)
+    assert noise_width(short.whole(), -7.0, -5.0) == pytest.approx(2.0 + 0.6 * 7.0)

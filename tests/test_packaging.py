@@ -102,7 +102,8 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
 
     assert tuple(EXPERIMENTS) == FIGURES
     assert ("dual", *BASELINES) == commands.METHODS
-    defaults = {option.name: option.default for option in commands.evaluate.params}
+    (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
+    defaults = {option.name: option.default for option in evaluate.params}
     assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth
     assert defaults["misspecification"] == Dual().misspecification
     assert defaults["gauge"] == Dual().gauge

@@ -8,16 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
-from bondic.errors import InvalidInput
 from bondic_lab.worlds import pendulum
 from bondic_lab.worlds.pendulum import FORCES, InvertedPendulum
 from bondic_lab.worlds.shipped import shipped_policy
+from conformance_worlds import DynamicsCase
 
 PENDULUM = InvertedPendulum()
 
 
 def uniform(states: np.ndarray) -> np.ndarray:
     return np.full((len(states), 7), 1 / 7)
+
+
+class TestPendulum(DynamicsCase):
+    world = PENDULUM
+
+
+def test_rewards_starts_and_ends(rng):
+    log = PENDULUM.rollout(uniform, 100, rng=rng)
+    assert np.array_equal(log.rewards, np.where(log.terminations, 0.0, 1.0))
+    assert np.abs(log.observations[log.timesteps == 0]).max() <= 0.01
+    over = (np.abs(log.next_observations[:, 1]) > 0.2) | (np.abs(log.next_observations[:, 0]) > 1.0)
+    assert np.array_equal(over, log.terminations)
 
 
 def slow_slopes(_: float, y: np.ndarray, force: float) -> np.ndarray:
@@ -88,42 +100,11 @@ def test_the_capsule_formula_by_integration():
     assert pendulum._capsule(radius, length) == pytest.approx((mass, inertia), rel=1e-6)
 
 
-def test_log_conventions_and_rewards(rng):
-    log = PENDULUM.rollout(uniform, 100, rng=rng)
-    assert np.array_equal(log.rewards, np.where(log.terminations, 0.0, 1.0))
-    assert log.terminations.any()
-    last = np.append(np.diff(log.episode_ids) != 0, True)
-    assert np.array_equal(last, log.terminations | log.truncations)
-    assert not (log.terminations & log.truncations).any()
-    assert np.array_equal(log.observations[1:][~last[:-1]], log.next_observations[:-1][~last[:-1]])
-    assert np.abs(log.observations[log.timesteps == 0]).max() <= 0.01
-    over = (np.abs(log.next_observations[:, 1]) > 0.2) | (np.abs(log.next_observations[:, 0]) > 1.0)
-    assert np.array_equal(over, log.terminations)
-    low, high = PENDULUM.state_box
-    assert ((log.next_observations >= low) & (log.next_observations <= high)).all()
-
-
-def test_restart_repeats_the_continuation(rng):
-    log = PENDULUM.rollout(uniform, 20, rng=rng)
-    rewards, after, ended = PENDULUM.step(np.array(log.observations), log.actions, rng)
-    assert np.array_equal(after, log.next_observations)
-    assert np.array_equal(ended, log.terminations)
-    assert np.array_equal(rewards, log.rewards)
-
-
 def test_the_good_policy_stands_and_no_push_falls(rng):
     good = PENDULUM.rollout(shipped_policy("pendulum", "good").action_probs, 20, rng=rng)
     idle = PENDULUM.rollout(lambda s: np.eye(7)[np.full(len(s), 3)], 20, 200, rng=rng)
     assert len(good.rewards) == 20 * 50
     assert idle.terminations.sum() == 20
-
-
-def test_same_seed_same_log_and_refusals():
-    logs = [PENDULUM.rollout(uniform, 5, rng=np.random.default_rng(seed)) for seed in (1, 1, 2)]
-    assert all(np.array_equal(a, b) for a, b in zip(vars(logs[0]).values(), vars(logs[1]).values(), strict=True))
-    assert not np.array_equal(logs[0].observations[:3], logs[2].observations[:3])
-    with pytest.raises(InvalidInput, match="gamma"):
-        InvertedPendulum(gamma=-0.1)
 
 
 @pytest.mark.mujoco

@@ -25,6 +25,7 @@ from bondic import (
     UniformPolicy,
     make_problem,
 )
+from bondic.policies.answers import StoredAnswers
 
 ACTIONS = 3
 
@@ -97,12 +98,14 @@ START = InitialStates.exact([[0.0, 1.0], [3.0, 2.0]])
 
 def ask(policy, log=None, start=START, **more):
     """What the policy said, through the public door."""
-    return make_problem(
+    problem = make_problem(
         log_of() if log is None else log,
         policy,
         start,
         **{"gamma": 0.9, "reward_range": (-1, 1), "accept": None} | more,  # rows of no world: not inspected
-    ).answers
+    )
+    answers = problem.answers
+    return StoredAnswers(problem.stored_answers(), answers.initial, answers.discrete, answers.exact)
 
 
 def refused(policy, *needles, kind=PolicyError, **more):
@@ -137,7 +140,7 @@ def test_discrete_policies_look_at_one_row_at_a_time(policy):
 def test_discrete_policies_are_asked_at_next_and_initial_states_and_means_are_exact(policy):
     log = log_of(terminations=[0, 1, 0, 0, 1, 0, 0, 0])
     answers = ask(policy, log)
-    assert (answers.discrete, answers.exact, answers.slots) == (True, True, ACTIONS)
+    assert (answers.discrete, answers.exact, answers.initial.shape[1]) == (True, True, ACTIONS)
     going_on = ~log.terminations
     np.testing.assert_allclose(answers.next, policy.action_probs(log.next_observations[going_on]), rtol=1e-15)
     np.testing.assert_allclose(answers.initial, policy.action_probs(START.observations), rtol=1e-15)
@@ -307,7 +310,7 @@ def test_samplers_are_drawn_m_times_at_next_states_and_often_at_initial_ones(pol
     one = isinstance(policy, DeterministicPolicy)
     assert answers.next.shape == (6, 1 if one else 7, 2)
     assert answers.initial.shape == (2, 1 if one else 11, 2)
-    assert (answers.discrete, answers.exact, answers.slots) == (False, one, 1)
+    assert (answers.discrete, answers.exact) == (False, one)
 
 
 def test_five_draws_are_the_default_and_4096_in_all_at_the_start():
@@ -394,7 +397,7 @@ def test_a_transposed_answer_is_not_quietly_cut_into_rows(policy):
 # How policies are asked
 
 
-def test_probabilities_off_by_rounding_are_normalised():
+def test_probabilities_off_by_rounding_are_normalized():
     probs = np.full((8, 3), [0.2, 0.3, 0.5]) * np.linspace(1 - 9e-7, 1 + 9e-7, 8)[:, None]
     answers = ask(RowProbabilities(probs, [[0.2, 0.3, 0.5]] * 2))
     np.testing.assert_allclose(answers.next, np.full((8, 3), [0.2, 0.3, 0.5]), rtol=1e-15)
@@ -417,7 +420,7 @@ def test_rows_are_accepted_exactly_when_they_sum_to_1_up_to_one_millionth(raw, e
     if abs(rows.sum(axis=1)[1] - 1) <= 1e-6:
         np.testing.assert_allclose(ask(policy, log, start).next.sum(axis=1), 1, atol=1e-15)
     else:
-        refused(policy, "row 1 sum to", "not 1", "Normalise", log=log, start=start)
+        refused(policy, "row 1 sum to", "not 1", "Normalize", log=log, start=start)
 
 
 def test_a_policy_may_scribble_on_what_it_is_given():
@@ -550,7 +553,7 @@ def test_probabilities_that_are_negative_or_not_finite_are_refused_with_their_st
 def test_probabilities_that_do_not_sum_to_1_are_refused_with_their_state(total):
     probs = np.full((2, 3), 1 / 3)
     probs[1] = total / 3
-    refused(CallablePolicy(lambda _: probs), f"initial state 1 sum to {total:.9g}, not 1", "Normalise")
+    refused(CallablePolicy(lambda _: probs), f"initial state 1 sum to {total:.9g}, not 1", "Normalize")
 
 
 @pytest.mark.parametrize("answer", ["yes", {"a": 1}, [["x", "y"]] * 2, object()])

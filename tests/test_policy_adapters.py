@@ -332,7 +332,7 @@ def test_onnx_models_of_other_shapes_are_refused(tmp_path):
 # What models return
 
 
-def test_single_precision_sums_are_normalised_and_other_sums_refused():
+def test_single_precision_sums_are_normalized_and_other_sums_refused():
     probs = np.full((4, 3), 1 / 3, dtype=np.float32) * np.float32(1.00001)
     np.testing.assert_allclose(to_probabilities(probs, 4, "probabilities", "x").sum(axis=1), 1.0, rtol=1e-15)
     for bad in (np.full((4, 3), 0.5), np.array([[1.5, -0.5]] * 4), np.full((4, 2), np.nan), np.ones(4), [["a"]] * 4):

@@ -29,7 +29,7 @@ SIGNS = {"upper": 1.0, "lower": -1.0}
 
 
 def everything(problem):
-    return np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    return np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
 
 
 def make_setting(rng, *, continuous=False, features=False, radius=4.0, share=0.5, away=0.0):
@@ -50,7 +50,7 @@ def model_of(setting, candidates=None):
     problem = setting.problem
     points = everything(problem) if candidates is None else candidates
     values = make_basis(setting.ball.kernel, problem.layout, points, rank=500)
-    weights = make_basis(setting.instruments.kernel, problem.layout, problem.logged, rank=500)
+    weights = make_basis(setting.instruments.kernel, problem.layout, problem.whole().logged, rank=500)
     return build_model(problem, weights, values, setting.ball.center)
 
 
@@ -140,8 +140,8 @@ def test_a_primal_point_is_what_it_says(rng):
     """Value, distance and loss of q = center + shift, against dense sums."""
     problem = worlds.noise_problem(rng, 25)
     kernel = b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0)
-    center = b.KernelFunction(kernel, problem.layout, problem.logged[:2], rng.standard_normal((2, 3)))
-    shift = b.KernelFunction(kernel, problem.layout, problem.logged[5:8], rng.standard_normal((3, 3)))
+    center = b.KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
+    shift = b.KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
     weight = b.Gaussian(0.9) * b.Dirac()
     setting = Setting(problem, b.Ball(kernel, 4.0, center), b.Instruments(weight), b.PlugIn(1.0), 0.1, None, 2)
     q = primal_point(setting, shift)
@@ -160,10 +160,12 @@ def test_a_primal_point_is_what_it_says(rng):
     norm = c @ (worlds.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0) @ c
     assert q.distance.mid == pytest.approx(math.sqrt(norm), rel=1e-12)
     after = np.zeros(25)
-    x, i, c = worlds.pairs_of(problem.next.points, problem.next.weights)
-    np.add.at(after, np.repeat(problem.next.rows, 3), c * value(x, i))
-    residual = value(problem.logged, problem.slots) - 0.9 * after - problem.rewards
-    gram = worlds.gaussian_matrix(problem.logged, problem.logged, 0.9) * (problem.slots[:, None] == problem.slots)
+    x, i, c = worlds.pairs_of(problem.whole().next.points, problem.whole().next.weights)
+    np.add.at(after, np.repeat(problem.whole().next.rows, 3), c * value(x, i))
+    residual = value(problem.whole().logged, problem.whole().slots) - 0.9 * after - problem.whole().rewards
+    gram = worlds.gaussian_matrix(problem.whole().logged, problem.whole().logged, 0.9) * (
+        problem.whole().slots[:, None] == problem.whole().slots
+    )
     assert q.loss.mid == pytest.approx(math.sqrt(residual @ gram @ residual) / 25, rel=1e-12)
     assert not q.feasible(q.distance.lower, 1e9)
     assert not q.feasible(1e9, q.loss.lower)
@@ -174,7 +176,7 @@ def test_logged_points_alone_are_not_enough(rng):
     """The supremum needs next and initial points in its basis; without them it is too small, hence no bound."""
     setting = make_setting(rng, features=True, away=2.0)
     scale = trivial_width(setting)
-    full, logged = model_of(setting), model_of(setting, setting.problem.logged)
+    full, logged = model_of(setting), model_of(setting, setting.problem.whole().logged)
     epsilon, radius = setting.epsilon().upper, setting.ball.radius
     for sign in (1.0, -1.0):
         whole = solve_primal(full, sign=sign, radius=radius, kappa=epsilon).value
@@ -183,7 +185,7 @@ def test_logged_points_alone_are_not_enough(rng):
         found = spectral.propose(spectral.Spectrum.of(full), sign=sign, radius=radius, kappa=epsilon)
         assert found.objective == pytest.approx(whole, abs=EQUAL * scale)
     # with next points but not the initial ones it is still too small
-    most = model_of(setting, np.concatenate([setting.problem.logged, setting.problem.next.points]))
+    most = model_of(setting, np.concatenate([setting.problem.whole().logged, setting.problem.whole().next.points]))
     assert solve_primal(most, sign=1.0, radius=radius, kappa=epsilon).value < (
         solve_primal(full, sign=1.0, radius=radius, kappa=epsilon).value - 1e-3 * scale
     )
@@ -222,7 +224,9 @@ def test_primal_method_is_dual_method(side, continuous, rng):
 def test_primal_method_around_a_center(rng):
     setting = make_setting(rng)
     kernel = setting.ball.kernel
-    center = b.KernelFunction(kernel, setting.problem.layout, setting.problem.logged[:4], rng.standard_normal((4, 3)))
+    center = b.KernelFunction(
+        kernel, setting.problem.layout, setting.problem.whole().logged[:4], rng.standard_normal((4, 3))
+    )
     ball = b.Ball(kernel, 5.0, center)
     method = b.Dual(instruments=setting.instruments, ball=ball, gauge=setting.gauge)
     dual = b.estimate_interval(setting.problem, method=method)
@@ -269,7 +273,7 @@ def steps(s):
 
 def finite_class(rng, n=80):
     problem = worlds.noise_problem(rng, n)
-    basis = make_basis(b.ExplicitFeatures(steps, 4.0, "steps"), problem.layout, problem.logged, rank=4)
+    basis = make_basis(b.ExplicitFeatures(steps, 4.0, "steps"), problem.layout, problem.whole().logged, rank=4)
     members = tuple(basis.function(row) for row in np.eye(4))
     return problem, basis, members
 
@@ -277,13 +281,13 @@ def finite_class(rng, n=80):
 def naive_finite_class(problem, ball_norm, radius, members, rates, weights, delta, width):
     """(F-, F+) from the formula of section 4, in plain sums."""
     n, p = len(problem), len(members)
-    rows = np.array([weights_at_rows(problem, member)[0] for member in members])
+    rows = np.array([weights_at_rows(problem.whole(), member)[0] for member in members])
     noise = 0.0
     for j in range(p):
         charge = rates[j] ** 2 * np.sum(width**2 * rows[j] ** 2) / 8
         noise += abs(weights[j]) * (math.log(2 * p / delta) + charge) / rates[j] / n
     omega = weights @ rows
-    value = np.sum(omega * problem.rewards) / n
+    value = np.sum(omega * problem.whole().rewards) / n
     half = radius * ball_norm(omega) + noise
     return value - half, value + half
 
@@ -299,7 +303,7 @@ def test_finite_class_bound_is_its_formula(rng):
         return math.sqrt(c @ gram @ c)
 
     ball = b.Ball(b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0), 3.0)
-    lower, upper = finite_class_bound(problem, ball, members, gauge, weights, probability=0.05)
+    lower, upper = finite_class_bound(problem.whole(), ball, members, gauge, weights, probability=0.05)
     width = 2 / (1 - 0.9)
     low, high = naive_finite_class(problem, ball_norm, 3.0, members, gauge.rates, weights, 0.05, width)
     assert lower.bound == pytest.approx(low, rel=1e-11)
@@ -307,7 +311,7 @@ def test_finite_class_bound_is_its_formula(rng):
     assert lower.bound <= low
     assert upper.bound >= high
     with pytest.raises(InvalidInput, match="3 weights"):
-        finite_class_bound(problem, ball, members, gauge, weights[:3], probability=0.05)
+        finite_class_bound(problem.whole(), ball, members, gauge, weights[:3], probability=0.05)
 
 
 def test_finite_class_search(rng):
@@ -315,7 +319,7 @@ def test_finite_class_search(rng):
     problem, basis, members = finite_class(rng)
     ball = b.Ball(b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0), 3.0)
     gauge = FiniteClass.planned(80, probability=0.1, members=4, mean_square=400.0)
-    values = np.array([weights_at_rows(problem, member)[0] for member in members])
+    values = np.array([weights_at_rows(problem.whole(), member)[0] for member in members])
     costs = 1e-2 * np.array([bound.upper for bound in gauge.bounds(values, np.full(80, 20.0), 0.1)])
     q_basis = make_basis(ball.kernel, problem.layout, everything(problem), rank=500)
     model = build_model(problem, basis, q_basis, None)
@@ -344,8 +348,8 @@ def test_finite_class_event(rng):
     misses = np.zeros(2, dtype=int)
     for _ in range(seeds):
         problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(n, 1, rng)))
-        truth = function_values(problem, worlds.table_function(mdp.q_star, problem.layout))
-        noise = bellman_residual(problem, truth)
+        truth = function_values(problem.whole(), worlds.table_function(mdp.q_star, problem.layout))
+        noise = bellman_residual(problem.whole(), truth)
         gauge = FiniteClass.planned(n, probability=delta, members=1, mean_square=100.0)
         (bound,) = gauge.bounds(np.ones((1, n)), np.full(n, 10.0), delta)
         misses += abs(noise.mean()) > bound.upper * np.array([1.0, 0.5])
@@ -366,6 +370,6 @@ def test_finite_class_interval_contains_the_value(rng):
         gauge = FiniteClass.planned(200, probability=0.1, members=6, mean_square=0.7)
         ball = b.Ball(worlds.table_kernel(), radius)
         ratio = mdp.density_ratio(mdp.log_distribution(10)).ravel()
-        lower, upper = finite_class_bound(problem, ball, members, gauge, ratio, probability=0.1)
+        lower, upper = finite_class_bound(problem.whole(), ball, members, gauge, ratio, probability=0.1)
         assert lower.bound <= mdp.value <= upper.bound
         assert upper.bound - lower.bound < 8.0

@@ -27,7 +27,8 @@ from bondic import (
     make_problem,
     verify,
 )
-from bondic.rows import Cloud, Problem, Terms, assemble
+from bondic.policies.answers import StoredAnswers
+from bondic.rows import Cloud, Rows, Terms, make_rows
 
 START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0.25])
 STATEMENTS = {"gamma": 0.9, "reward_range": (-1.0, 1.0), "accept": None}  # rows are draws of no world: not inspected
@@ -68,13 +69,15 @@ def problem_of(log=None, policy=POLICY, start=START, **more):
 ARRAYS = ("logged", "slots", "rewards", "continues", "times", "log_rows")
 
 
-def assert_same(one: Problem, other: Problem, *, rows=True):
+def assert_same(one: Rows, other: Rows, *, rows=True):
     """Equal in every number; `rows=False` forgives another place in the log."""
     for name in ARRAYS[:-1] + (("log_rows",) if rows else ()):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        np.testing.assert_array_equal(getattr(one.whole(), name), getattr(other.whole(), name), err_msg=name)
     for name in ("next", "initial"):
         for part in ("points", "weights", "rows"):
-            np.testing.assert_array_equal(getattr(getattr(one, name), part), getattr(getattr(other, name), part))
+            np.testing.assert_array_equal(
+                getattr(getattr(one.whole(), name), part), getattr(getattr(other.whole(), name), part)
+            )
     assert one.layout == other.layout
     assert one.terms == other.terms
 
@@ -87,29 +90,31 @@ def test_discrete_points_carry_states_and_slots_and_next_points_the_policy():
     problem = problem_of(log)
     going_on = np.flatnonzero(~log.terminations)
     assert 0 < going_on.size < len(log)
-    np.testing.assert_array_equal(problem.logged, log.observations)
-    np.testing.assert_array_equal(problem.slots, log.actions)
-    np.testing.assert_array_equal(problem.rewards, log.rewards)
-    np.testing.assert_array_equal(problem.continues, ~log.terminations)
-    np.testing.assert_array_equal(problem.next.points, log.next_observations[going_on])
-    np.testing.assert_array_equal(problem.next.rows, going_on)
-    np.testing.assert_allclose(problem.next.weights, probabilities(log.next_observations[going_on]), rtol=1e-15)
+    np.testing.assert_array_equal(problem.whole().logged, log.observations)
+    np.testing.assert_array_equal(problem.whole().slots, log.actions)
+    np.testing.assert_array_equal(problem.whole().rewards, log.rewards)
+    np.testing.assert_array_equal(problem.whole().continues, ~log.terminations)
+    np.testing.assert_array_equal(problem.whole().next.points, log.next_observations[going_on])
+    np.testing.assert_array_equal(problem.whole().next.rows, going_on)
+    np.testing.assert_allclose(problem.whole().next.weights, probabilities(log.next_observations[going_on]), rtol=1e-15)
     np.testing.assert_array_equal(problem.initial.points, START.observations)
     np.testing.assert_array_equal(problem.initial.rows, [0, 1, 2])
     assert (problem.layout.slots, problem.layout.dimension, problem.layout.discrete) == (3, 2, True)
-    assert (problem.next_draws, problem.initial_draws, problem.times, problem.dropped) == (0, 0, None, 0)
+    assert (problem.next_draws, problem.initial_draws, problem.whole().times, problem.dropped) == (0, 0, None, 0)
 
 
 def test_continuous_points_carry_the_action_and_next_points_one_draw_each():
     log = Transitions(**columns(action_dim=1))
     problem = problem_of(log, GaussianPolicy(lambda x: x[:, :1], 0.5), draws=4, initial_draws=2)
     going_on = np.flatnonzero(~log.terminations)
-    np.testing.assert_array_equal(problem.logged, np.hstack([log.observations, log.actions]))
-    np.testing.assert_array_equal(problem.slots, np.zeros(9))
-    np.testing.assert_array_equal(problem.next.rows, np.repeat(going_on, 4))
-    np.testing.assert_array_equal(problem.next.points[:, :2], np.repeat(log.next_observations[going_on], 4, axis=0))
-    np.testing.assert_array_equal(problem.next.points[:, 2:].reshape(-1, 4, 1), problem.answers.next)
-    np.testing.assert_array_equal(problem.next.weights, np.full((4 * going_on.size, 1), 0.25))
+    np.testing.assert_array_equal(problem.whole().logged, np.hstack([log.observations, log.actions]))
+    np.testing.assert_array_equal(problem.whole().slots, np.zeros(9))
+    np.testing.assert_array_equal(problem.whole().next.rows, np.repeat(going_on, 4))
+    np.testing.assert_array_equal(
+        problem.whole().next.points[:, :2], np.repeat(log.next_observations[going_on], 4, axis=0)
+    )
+    np.testing.assert_array_equal(problem.whole().next.points[:, 2:].reshape(-1, 4, 1), problem.stored_answers())
+    np.testing.assert_array_equal(problem.whole().next.weights, np.full((4 * going_on.size, 1), 0.25))
     np.testing.assert_array_equal(problem.initial.rows, [0, 0, 1, 1, 2, 2])
     np.testing.assert_array_equal(problem.initial.weights, np.full((6, 1), 0.5))
     assert (problem.layout.slots, problem.layout.dimension, problem.layout.discrete) == (1, 3, False)
@@ -119,25 +124,25 @@ def test_continuous_points_carry_the_action_and_next_points_one_draw_each():
 def test_time_is_a_column_and_next_points_are_one_step_later():
     log = timed(9, terminations=np.arange(9) == 8)
     problem = problem_of(log, time_varying=True)
-    np.testing.assert_array_equal(problem.logged, np.hstack([log.observations, log.timesteps[:, None]]))
-    np.testing.assert_array_equal(problem.next.points[:, 2], log.timesteps[:8] + 1)
+    np.testing.assert_array_equal(problem.whole().logged, np.hstack([log.observations, log.timesteps[:, None]]))
+    np.testing.assert_array_equal(problem.whole().next.points[:, 2], log.timesteps[:8] + 1)
     np.testing.assert_array_equal(problem.initial.points[:, 2], [0, 0, 0])
-    np.testing.assert_array_equal(problem.times, log.timesteps)
+    np.testing.assert_array_equal(problem.whole().times, log.timesteps)
     assert (problem.layout.has_time, problem.layout.dimension) == (True, 3)
 
 
 def test_without_a_statement_about_time_the_timesteps_are_not_used():
     problem = problem_of(timed())
-    assert problem.times is None
+    assert problem.whole().times is None
     assert not problem.layout.has_time
 
 
 def test_truncated_rows_go_on_and_terminated_ones_do_not():
     both = columns(terminations=np.arange(9) == 4, truncations=np.isin(np.arange(9), [2, 4]))
     problem = problem_of(Transitions(**both))
-    np.testing.assert_array_equal(problem.continues, np.arange(9) != 4)
-    assert 2 in problem.next.rows
-    assert 4 not in problem.next.rows
+    np.testing.assert_array_equal(problem.whole().continues, np.arange(9) != 4)
+    assert 2 in problem.whole().next.rows
+    assert 4 not in problem.whole().next.rows
 
 
 @settings(max_examples=40)
@@ -168,7 +173,7 @@ def test_the_problem_names_its_log_seed_and_starts():
     problem = problem_of(log, seed=7)
     assert (problem.log_hash, problem.seed, problem.initial_states) == (log.content_hash, 7, START)
     assert repr(problem) == (
-        "Problem(n=9, observation_dim=2, 3 actions, gamma=0.9, reward_range=(-1.0, 1.0), initial=exact x 3)"
+        "Rows(n=9, observation_dim=2, 3 actions, gamma=0.9, reward_range=(-1.0, 1.0), initial=exact x 3)"
     )
     assert "horizon=3" in repr(problem_of(timed(), horizon=3))
     text = repr(problem_of(Transitions(**columns(action_dim=2)), GaussianPolicy(lambda x: x, 1.0)))
@@ -186,18 +191,20 @@ def test_rewards_at_the_ends_of_their_range_are_inside():
 def test_rows_at_or_beyond_the_horizon_are_dropped_and_counted():
     log = timed(9)
     problem = problem_of(log, horizon=2)
-    np.testing.assert_array_equal(problem.log_rows, [0, 1, 4, 5, 8])
-    np.testing.assert_array_equal(problem.rewards, log.rewards[[0, 1, 4, 5, 8]])
-    np.testing.assert_array_equal(problem.times, [0, 1, 0, 1, 0])
+    np.testing.assert_array_equal(problem.whole().log_rows, [0, 1, 4, 5, 8])
+    np.testing.assert_array_equal(problem.whole().rewards, log.rewards[[0, 1, 4, 5, 8]])
+    np.testing.assert_array_equal(problem.whole().times, [0, 1, 0, 1, 0])
     assert (len(problem), problem.dropped, len(problem.rows)) == (5, 4, 9)
 
 
 def test_the_last_step_before_the_horizon_has_no_next_point():
     log = timed(8)
     problem = problem_of(log, horizon=2)
-    np.testing.assert_array_equal(problem.continues, [True, False, True, False])
-    np.testing.assert_array_equal(problem.next.rows, [0, 2])
-    np.testing.assert_array_equal(problem.next.points, np.hstack([log.next_observations[[0, 4]], [[1.0], [1.0]]]))
+    np.testing.assert_array_equal(problem.whole().continues, [True, False, True, False])
+    np.testing.assert_array_equal(problem.whole().next.rows, [0, 2])
+    np.testing.assert_array_equal(
+        problem.whole().next.points, np.hstack([log.next_observations[[0, 4]], [[1.0], [1.0]]])
+    )
 
 
 def test_actions_of_dropped_rows_need_not_be_known_to_the_policy():
@@ -222,10 +229,10 @@ def test_dropped_rows_are_told_to_the_user_and_the_interval_verifies():
 def test_with_a_horizon_the_kept_rows_are_those_before_it(n, horizon):
     problem = problem_of(timed(n), horizon=horizon)
     times = np.arange(n) % 4
-    np.testing.assert_array_equal(problem.log_rows, np.flatnonzero(times < horizon))
+    np.testing.assert_array_equal(problem.whole().log_rows, np.flatnonzero(times < horizon))
     assert problem.dropped == np.sum(times >= horizon)
-    np.testing.assert_array_equal(problem.continues, times[times < horizon] + 1 < horizon)
-    assert problem.next.points.shape[0] == problem.continues.sum()
+    np.testing.assert_array_equal(problem.whole().continues, times[times < horizon] + 1 < horizon)
+    assert problem.whole().next.points.shape[0] == problem.whole().continues.sum()
 
 
 # Stretches of rows
@@ -244,7 +251,7 @@ def test_a_stretch_is_the_problem_of_those_rows(ends, seed):
     part = problem_of(Transitions(**given_columns)).select(start, stop)
     alone = problem_of(Transitions(**{name: column[start:stop] for name, column in given_columns.items()}))
     assert_same(part, alone, rows=False)
-    np.testing.assert_array_equal(part.log_rows, np.arange(start, stop))
+    np.testing.assert_array_equal(part.whole().log_rows, np.arange(start, stop))
     assert part.rows == RowRange(start, stop)
 
 
@@ -256,18 +263,20 @@ def test_stretches_side_by_side_give_the_whole_again(cuts, horizon, sampled):
     whole = problem_of(log, policy, horizon=horizon, initial_draws=2)
     parts = []
     for start, stop in zip([0, *sorted(cuts)], [*sorted(cuts), 30], strict=True):
-        if np.any((whole.log_rows >= start) & (whole.log_rows < stop)):
+        if np.any((whole.whole().log_rows >= start) & (whole.whole().log_rows < stop)):
             parts.append(whole.select(start, stop))
         else:
             with pytest.raises(InvalidInput, match="No usable row is left"):
                 whole.select(start, stop)
     for name in ARRAYS:
-        np.testing.assert_array_equal(np.concatenate([getattr(part, name) for part in parts]), getattr(whole, name))
+        np.testing.assert_array_equal(
+            np.concatenate([getattr(p.whole(), name) for p in parts]), getattr(whole.whole(), name)
+        )
     for name in ("points", "weights"):
-        together = np.concatenate([getattr(part.next, name) for part in parts])
-        np.testing.assert_array_equal(together, getattr(whole.next, name))
-    owners = np.concatenate([part.log_rows[part.next.rows] for part in parts])
-    np.testing.assert_array_equal(owners, whole.log_rows[whole.next.rows])
+        together = np.concatenate([getattr(part.whole().next, name) for part in parts])
+        np.testing.assert_array_equal(together, getattr(whole.whole().next, name))
+    owners = np.concatenate([part.whole().log_rows[part.whole().next.rows] for part in parts])
+    np.testing.assert_array_equal(owners, whole.whole().log_rows[whole.whole().next.rows])
     assert sum(len(part) for part in parts) == len(whole)
     assert all(part.initial is whole.initial for part in parts)
 
@@ -328,7 +337,7 @@ def test_probabilities_written_down_per_row_give_the_identical_problem(more):
     )
     assert_same(asked, written)
     one, other = (estimate_interval(problem, method=METHOD) for problem in (asked, written))
-    assert one.certificate.body["problem"] == other.certificate.body["problem"]
+    assert one.certificate.body["proof"]["asked"] == other.certificate.body["proof"]["asked"]
     assert (one.low, one.high) == pytest.approx((other.low, other.high), rel=1e-9)
     assert verify(one.certificate, log, POLICY).high == verify(one.certificate, log).high
 
@@ -349,16 +358,19 @@ def test_written_probabilities_of_any_policy_give_the_identical_problem(n, seed,
 def test_a_problem_can_be_put_together_from_stored_answers(action_dim):
     log = Transitions(**columns(action_dim=action_dim))
     problem = problem_of(log, POLICY if action_dim == 0 else GaussianPolicy(lambda x: x, 1.0), initial_draws=3)
-    assert_same(assemble(log, START, problem.answers, problem.terms, seed=0), problem)
+    given = problem.answers
+    stored = StoredAnswers(problem.stored_answers(), given.initial, given.discrete, given.exact)
+    assert_same(make_rows(log, stored, START, problem.terms), problem)
 
 
 def test_stored_answers_for_another_number_of_states_are_refused():
     log = Transitions(**columns())
     problem = problem_of(log)
-    fewer = replace(problem.answers, next=problem.answers.next[:-1])
-    count = problem.answers.next.shape[0]
+    answers = problem.stored_answers()
+    count = answers.shape[0]
+    fewer = StoredAnswers(answers[:-1], problem.answers.initial, discrete=True, exact=True)
     with pytest.raises(InvalidInput, match=f"answers cover {count - 1} states; there are {count}"):
-        assemble(log, START, fewer, problem.terms, seed=0)
+        make_rows(log, fewer, START, problem.terms)
 
 
 @settings(max_examples=20)

@@ -18,8 +18,8 @@ from bondic.identity.loss import kernel_bellman_loss, slot_weights
 from bondic.identity.measure import discrepancy
 from bondic.identity.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.identity.value import doubly_robust_value
-from bondic.policies.answers import PolicyAnswers
-from bondic.rows import Terms, assemble
+from bondic.policies.answers import StoredAnswers
+from bondic.rows import Terms, make_rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -47,26 +47,26 @@ class Reference:
         else:
             following = np.array(d["next_actions"], dtype=float)[~np.array(d["terminal"])]
             first = np.array(d["initial_actions"], dtype=float).reshape(len(d["initial_states"]), 1, -1)
-            answers = PolicyAnswers(following, first, discrete=False, exact=True)
+            answers = StoredAnswers(following, first, discrete=False, exact=True)
             statement = Terms(d["gamma"], tuple(d["reward_range"]))
-            self.problem = assemble(log, initial, answers, statement, seed=0)
+            self.problem = make_rows(log, answers, initial, statement)
             self.kernel_q, self.kernel_w = (bondic.Gaussian(d[h], on="point") for h in ("h_q", "h_w"))
 
     @cached_property
     def omega(self):
-        weights = slot_weights(self.problem, np.array(self.data["given"]["alpha"]))
-        return bondic.KernelFunction(self.kernel_w, self.problem.layout, self.problem.logged, weights)
+        weights = slot_weights(self.problem.whole(), np.array(self.data["given"]["alpha"]))
+        return bondic.KernelFunction(self.kernel_w, self.problem.layout, self.problem.whole().logged, weights)
 
     @cached_property
     def q(self):
         """Expansion on logged, then next, then initial points; one weight per action where actions are discrete."""
         p, theta = self.problem, np.array(self.data["given"]["theta"])
-        n, slots, following = len(p), p.layout.slots, p.next.points.shape[0]
+        n, slots, following = len(p), p.layout.slots, p.whole().next.points.shape[0]
         rest = theta[n:].reshape(-1, slots)
         assert rest.shape[0] == following + p.initial.points.shape[0]
-        points = np.concatenate([p.logged, p.next.points, p.initial.points])
+        points = np.concatenate([p.whole().logged, p.whole().next.points, p.initial.points])
         return bondic.KernelFunction(
-            self.kernel_q, p.layout, points, np.concatenate([slot_weights(p, theta[:n]), rest])
+            self.kernel_q, p.layout, points, np.concatenate([slot_weights(p.whole(), theta[:n]), rest])
         )
 
     def setting(self, gauge):
@@ -77,7 +77,7 @@ class Reference:
     @cached_property
     def model(self):
         p = self.problem
-        points = np.concatenate([p.logged, p.next.points, p.initial.points])
+        points = np.concatenate([p.whole().logged, p.whole().next.points, p.initial.points])
         weights, values = (make_basis(k, p.layout, points, rank=500) for k in (self.kernel_w, self.kernel_q))
         return build_model(p, weights, values, None)
 
@@ -99,39 +99,41 @@ def close(ours, theirs, tolerance=FORMULA):
 
 
 def test_weights_and_their_norm(reference):
-    rows, _ = weights_at_rows(reference.problem, reference.omega)
+    rows, _ = weights_at_rows(reference.problem.whole(), reference.omega)
     assert close(rows, reference.expected["omega"])
     assert close(reference.omega.norm().mid, reference.expected["omega_norm"])
 
 
 @pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_discrepancy(reference, engine):
-    rows, _ = weights_at_rows(reference.problem, reference.omega)
-    size = discrepancy(reference.problem, reference.kernel_q, rows, sums=Sums.named(engine))
+    rows, _ = weights_at_rows(reference.problem.whole(), reference.omega)
+    size = discrepancy(reference.problem.whole(), reference.kernel_q, rows, sums=Sums.named(engine))
     assert close(size.mid**2, reference.expected["mu_norm_squared"])
 
 
 def test_residuals(reference):
     """Relative to the values that make up a residual: one of them nearly cancels."""
-    values = function_values(reference.problem, reference.q)
-    residual = bellman_residual(reference.problem, values)
+    values = function_values(reference.problem.whole(), reference.q)
+    residual = bellman_residual(reference.problem.whole(), values)
     expected = np.array(reference.expected["residuals"])
-    scale = np.abs(values.logged) + np.abs(values.next) + np.abs(reference.problem.rewards)
+    scale = np.abs(values.logged) + np.abs(values.next) + np.abs(reference.problem.whole().rewards)
     assert np.all(np.abs(residual - expected) <= FORMULA * scale)
-    assert np.all(np.abs(residual - expected) <= 2 * residual_error(reference.problem, values) + 1e-15)
+    assert np.all(np.abs(residual - expected) <= 2 * residual_error(reference.problem.whole(), values) + 1e-15)
     assert close(residual, expected, 1e-12)
 
 
 def test_loss_and_values(reference):
-    values = function_values(reference.problem, reference.q)
-    residual = bellman_residual(reference.problem, values)
+    values = function_values(reference.problem.whole(), reference.q)
+    residual = bellman_residual(reference.problem.whole(), values)
     loss = kernel_bellman_loss(
-        reference.problem, reference.kernel_w, residual, residual_error(reference.problem, values)
+        reference.problem.whole(), reference.kernel_w, residual, residual_error(reference.problem.whole(), values)
     )
     assert close(loss.mid, reference.expected["kernel_bellman_loss"])
     assert close(initial_value(reference.problem, values).mid, reference.expected["initial_value_of_q"])
-    rows, _ = weights_at_rows(reference.problem, reference.omega)
-    assert close(doubly_robust_value(reference.problem, values, rows).mid, reference.expected["doubly_robust_at_q"])
+    rows, _ = weights_at_rows(reference.problem.whole(), reference.omega)
+    assert close(
+        doubly_robust_value(reference.problem.whole(), values, rows).mid, reference.expected["doubly_robust_at_q"]
+    )
 
 
 @pytest.mark.parametrize("constant", ["paper", "range"])

@@ -205,7 +205,7 @@ def test_the_verdict_says_whose_radius_it_is(browser, pages):
 @pytest.mark.parametrize("width", [360, 390, 1280])
 def test_nothing_sticks_out_and_both_themes_work(browser, pages, width):
     _, _, file = pages("plug-in")
-    colours = set()
+    colors = set()
     for dark in (False, True):
         browser.window(width, 800, dark=dark, phone=width < 500)
         browser.open(file)
@@ -215,10 +215,10 @@ def test_nothing_sticks_out_and_both_themes_work(browser, pages, width):
             ".map(e => parseFloat(getComputedStyle(e).fontSize)))"
         )
         assert smallest >= 12
-        colours.add(browser.run("getComputedStyle(document.body).backgroundColor"))
+        colors.add(browser.run("getComputedStyle(document.body).backgroundColor"))
         browser.run("document.getElementById('theme').click()")
-        colours.add(browser.run("getComputedStyle(document.body).backgroundColor"))
-    assert len(colours) == 2
+        colors.add(browser.run("getComputedStyle(document.body).backgroundColor"))
+    assert len(colors) == 2
 
 
 def test_paper_is_white_whatever_the_theme(browser, pages):

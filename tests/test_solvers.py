@@ -11,9 +11,11 @@ import bondic as b
 import naive
 import worlds
 from bondic.bounds.weighing import weights_at_rows
+from bondic.data.blocks import RowRange
 from bondic.functions.functions import ExpansionFunction, FeatureFunction
 from bondic.identity.residual import bellman_residual, function_values
 from bondic.kernels.normal_form import Layout
+from bondic.rows import Cloud
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.conic import solve_dual, solve_primal
@@ -43,11 +45,11 @@ def kernels(continuous, *, features, rng):
 
 
 def everything(problem):
-    return np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    return np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
 
 
 def model_of(problem, w_kernel, q_kernel, *, rank=25, q_rank=None):
-    weights = make_basis(w_kernel, problem.layout, problem.logged, rank=rank)
+    weights = make_basis(w_kernel, problem.layout, problem.whole().logged, rank=rank)
     values = make_basis(q_kernel, problem.layout, everything(problem), rank=q_rank or rank)
     return build_model(problem, weights, values, None)
 
@@ -59,12 +61,15 @@ def random_model(rng, regime):
     if regime == "degenerate":  # at most three different rows: A has rank three at most
         few = problem.select(0, min(3, n))
         pick = rng.integers(len(few), size=n)
-        keep = [np.flatnonzero(few.next.rows == i) for i in pick]
+        keep = [np.flatnonzero(few.whole().next.rows == i) for i in pick]
         after = np.concatenate(keep).astype(int)
         owners = np.repeat(np.arange(n), [len(k) for k in keep])
-        cloud = replace(few.next, points=few.next.points[after], weights=few.next.weights[after], rows=owners)
-        columns = {name: getattr(few, name)[pick] for name in ("logged", "slots", "rewards", "continues")}
-        problem = replace(few, next=cloud, **columns)
+        rows = few.whole()
+        cloud = Cloud(rows.next.points[after], rows.next.weights[after], owners)
+        columns = {name: getattr(rows, name)[pick] for name in ("logged", "slots", "rewards", "continues")}
+        stretch = RowRange(0, n)
+        rows = replace(rows, next=cloud, log_rows=np.arange(n), rows=stretch, **columns)
+        problem = replace(few, kept=(rows,), rows=stretch, count=n)
     # with two landmarks for Q some directions of W cost no balance at all: a part of g lies outside the rows of A
     return model_of(problem, *kernels(continuous, features=features, rng=rng), q_rank=int(rng.choice([2, 25])))
 
@@ -183,9 +188,11 @@ def shared_cases(rng):
     starts = [b.InitialStates.exact(rng.standard_normal((k, 2))) for k in (1, 2, 5)]
     policy = worlds.softmax_policy()
     problems = [b.make_problem(log, policy, start, gamma=0.9, reward_range=(-1, 1)) for start in starts]
-    everything = np.concatenate([problems[0].logged, problems[0].next.points, *(p.initial.points for p in problems)])
+    everything = np.concatenate(
+        [problems[0].whole().logged, problems[0].whole().next.points, *(p.initial.points for p in problems)]
+    )
     w_kernel, q_kernel = kernels(False, features=True, rng=rng)
-    weights = make_basis(w_kernel, problems[0].layout, problems[0].logged, rank=40)
+    weights = make_basis(w_kernel, problems[0].layout, problems[0].whole().logged, rank=40)
     values = make_basis(q_kernel, problems[0].layout, everything, rank=40)
     return [build_model(p, weights, values, None) for p in problems]
 
@@ -514,21 +521,21 @@ def test_matrices_against_dense_sums(w_name, q_name, rng):
     (w_kernel, _), (q_kernel, dense) = KERNELS[w_name], KERNELS[q_name]
     problem = problem_for(w_name, rng)
     n = len(problem)
-    assert (~problem.continues).any()
+    assert (~problem.whole().continues).any()
     if w_name == "time":
         assert problem.dropped == 5
-        assert problem.next.points[:, 2].max() == 3  # nothing follows the last step
-    weights = make_basis(w_kernel, problem.layout, problem.logged, rank=500)
+        assert problem.whole().next.points[:, 2].max() == 3  # nothing follows the last step
+    weights = make_basis(w_kernel, problem.layout, problem.whole().logged, rank=500)
     values = make_basis(q_kernel, problem.layout, everything(problem), rank=500)
-    center = make_basis(q_kernel, problem.layout, problem.logged[:5], rank=3)
+    center = make_basis(q_kernel, problem.layout, problem.whole().logged[:5], rank=3)
     center = center.function(rng.standard_normal(center.dimension))
-    at_center = function_values(problem, center)
+    at_center = function_values(problem.whole(), center)
     model = build_model(problem, weights, values, center)
-    residual = at_center.logged - problem.gamma * at_center.next - problem.rewards
+    residual = at_center.logged - problem.gamma * at_center.next - problem.whole().rewards
     mean = sum(p * v for p, v in zip(problem.initial_states.weights, at_center.initial, strict=True))
     assert model.offset == pytest.approx(mean, rel=1e-12)
     for w in [np.zeros(weights.dimension), *rng.standard_normal((3, weights.dimension))]:
-        omega, _ = weights_at_rows(problem, model.function(w) if w.any() else None)
+        omega, _ = weights_at_rows(problem.whole(), model.function(w) if w.any() else None)
         assert model.gradient @ w == pytest.approx(-(omega @ residual) / n, rel=1e-6, abs=1e-9)
         points, slots, c = worlds.measure_of(problem, omega)
         square = c @ dense(points, slots, points, slots) @ c
@@ -540,13 +547,13 @@ def test_few_landmarks_project(w_name, q_name, rng):
     """With few landmarks |psi_0 + A w| is the norm of the projection of mu_omega: never more than |mu_omega|."""
     problem = problem_for(w_name, rng)
     (w_kernel, _), (q_kernel, dense) = KERNELS[w_name], KERNELS[q_name]
-    weights = make_basis(w_kernel, problem.layout, problem.logged, rank=10)
+    weights = make_basis(w_kernel, problem.layout, problem.whole().logged, rank=10)
     values = make_basis(q_kernel, problem.layout, everything(problem), rank=6)
     model = build_model(problem, weights, values, None)
     assert 0 < model.hidden < 1
     lengths = []
     for w in rng.standard_normal((4, weights.dimension)):
-        omega, _ = weights_at_rows(problem, model.function(w))
+        omega, _ = weights_at_rows(problem.whole(), model.function(w))
         points, slots, c = worlds.measure_of(problem, omega)
         square = 0.0
         for part in values.parts:  # the projection, term by term
@@ -578,13 +585,13 @@ def test_blocks_of_rows_add_up(rng, monkeypatch):
 
 def test_landmarks_are_distinct_and_span_the_points(rng):
     problem = worlds.noise_problem(rng, 30)
-    twice = np.concatenate([problem.logged, problem.logged])
+    twice = np.concatenate([problem.whole().logged, problem.whole().logged])
     basis = make_basis(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), problem.layout, twice, rank=500)
     assert [part.size for part in basis.parts][1] == 1
     assert basis.parts[0].size <= 30
     assert len(np.unique(basis.parts[0].landmarks, axis=0)) == basis.parts[0].size
-    residual = bellman_residual(problem, function_values(problem, None))
-    np.testing.assert_array_equal(residual, -problem.rewards)
+    residual = bellman_residual(problem.whole(), function_values(problem.whole(), None))
+    np.testing.assert_array_equal(residual, -problem.whole().rewards)
 
 
 def test_random_subset_of_many_candidates_comes_from_the_seed(rng):

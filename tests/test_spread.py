@@ -44,7 +44,7 @@ def test_landmarks_see_every_state_of_a_periodic_log(period):
     logged = points[1 : 1 + spread_rows(len(log), 4096).size, 0]  # initial points first, next points last
     assert set(logged) == set(range(period))
     assert set(points[1 + logged.size :, 0]) == set(range(period))
-    scales = measure_scales(problem.logged, 1)
+    scales = measure_scales(problem.whole().logged, 1)
     every = np.abs(np.subtract.outer(np.arange(period), np.arange(period)))[np.triu_indices(period, 1)]
     assert scales.median * scales.spread[0] == pytest.approx(np.median(np.repeat(every, 1)), abs=1.01)
 

@@ -102,8 +102,8 @@ def _clouds():
         "plain": (z, w),
         "one point": (z[:1], w[:1]),
         "all equal": (np.repeat(z[:1], 8, axis=0), w),
-        "cancelling duplicates": (twice, np.vstack([w, -w * (1 + 2.0**-40)])),
-        "cancelling to zero": (twice, np.vstack([w, -w])),
+        "canceling duplicates": (twice, np.vstack([w, -w * (1 + 2.0**-40)])),
+        "canceling to zero": (twice, np.vstack([w, -w])),
         "huge duplicates": (np.repeat(z[:2], 4, axis=0), np.array([1e20, 1, -1e20, 3, 1e19, -1e19] * 4).reshape(8, 3)),
         "offset 1e8": (1e8 + z, w),
         "far outliers": (far, w),
@@ -381,7 +381,7 @@ def test_errors_of_terms_add_up(engine):
 
 
 def test_features_with_lost_digits():
-    """At an offset of 1e9 without a centre the angles carry errors of 1e-7, and so does the sum."""
+    """At an offset of 1e9 without a center the angles carry errors of 1e-7, and so does the sum."""
     rng = np.random.default_rng(16)
     z, w = 1e9 + rng.normal(size=(6, 2)), rng.normal(size=(6, 3))
     kernel, twin = KERNELS["features"]

@@ -151,26 +151,15 @@ def test_results_are_not_overwritten_unless_told(place, capsys):
     assert evaluate(capsys, "--out", "log.csv", "--force")[0] == 2
 
 
-def test_a_failure_leaves_nothing_behind(place, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "bondic.cli.evaluate.report_page", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left"))
-    )
+@pytest.mark.parametrize(
+    ("fault", "expected", "words"),
+    [(OSError(28, "No space left"), 2, "No space left"), (KeyboardInterrupt(), 130, "interrupted")],
+)
+def test_what_fails_or_is_interrupted_leaves_nothing_behind(fault, expected, words, place, capsys, monkeypatch):
+    monkeypatch.setattr("bondic.cli.evaluate.report_page", lambda *_, **__: (_ for _ in ()).throw(fault))
     before = sorted(item.name for item in place.iterdir())
     code, _, err = evaluate(capsys, "--out", "res")
-    assert code == 2
-    assert "No space left" in err
-    assert sorted(item.name for item in place.iterdir()) == before
-
-
-def test_an_interruption_leaves_nothing_behind(place, capsys, monkeypatch):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("bondic.cli.evaluate.report_page", interrupted)
-    before = sorted(item.name for item in place.iterdir())
-    code, _, err = evaluate(capsys, "--out", "res")
-    assert code == 130
-    assert "interrupted" in err
+    assert (code, words in err) == (expected, True), err
     assert sorted(item.name for item in place.iterdir()) == before
 
 
@@ -471,7 +460,7 @@ BAD_COMMANDS = {
     "stream of csv": ["evaluate", "log.csv", "--policy", "policy.npz", *QUESTION, "--memory", "3GB"],
     "certificate": ["verify", "nothing.json", "log.parquet"],
     "not a certificate": ["verify", "angry.py", "log.parquet"],
-    "unknown option": ["evaluate", "log.parquet", "--colour", "red"],
+    "unknown option": ["evaluate", "log.parquet", "--color", "red"],
     "pickle": ["check", "log.pkl"],
     "pickle that exits": ["check", "exit.pkl", "--trust-pickle"],
     "policy exits": ["evaluate", "log.parquet", "--policy", "exits.py:policy", *QUESTION],

@@ -18,7 +18,7 @@ from test_tool import LOG, MDP, POLICY, QUESTION, START, columns, evaluate, run
 place = test_tool.place  # the fixture: a folder with a log, a policy and initial states
 
 BAD_FILES = {
-    "unknown": ("colour = 3", "`colour` is not an option"),
+    "unknown": ("color = 3", "`color` is not an option"),
     "no TOML": ("= 3", "not a TOML file"),
     "number for a column": ("[columns]\nobservations = 5", "`columns.observations` is [5]; a text"),
     "numbers for columns": ("[columns]\nobservations = [5, 6]", "`columns.observations`"),
@@ -165,8 +165,8 @@ def test_baselines_take_their_own_options(place, capsys):
 
 
 BAD_OPTIONS = {
-    "unknown": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "tis: steps, behavior, largest_ratio"),
-    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "colour=3"], "lstd: unit, rank, ridge"),
+    "unknown": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "tis: steps, behavior, largest_ratio"),
+    "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "lstd: unit, rank, ridge"),
     "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: unit"),
     "dual alone": (["--with", "rank=3"], "no baseline was chosen"),
     "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),

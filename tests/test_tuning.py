@@ -54,7 +54,7 @@ def with_other_rows(columns, start, stop, seed=99):
 
 def chosen(result):
     """W, Q and the instruments that test Q, with their kernels' numbers, as the certificate has them."""
-    body, arrays = result.certificate.body, result.certificate.arrays
+    body, arrays = result.certificate.body["proof"], result.certificate.arrays
 
     def resolve(spec):
         if isinstance(spec, dict):
@@ -63,10 +63,7 @@ def chosen(result):
             return {key: resolve(value) for key, value in spec.items() if key != "log_hash"}
         return [resolve(item) for item in spec] if isinstance(spec, list) else spec
 
-    tests = [
-        {name: resolve(test[name]) for name in ("name", "kernel", "provenance", "probability")}
-        for test in body["rejection"]["tests"]
-    ]
+    tests = [resolve(test) for test in body["tests"]]
     return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"]), "tests": tests}
 
 
@@ -181,7 +178,7 @@ def test_a_stretch_of_the_log_has_a_pilot_of_its_own():
     columns = rollout(3)
     result = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=60))
     assert result.rows == (110, 250)
-    assert result.certificate.body["instruments"]["provenance"]["rows"] == [50, 110]
+    assert result.proof.instruments.provenance.rows == (50, 110)
     assert "rows 110..249 are certified" in result.choices["pilot"]
     whole = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=0))
     assert whole.rows == (50, 250)
@@ -239,16 +236,16 @@ def test_defaults_are_written_into_the_result():
     assert "radius" in result.choices["Q"]
     assert "Gaussian" in result.choices["Q"]
     assert "'half'" in result.choices["noise"]
-    body = result.certificate.body
-    assert body["information"]["choices"] == result.choices
-    assert body["instruments"]["provenance"]["rows"] == [0, 60]
-    assert body["instruments"]["provenance"]["log_hash"] == result.hashes["log"]
-    assert body["ball"]["provenance"]["rows"] == [0, 300]
-    assert body["ball"]["origin"] == "chosen"
-    for test in body["rejection"]["tests"]:
-        assert test["provenance"]["rows"] == [0, 60]
+    proof = result.proof
+    assert result.certificate.body["information"]["choices"] == result.choices
+    assert proof.instruments.provenance.rows == (0, 60)
+    assert proof.instruments.provenance.log_hash == result.hashes["log"]
+    assert proof.ball.provenance.rows == (0, 300)
+    assert proof.ball.origin == "chosen"
+    for test in proof.tests:
+        assert test.instruments.provenance.rows == (0, 60)
     assert "states are numbers" in result.choices["states"]
-    assert f"radius {body['ball']['radius']:.6g}" in result.choices["Q"]
+    assert f"radius {proof.ball.radius:.6g}" in result.choices["Q"]
     assert result.seeds["features"] == 0
     b.verify(result.certificate, b.Transitions(**columns), b.CallablePolicy(MDP.target_probs))
 
@@ -265,7 +262,7 @@ def test_pilot_as_share_or_number(pilot, certified):
     result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
     assert result.rows == (certified, 300)
     assert f"rows {certified}..299 are certified" in result.choices["pilot"]
-    assert (result.certificate.body["instruments"]["provenance"]["rows"] is None) == (certified == 0)
+    assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
 
 
 @pytest.mark.parametrize("pilot", [-0.1, 1.0, -1, 300, 1000, math.nan])
@@ -341,7 +338,7 @@ def test_default_kernels():
     pilot = problem.select(0, 80)
     one, again, other = (default_instruments(problem, pilot, Choices(pairs=8, seed=seed)) for seed in (0, 0, 1))
     assert one.kernel.sup_diag == pytest.approx(1.0)
-    points = problem.logged[:5]
+    points = problem.whole().logged[:5]
     blocks = [make_basis(w.kernel, problem.layout, points, rank=5).parts[1].raw(points) for w in (one, again, other)]
     np.testing.assert_array_equal(blocks[0], blocks[1])
     assert not np.allclose(blocks[0], blocks[2])
@@ -411,9 +408,9 @@ def test_the_fit_minimises_the_later_loss(level):
     pilot = problem_of(rollout(9)).select(0, 100)
     center = None if level is None else constant_function(level, pilot.layout)
     fitted, found = _HeldOut.of(pilot, *KERNELS, 200).best(center)
-    candidates = np.concatenate([pilot.logged, pilot.initial.points])
+    candidates = np.concatenate([pilot.whole().logged, pilot.initial.points])
     values = make_basis(KERNELS[0], pilot.layout, candidates, rank=200, tolerance=1e-9)
-    weights = make_basis(KERNELS[1], pilot.layout, pilot.logged, rank=200, tolerance=1e-9)
+    weights = make_basis(KERNELS[1], pilot.layout, pilot.whole().logged, rank=200, tolerance=1e-9)
     halves = [pilot.select(0, 50), pilot.select(50, 100)]
     fit, judge = (build_model(half, weights, values, center) for half in halves)
 
@@ -433,7 +430,7 @@ def test_the_radius_is_that_of_a_second_fit_around_the_level_of_the_first():
     pilot = problem_of(rollout(9)).select(0, 100)
     fits = _HeldOut.of(pilot, *KERNELS, 200)
     first = fits.values.function(fits.best(None)[1])
-    mean = float(np.mean(first.values(pilot.logged)[0][np.arange(len(pilot)), pilot.slots]))
+    mean = float(np.mean(first.values(pilot.whole().logged)[0][np.arange(len(pilot)), pilot.whole().slots]))
     second, _ = fits.best(constant_function(mean, pilot.layout))
     fitted = held_out_radius(pilot, *KERNELS, factor=10.0, half_range=0.0)
     assert fitted.ridge == second.ridge
@@ -498,7 +495,7 @@ def test_w_does_not_know_how_long_a_stopped_log_became():
         problem = b.make_problem(b.Transitions(**columns), policy, initial, **terms)
         method = b.Dual(gauge=b.FixedLambda(0.05), pilot=1000, radius=5.0)
         result = b.estimate_interval(problem, method=method)
-        picked.add(result.choices["W picked"] + str(result.certificate.body["instruments"]["kernel"]))
+        picked.add(result.choices["W picked"] + repr(result.proof.instruments.kernel))
     assert len(picked) == 1
 
 
@@ -508,4 +505,4 @@ def test_a_given_radius_does_not_hide_where_the_bandwidth_comes_from():
     result = b.estimate_interval(problem, method=b.Dual(radius=5.0))
     (values,) = (item.text for item in result.assumptions if item.name == "values")
     assert "radius as given, scales and bandwidth chosen by bondic" in values
-    assert result.certificate.body["ball"]["origin"] == "chosen"
+    assert result.proof.ball.origin == "chosen"

@@ -115,7 +115,7 @@ def test_the_constant_of_the_paper_takes_the_smaller_size():
 
     def variance(**more):
         p = lake_problem(**more)
-        facts = noise_facts(kernel, p.layout, p.logged, p.slots, p.terms, times=p.times)
+        facts = noise_facts(kernel, p.layout, p.terms, p.logged_rows, count=len(p), time_counts=p.time_counts)
         assert VStatistic("paper").largest(facts) == bondic.Pinelis("paper").variance(facts)
         return bondic.Pinelis("paper").variance(facts)
 

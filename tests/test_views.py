@@ -16,10 +16,10 @@ from rich.console import Console
 import bondic
 from bondic.bounds.robustness import Robustness
 from bondic.claims import Claim, Part
-from bondic.cli.compare import bar
 from bondic.methods.sensitivity import result_frontier
 from bondic.rendering import bound_text, interval_text, sentence, three
 from bondic.report import exports, plots
+from bondic.report.comparison import bar
 from bondic.report.page import report_page
 from bondic.rounding import Enclosure
 from problems import synthetic, tabular

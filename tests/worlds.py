@@ -127,9 +127,9 @@ def measure_of(problem, omega, *, start=True):
     """mu_omega of (4) written out: points, slots, weights."""
     n, slots = len(problem), problem.layout.slots
     logged = np.zeros((n, slots))
-    logged[np.arange(n), problem.slots] = -omega / n
-    after = problem.next.weights * (problem.gamma * omega / n)[problem.next.rows, None]
-    clouds = [(problem.logged, logged), (problem.next.points, after)]
+    logged[np.arange(n), problem.whole().slots] = -omega / n
+    after = problem.whole().next.weights * (problem.gamma * omega / n)[problem.whole().next.rows, None]
+    clouds = [(problem.whole().logged, logged), (problem.whole().next.points, after)]
     if start:
         share = problem.initial_states.weights[problem.initial.rows, None]
         clouds.append((problem.initial.points, problem.initial.weights * share))
@@ -140,3 +140,19 @@ def measure_of(problem, omega, *, start=True):
 def gaussian_matrix(x, y, bandwidth):
     """exp(-|x_i - y_j|^2 / (2 h^2)), h one number or one per dimension."""
     return np.exp(-0.5 * np.sum(((x[:, None, :] - y[None, :, :]) / bandwidth) ** 2, axis=2))
+
+
+def exact_world():
+    """Transition probabilities are multiples of 1/8, so that a log can be its own expectation."""
+    rng = np.random.default_rng(5)
+    transitions = rng.multinomial(8, np.ones(3) / 3, size=(3, 2)) / 8
+    behavior = np.full((3, 2), 0.5)
+    return TabularMDP(
+        transitions, rng.uniform(-1, 1, (3, 2)), np.array([0.2, 0.3, 0.5]), rng.dirichlet(np.ones(2), 3), behavior, 0.7,
+        (-1.0, 1.0),
+    )  # fmt: skip
+
+
+def exact_problem():
+    mdp = exact_world()
+    return mdp, tabular_problem(mdp, exact_log(mdp, np.array([[16, 8], [8, 24], [8, 16]])))

@@ -8,12 +8,11 @@ from typing import Any, Protocol
 
 from bondic.claims import check_alpha
 from bondic.data.initial import InitialStates
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.result import Result
-from bondic.rows import Question, make_problem
+from bondic.rows import Rows, make_problem
 
 Progress = Callable[[str, float], None]
 
@@ -21,11 +20,11 @@ Progress = Callable[[str, float], None]
 class Method(Protocol):
     """A way to make an interval."""
 
-    def run(self, problem: Question, alpha: float, progress: Progress | None) -> Result: ...
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result: ...
 
 
 def estimate_interval(
-    problem: Question, *, alpha: float = 0.1, method: Method | None = None, progress: Progress | None = None
+    problem: Rows, *, alpha: float = 0.1, method: Method | None = None, progress: Progress | None = None
 ) -> Result:
     """An interval that contains J* with probability at least 1 - alpha, for finite data, under the printed assumptions.
 
@@ -37,7 +36,7 @@ def estimate_interval(
 
 
 def evaluate_policy(
-    log: Transitions | LogStream,
+    log: Log,
     policy: Any,
     *,
     gamma: float,

@@ -29,7 +29,7 @@ _MOST_WIDTHS = 65536
 class Terms:
     """What the user states about the question; all of it goes into the certificate.
 
-    `value_range` [v_lo, v_hi] states that every realised discounted return lies in it, from any state-action pair, at any
+    `value_range` [v_lo, v_hi] states that every realized discounted return lies in it, from any state-action pair, at any
     time and whichever policy follows; None states nothing beyond the reward range.
     """
 

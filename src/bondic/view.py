@@ -82,7 +82,7 @@ def fragment(view: View) -> str:
 
 
 def _picture(view: View) -> str:
-    """The interval inside the trivial range, as an inline SVG that follows the page's text colour."""
+    """The interval inside the trivial range, as an inline SVG that follows the page's text color."""
     left, right = view.limits.low, view.limits.high
     span = (right - left) or 1.0
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 FIGURES = (
-    "fig1", "fig2", "ablation-radius", "ablation-temperature", "ablation-bandwidth", "ablation-behaviour",
+    "fig1", "fig2", "ablation-radius", "ablation-temperature", "ablation-bandwidth", "ablation-behavior",
     "ablation-length", "tightness",
 )  # fmt: skip
 """The names of bondic_lab.reproduction.registry."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from bondic.baselines import outcome as out
 from bondic.claims import ErrorBudget, Guarantee, Side
 from bondic.result import Result
-from bondic.rows import Problem, Question, in_memory
+from bondic.rows import Rows
 
 
 class Listed:
@@ -18,9 +18,23 @@ class Listed:
 
     name: ClassVar[str]
     words: ClassVar[str]  # what it is
-    guarantee: ClassVar[Guarantee]  # under its own assumptions and with default fields
+    guarantee: ClassVar[Guarantee] = "asymptotic"  # under its own assumptions and with default fields
     needs: ClassVar[tuple[str, ...]] = ()  # optional columns that the log must hold
     extra: ClassVar[str | None] = None  # the optional library without which it cannot be made
+
+    def __init_subclass__(
+        cls,
+        name: str = "",
+        words: str = "",
+        guarantee: Guarantee | None = None,
+        needs: tuple[str, ...] = (),
+        extra: str | None = None,
+    ) -> None:
+        """`class Lstd(OverFeatures, name="lstd", words="temporal differences")`; what is not said is inherited."""
+        said = {"name": name, "words": words, "guarantee": guarantee, "needs": needs, "extra": extra}
+        for key, value in said.items():
+            if value:
+                setattr(cls, key, value)
 
     @classmethod
     def short_names(cls) -> tuple[ShortName, ...]:
@@ -54,23 +68,22 @@ class Baseline(Listed, ABC):
         """The name in results, where fields may be told apart that share a short name."""
         return self.name
 
-    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """α over the ends that are asked for, in equal parts."""
         del problem
         return out.split_ends(alpha, self.side)
 
     @abstractmethod
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         """The interval before the value range is taken into account; an end that was not asked for is infinite."""
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         """The ends as a result, with the label that they carry."""
-        rows = in_memory(problem)
         watch = out.Stopwatch(self.title, progress)
-        budget = self.budget(rows, alpha)
-        found = self.ends(rows, budget, watch)
+        budget = self.budget(problem, alpha)
+        found = self.ends(problem, budget, watch)
         return out.conclude_baseline(
-            rows,
+            problem,
             found,
             guarantee=found.guarantee or self.guarantee,
             budget=budget,

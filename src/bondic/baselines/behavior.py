@@ -1,4 +1,4 @@
-"""Behaviour probabilities estimated from the log: whatever uses them has no guarantee."""
+"""Behavior probabilities estimated from the log: whatever uses them has no guarantee."""
 
 from __future__ import annotations
 

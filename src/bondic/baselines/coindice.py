@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +17,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtri, xlogy
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Design, make_design, start_error
-from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.baselines.units import IntArray, OverUnits, Unit
-from bondic.claims import ErrorBudget, Guarantee
-from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.baselines.features import Design, start_error
+from bondic.baselines.intervals import each_end
+from bondic.baselines.lstd import LinearFit, fit_lstd
+from bondic.baselines.units import IntArray, OverFeatures, Sample, Unit
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -37,14 +34,14 @@ def divergence(p: FloatArray) -> float:
 
 
 def tilt(scores: FloatArray, radius: float) -> FloatArray:
-    """The p of the ball that maximises scores . p: p proportional to exp(rate * scores), rate at the ball's edge."""
+    """The p of the ball that maximizes scores . p: p proportional to exp(rate * scores), rate at the ball's edge."""
     spread = float(scores.std())
     if spread <= 0 or radius <= 0:
         return np.full(scores.size, 1.0 / scores.size)
-    centred = (scores - scores.max()) / spread
+    centered = (scores - scores.max()) / spread
 
     def at(rate: float) -> FloatArray:
-        weights = np.exp(rate * centred)
+        weights = np.exp(rate * centered)
         return np.asarray(weights / weights.sum())
 
     top = 1.0
@@ -58,7 +55,7 @@ def tilt(scores: FloatArray, radius: float) -> FloatArray:
 def extreme_value(
     design: Design, units: IntArray, *, ridge: float, radius: float, sign: float, iterations: int = 30
 ) -> float:
-    """max of sign * J(p), times sign, by linearisation: the gradient of J at p_g is G times the unit's own part.
+    """max of sign * J(p), times sign, by linearization: the gradient of J at p_g is G times the unit's own part.
 
     The value is attained by a p of the ball, so stopping early makes the interval too short, never too long.
     """
@@ -85,33 +82,21 @@ def extreme_value(
 
 
 @dataclass(frozen=True)
-class CoinDice(OverUnits):
+class CoinDice(OverFeatures, name="coindice", words="likelihood ball of reweighted rows"):
     """Asymptotic, for independent rows (the published setting; unit="episodes" reweighs whole episodes instead)."""
 
-    name: ClassVar[str] = "coindice"
-    words: ClassVar[str] = "likelihood ball of reweighted rows"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
-    kernel: Kernel | None = None
-    rank: int = 100
-    ridge: float | None = None  # in rows
     unit: Unit = field(default="rows", kw_only=True)
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        design = make_design(problem, self.kernel, rank=self.rank)
-        ridge = design.ridge(self.ridge)
+    def fit_ends(self, sample: Sample, design: Design, ridge: float) -> out.Outcome:
         fit = fit_lstd(design, ridge=ridge)
-        extra = start_error(problem, design, fit.theta)
-        ends = {"lower": -math.inf, "upper": math.inf}
-        for end, probability in budget.parts.items():
-            sign = 1.0 if end == "upper" else -1.0
+        extra = start_error(sample.problem, design, fit.theta)
+
+        def end(which: str, probability: float) -> float:
+            sign = 1.0 if which == "upper" else -1.0
             z = float(-ndtri(probability))
-            reached = extreme_value(design, units, ridge=ridge, radius=z * z, sign=sign)
-            ends[end] = fit.value + sign * math.hypot(reached - fit.value, z * extra)
-            watch(0.5)
-        return out.Outcome(
-            ends["lower"],
-            ends["upper"],
-            fit.value,
-            (out.stated_if(self.kernel is not None, out.REALIZABLE),),
-            choices={"features": design.words, "divergence": "KL", "ridge": f"{ridge:g} rows"},
-        )
+            reached = extreme_value(design, sample.units, ridge=ridge, radius=z * z, sign=sign)
+            sample.watch(0.5)
+            return fit.value + sign * math.hypot(reached - fit.value, z * extra)
+
+        notes = {"divergence": "KL", "ridge": f"{ridge:g} rows"}
+        return out.Outcome(*each_end(sample.budget, end), fit.value, choices=notes)

@@ -8,19 +8,14 @@ q and w fitted on the other folds. Errors of q and w enter as a product, so that
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Design, make_design
-from bondic.baselines.intervals import normal_ends
-from bondic.baselines.linear import LinearFit, fit_lstd, restrict
-from bondic.baselines.units import IntArray, OverUnits, fold_numbers, total_error
-from bondic.claims import ErrorBudget, Guarantee
-from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.baselines.features import Design
+from bondic.baselines.lstd import LinearFit, fit_lstd, restrict
+from bondic.baselines.units import OverFeatures, Sample, fold_numbers
 from bondic.terms import range_of
 
 BoolArray = npt.NDArray[np.bool_]
@@ -38,29 +33,21 @@ def fit_seen(design: Design, *, ridge: float, guess: float) -> tuple[LinearFit, 
 
 
 @dataclass(frozen=True)
-class DoubleRL(OverUnits):
+class DoubleRL(OverFeatures, name="drl", words="double reinforcement learning, cross-fitted, normal interval"):
     """`drl`. Asymptotic: independent units, overlap, and features in which q* and the density ratio are approached.
 
     When both are, its variance is the least possible one, V* / n. Both come from one LSTD fit per fold. Table pairs that
     are missing in a fold's fit have no weight there, and the middle of the value range as their value: a guess.
     """
 
-    name: ClassVar[str] = "drl"
-    words: ClassVar[str] = "double reinforcement learning, cross-fitted, normal interval"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
-    kernel: Kernel | None = None
-    rank: int = 100
-    ridge: float | None = None  # in rows
     folds: int = 5
     seed: int = 0
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        design = make_design(problem, self.kernel, rank=self.rank)
-        ridge = design.ridge(self.ridge)
-        fold = fold_numbers(units, self.folds, self.seed)
-        n = len(problem)
+    def fit_ends(self, sample: Sample, design: Design, ridge: float) -> out.Outcome:
+        fold = fold_numbers(sample.units, self.folds, self.seed)
+        n = len(design)
         parts, mean_theta, unseen = np.zeros(n), np.zeros(design.dimension), 0
-        limits = range_of(problem.terms)
+        limits = range_of(sample.problem.terms)
         for k in range(self.folds):
             mine = fold == k
             others = restrict(design, ~mine)
@@ -70,15 +57,8 @@ class DoubleRL(OverUnits):
             # phi . u is w / (number of rows it was fitted on)
             parts[mine] = fit.parts(here) * len(others) / n
             mean_theta += mine.mean() * fit.theta
-            watch((k + 1) / self.folds)
+            sample.watch((k + 1) / self.folds)
         estimate = float(design.start @ mean_theta + parts.sum())
-        error = total_error(problem, design, mean_theta, parts, units)
+        found = sample.normal(estimate, sample.error(design, mean_theta, parts), folds=str(self.folds))
         missing = {"unseen": f"{unseen} rows with pairs that their fold's fit never saw; no weight"} if unseen else {}
-        notes = {"features": design.words, "folds": str(self.folds), "standard error": f"{error:.6g}"}
-        return out.Outcome(
-            *normal_ends(estimate, error, budget),
-            estimate,
-            (out.stated_if(self.kernel is not None, out.REALIZABLE),),
-            choices=notes | missing,
-            seeds={"folds": self.seed},
-        )
+        return replace(found, choices=found.choices | missing, seeds={"folds": self.seed})

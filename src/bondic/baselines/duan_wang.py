@@ -5,28 +5,27 @@ With Sigma = Phi'Phi + lambda I, A = Sigma - gamma Phi'Phi_next, u = A^-T phi_0 
     phi_0 . (theta - theta*) = u . ( Phi' eps - lambda theta* )      exactly, so that with probability at least 1 - p
     |phi_0 . (theta - theta*)| <= |u|_Sigma (B/2) sqrt( 2 log(1/p) + log det(Sigma / lambda) ) + lambda |u| S.
 
-The first line needs q* = phi . theta* alone, no closure. The second is the self-normalised inequality of
+The first line needs q* = phi . theta* alone, no closure. The second is the self-normalized inequality of
 Abbasi-Yadkori, Pal and Szepesvari (2011) for all u at once: eps_i has mean 0 given the past and (s_i, a_i), and range
-at most B. It allows adaptive behaviour and any stopping time.
+at most B. It allows adaptive behavior and any stopping time.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.features import Design, make_design
-from bondic.baselines.linear import LinearFit, fit_lstd
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.lstd import LinearFit, fit_lstd
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import start_assumption
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import largest_width, range_at_all_times
 
 
@@ -42,27 +41,26 @@ def half_width(
 
 
 @dataclass(frozen=True)
-class LinearFittedQ(Baseline):
+class LinearFittedQ(
+    Baseline, name="duan-wang", words="linear fitted Q, self-normalized noise", guarantee="finite-sample"
+):
     """`duan-wang`. Finite-sample for features fixed beforehand that hold q* with |theta*| <= `radius`.
 
     A table (the default for few states) holds every q*, and its radius follows from the value range. Landmarks that
     were picked from the log are not fixed beforehand: the label is then "none". The ridge is a number of rows.
     """
 
-    name: ClassVar[str] = "duan-wang"
-    words: ClassVar[str] = "linear fitted Q, self-normalised noise"
-    guarantee: ClassVar[Guarantee] = "finite-sample"
     kernel: Kernel | None = None
     radius: float | None = None
     rank: int = 100
     ridge: float = 1.0
 
-    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """One event for both ends, and one for a sampled initial distribution."""
         events = out.initial_events(problem)
         return ErrorBudget.split(alpha, {"noise": 1.0 - sum(events.values()), **events})
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         design = make_design(problem, self.kernel, rank=self.rank)
         radius = self.radius

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
-from bondic.rows import Problem, Source
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -17,17 +17,15 @@ _JOIN = 1e-6
 been stored with 32 bits (6e-8)."""
 
 
-def source_of(problem: Problem) -> Source:
-    if problem.source is None:
-        raise InvalidInput(
-            "This problem was rebuilt without its log and policy, which trajectory methods need: build it with make_problem."
-        )
-    return problem.source
+def columns_of(problem: Rows) -> Transitions:
+    """All columns of the log, episodes and steps among them."""
+    problem.whole()  # refuses a log that is too long for that
+    return problem.log.read()
 
 
-def episode_numbers(problem: Problem) -> IntArray:
+def episode_numbers(problem: Rows) -> IntArray:
     """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
-    log = source_of(problem).log
+    log = columns_of(problem)
     if log.episode_ids is None:
         raise InvalidInput(
             "This method treats episodes as independent units, and the log has no `episode_ids`. Pass them to Transitions, "
@@ -42,19 +40,19 @@ def episode_numbers(problem: Problem) -> IntArray:
             f"The episode of row {int(split[0])} lies partly outside the selected {problem.rows}. Select whole episodes: a "
             "weight needs all actions from the first one on, and a return all rewards."
         )
-    _, first, inverse = np.unique(ids[problem.log_rows], return_index=True, return_inverse=True)
+    _, first, inverse = np.unique(ids[problem.whole().log_rows], return_index=True, return_inverse=True)
     order = np.empty(first.size, dtype=np.int64)
     order[np.argsort(first)] = np.arange(first.size)
     return order[inverse.reshape(-1)]
 
 
-def check_steps(problem: Problem, order: IntArray, position: IntArray) -> None:
+def check_steps(problem: Rows, order: IntArray, position: IntArray) -> None:
     """Row t of an episode must be its step t: a gap would leave a ratio out of the product.
 
     `order` lists the problem's rows episode by episode, `position` counts them within their episode.
     """
-    log = source_of(problem).log
-    rows = problem.log_rows[order]
+    log = columns_of(problem)
+    rows = problem.whole().log_rows[order]
     if log.timesteps is None:
         _check_joints(log, rows[:-1][position[1:] > 0], rows[1:][position[1:] > 0])
         return
@@ -92,15 +90,15 @@ def _check_joints(log: Transitions, earlier: IntArray, later: IntArray) -> None:
         )
 
 
-def check_starts(problem: Problem, first: IntArray) -> None:
+def check_starts(problem: Rows, first: IntArray) -> None:
     """Weighted returns are values of the episodes' own starts, so these must be draws of the stated d_0."""
     if problem.initial_states.kind == "sample":
         return
     listed = {row.tobytes() for row in problem.initial_states.observations + 0.0}
-    observed = source_of(problem).log.observations[problem.log_rows[first]] + 0.0
+    observed = columns_of(problem).observations[problem.whole().log_rows[first]] + 0.0
     strange = [k for k, row in enumerate(observed) if row.tobytes() not in listed]
     if strange:
-        row = int(problem.log_rows[first[strange[0]]])
+        row = int(problem.whole().log_rows[first[strange[0]]])
         raise InvalidInput(
             f"The episode of row {row} starts at {observed[strange[0]]}, which is not in the exact list of initial states. "
             "Trajectory methods estimate the value from the episodes' own starts: pass InitialStates.from_log(log), or use "
@@ -108,12 +106,12 @@ def check_starts(problem: Problem, first: IntArray) -> None:
         )
 
 
-def starts_are_episodes(problem: Problem) -> bool:
+def starts_are_episodes(problem: Rows) -> bool:
     """Whether initial state j is the first state of episode j, as InitialStates.from_log makes them."""
     states = problem.initial_states
-    if problem.source is None or problem.source.log.episode_ids is None or states.kind == "exact":
+    if not problem.log.has_episode_ids or states.kind == "exact":
         return False
     numbers = episode_numbers(problem)
     _, first = np.unique(numbers, return_index=True)
-    own = source_of(problem).log.observations[problem.log_rows[first]]
+    own = columns_of(problem).observations[problem.whole().log_rows[first]]
     return bool(own.shape == states.observations.shape and np.array_equal(own, states.observations))

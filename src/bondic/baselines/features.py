@@ -11,7 +11,7 @@ from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import normal_form
-from bondic.rows import Cloud, Problem
+from bondic.rows import Cloud, Rows
 from bondic.search.basis import Basis, make_basis
 from bondic.tuning.defaults import Choices, default_value_kernel
 
@@ -42,6 +42,10 @@ class Design:
     def dimension(self) -> int:
         return int(self.logged.shape[1])
 
+    def counted(self, counts: FloatArray | None) -> FloatArray:
+        """phi at the logged points, row i counted counts_i times (once unless given): (n, D)."""
+        return self.logged if counts is None else self.logged * counts[:, None]
+
     def ridge(self, wanted: float | None) -> float:
         """A penalty in rows: as asked, else next to none for a table and a tenth of a row for other features.
 
@@ -65,9 +69,10 @@ def table_kernel() -> Kernel:
     return Dirac(on="state") * Dirac(on="action")
 
 
-def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 100) -> Design:
+def make_design(problem: Rows, kernel: Kernel | None = None, *, rank: int = 100) -> Design:
     """Features of `kernel`; by default a table when few distinct points repeat, else landmarks of the default kernel."""
-    everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    rows = problem.whole()
+    everything = np.concatenate([problem.initial.points, rows.logged, rows.next.points])
     few = problem.layout.discrete and is_table(everything, len(problem))
     if kernel is None:
         kernel = table_kernel() if few else default_value_kernel(problem, Choices())
@@ -77,12 +82,12 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
     explicit = all(
         isinstance(leaf, FeatureLeaf) for term in normal_form(kernel, problem.layout) for leaf, _ in term.factors
     )
-    one = np.eye(problem.layout.slots)[problem.slots]
+    one = np.eye(problem.layout.slots)[rows.slots]
     return Design(
-        logged=coordinates(basis, problem.logged, one),
-        following=_cloud_rows(basis, problem.next, len(problem)),
+        logged=coordinates(basis, rows.logged, one),
+        following=_cloud_rows(basis, rows.next, len(rows)),
         starts=_cloud_rows(basis, problem.initial, len(problem.initial_states)),
-        rewards=problem.rewards,
+        rewards=rows.rewards,
         start_weights=problem.initial_states.weights,
         gamma=problem.gamma,
         table=table,
@@ -92,7 +97,7 @@ def make_design(problem: Problem, kernel: Kernel | None = None, *, rank: int = 1
     )
 
 
-def _draws(basis: Basis, problem: Problem) -> FloatArray | None:
+def _draws(basis: Basis, problem: Rows) -> FloatArray | None:
     if problem.answers.exact:
         return None
     ones = np.ones((problem.initial.points.shape[0], 1))
@@ -125,7 +130,7 @@ def _cloud_rows(basis: Basis, cloud: Cloud, count: int) -> FloatArray:
     return total
 
 
-def start_error(problem: Problem, design: Design, theta: FloatArray) -> float:
+def start_error(problem: Rows, design: Design, theta: FloatArray) -> float:
     """Standard error of E_0[v]: from a sample of initial states, or from draws of actions at an exact list; else 0."""
     if problem.initial_states.kind == "sample":
         values = design.starts @ theta

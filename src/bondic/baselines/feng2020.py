@@ -7,33 +7,29 @@ the interval is evaluated through the dual at that eps, which any number of rows
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Listed
-from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.noise.v_statistic import VStatistic
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 
 @dataclass(frozen=True)
-class Feng2020(Listed):
+class Feng2020(Listed, name="feng2020", words="kernel Bellman loss, V-statistic threshold", guarantee="finite-sample"):
     """Dual with the threshold for independent rows.
 
-    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behaviour,
+    Finite-sample, but for independent, identically distributed rows: rows of one episode, or an adaptive behavior,
     are outside the theorem. constant="paper" is the published one, "range" a smaller one with the same proof.
     """
 
-    name: ClassVar[str] = "feng2020"
-    words: ClassVar[str] = "kernel Bellman loss, V-statistic threshold"
-    guarantee: ClassVar[Guarantee] = "finite-sample"
     settings: Dual = field(default_factory=Dual)
     constant: Literal["paper", "range"] = "paper"
 
-    def run(self, problem: Question, alpha: float, progress: out.Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         if self.settings.planned_rows is not None:
             raise InvalidInput(
                 "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."

@@ -8,20 +8,17 @@ with c_i the number of times row i's episode is in the (bootstrap) sample; the v
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.features import Design, make_design
-from bondic.baselines.intervals import percentile_ends
-from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_over
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.features import Design
+from bondic.baselines.units import OverFeatures, Sample, Unit
+from bondic.claims import Assumption
 from bondic.errors import NumericalError
-from bondic.kernels.base import Kernel
-from bondic.rows import Problem
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,7 +51,7 @@ def fit_steps(design: Design, *, ridge: float, steps: int) -> FloatArray:
 
 def _regression(design: Design, counts: FloatArray | None, ridge: float) -> tuple[FloatArray, FloatArray]:
     """M (D, D) and c (D,) of theta_{k+1} = c + M theta_k."""
-    weighted = design.logged if counts is None else design.logged * counts[:, None]
+    weighted = design.counted(counts)
     gram = weighted.T @ design.logged + ridge * np.eye(design.dimension)
     right = np.column_stack([design.gamma * (weighted.T @ design.following), weighted.T @ design.rewards])
     solved: FloatArray = np.asarray(np.linalg.solve(gram, right), dtype=np.float64)
@@ -77,7 +74,7 @@ def default_iterations(gamma: float) -> int:
 
 
 @dataclass(frozen=True)
-class FittedQ(OverUnits):
+class FittedQ(OverFeatures, name="dm", words="fitted Q evaluation, bootstrap over episodes", needs=("episode_ids",)):
     """The direct method `dm`: FQE, with a percentile interval from resampled episodes.
 
     Asymptotic: many independent episodes, and features whose span is closed under the policy's Bellman operator (else
@@ -85,31 +82,17 @@ class FittedQ(OverUnits):
     `unit="rows"` resamples rows instead, for logs of independent rows.
     """
 
-    name: ClassVar[str] = "dm"
-    words: ClassVar[str] = "fitted Q evaluation, bootstrap over episodes"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
-    needs: ClassVar[tuple[str, ...]] = ("episode_ids",)
-    kernel: Kernel | None = None
-    rank: int = 100
-    ridge: float | None = None  # in rows
     iterations: int | None = None
     replicates: int = 200
     seed: int = 0
     unit: Unit = field(default="episodes", kw_only=True)
+    _values: ClassVar[Assumption] = out.states(
+        "values", "The span of the features is closed under the Bellman operator of the policy."
+    )
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        design = make_design(problem, self.kernel, rank=self.rank)
-        ridge = design.ridge(self.ridge)
-
-        def fit(counts: FloatArray | None = None) -> FloatArray:
+    def fit_ends(self, sample: Sample, design: Design, ridge: float) -> out.Outcome:
+        def fit(counts: FloatArray | None) -> FloatArray:
             return fit_q(design, counts, ridge=ridge, iterations=self.iterations)
 
-        again = bootstrap_over(problem, design, units, fit, replicates=self.replicates, seed=self.seed, watch=watch)
-        closed = out.states("values", "The span of the features is closed under the Bellman operator of the policy.")
-        return out.Outcome(
-            *percentile_ends(again, budget),
-            float(design.start @ fit()),
-            (out.stated_if(self.kernel is not None, closed),),
-            choices={"features": design.words, "ridge": f"{ridge:g} rows", "interval": "percentile"},
-            seeds={"bootstrap": self.seed},
-        )
+        found = sample.bootstrap(design, fit, self.replicates, self.seed)
+        return replace(found, choices={"ridge": f"{ridge:g} rows", **found.choices})

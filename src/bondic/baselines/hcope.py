@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.importance import positive_values, weighted_sums
-from bondic.baselines.intervals import bernstein_lower
+from bondic.baselines.intervals import bernstein_lower, each_end
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -32,16 +32,15 @@ _FEWEST = 4
 
 
 @dataclass(frozen=True)
-class EmpiricalBernstein(OverTrajectories):
-    """HCOPE: finite-sample, for independent episodes with known behaviour; no bound of the weights is needed.
+class EmpiricalBernstein(
+    OverTrajectories, name="hcope", words="truncated weights, empirical Bernstein", guarantee="finite-sample"
+):
+    """HCOPE: finite-sample, for independent episodes with known behavior; no bound of the weights is needed.
 
     The threshold of each end is the one that promises the best bound for the remaining episodes, judged on the first
     `tuning_share` of the episodes, which are then left out (`threshold` fixes it instead, and all episodes count).
     """
 
-    name: ClassVar[str] = "hcope"
-    words: ClassVar[str] = "truncated weights, empirical Bernstein"
-    guarantee: ClassVar[Guarantee] = "finite-sample"
     weighting: Literal["tis", "pdis"] = "tis"
     tuning_share: float = 0.05
     threshold: float | None = None
@@ -56,17 +55,16 @@ class EmpiricalBernstein(OverTrajectories):
     def title(self) -> str:
         return f"hcope-{self.weighting}"
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del problem, watch
-        ends = {"lower": -math.inf, "upper": math.inf}
         notes = paths.notes()
-        for end, probability in budget.parts.items():
-            ends[end], notes[f"threshold {end}"] = self._end(paths, end, probability)
+
+        def end(which: str, probability: float) -> float:
+            bound, notes[f"threshold {which}"] = self._end(paths, which, probability)
+            return bound
+
         return out.Outcome(
-            ends["lower"],
-            ends["upper"],
+            *each_end(budget, end),
             weighted_sums(paths, self.weighting).estimate(),
             effective_sample_size=paths.effective_episodes(),
             choices=notes,
@@ -88,7 +86,7 @@ class EmpiricalBernstein(OverTrajectories):
 
 
 def best_threshold(pilot: FloatArray, count: int, probability: float) -> float:
-    """The c that maximises the bound predicted for `count` further episodes from the pilot's mean and variance."""
+    """The c that maximizes the bound predicted for `count` further episodes from the pilot's mean and variance."""
     level = math.log(2.0 / probability)
     top = float(pilot.max())
     if top <= 0:

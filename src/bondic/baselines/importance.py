@@ -1,4 +1,4 @@
-"""Importance sampling of whole trajectories: tis, pdis and their self-normalised forms.
+"""Importance sampling of whole trajectories: tis, pdis and their self-normalized forms.
 
 tis:     (1/E) sum_i rho_i G_i,                         rho_i = prod_t pi(a_t|s_t) / beta(a_t|s_t)
 pdis:    (1/E) sum_i sum_t gamma^t rho_i,0:t r_it       (Precup, Sutton and Singh 2000)
@@ -11,7 +11,7 @@ An episode that ended keeps its last weight and earns 0, so that every group has
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,23 +23,23 @@ from bondic.baselines.intervals import (
     RatioSums,
     bca_ends,
     bootstrap_values,
+    each_end,
     hoeffding_lower,
     need_units,
     percentile_ends,
     student_ends,
 )
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
-from bondic.claims import Assumption, ErrorBudget, Guarantee
+from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Weighting = Literal["tis", "pdis", "sntis", "snpdis"]
 Interval = Literal["t", "hoeffding", "percentile", "bca"]
 
-WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
-INTERVALS = ("t", "hoeffding", "percentile", "bca")
+WEIGHTINGS, INTERVALS = get_args(Weighting), get_args(Interval)
 
 _LAWS = {
     "t": "Student t",
@@ -50,8 +50,8 @@ _LAWS = {
 _NAMED: tuple[tuple[str, str, Weighting, Interval], ...] = (
     ("tis", "trajectory-wise importance sampling", "tis", "t"),
     ("pdis", "per-decision importance sampling", "pdis", "t"),
-    ("sntis", "self-normalised tis", "sntis", "t"),
-    ("snpdis", "self-normalised pdis", "snpdis", "t"),
+    ("sntis", "self-normalized tis", "sntis", "t"),
+    ("snpdis", "self-normalized pdis", "snpdis", "t"),
     ("tis-hoeffding", "tis", "tis", "hoeffding"),
     ("pdis-hoeffding", "pdis", "pdis", "hoeffding"),
     ("is-percentile", "pdis", "pdis", "percentile"),
@@ -79,7 +79,7 @@ def weighted_sums(paths: Trajectories, weighting: Weighting) -> RatioSums:
 def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tuple[FloatArray, float]:
     """X >= 0 with J_T >= floor + E[X] ("lower"), or J_T <= ceiling - E[X] ("upper"); returns X and floor or ceiling.
 
-    Both hold without overlap: where the behaviour never goes, a mean of non-negative terms only gets smaller.
+    Both hold without overlap: where the behavior never goes, a mean of non-negative terms only gets smaller.
     """
     if weighting == "tis":
         gains = (paths.rewards * paths.discounts).sum(axis=1)
@@ -122,7 +122,6 @@ class ImportanceSampling(OverTrajectories):
     bound grows like ratio^T, so the interval is usually trivial; that is its honest length.
     """
 
-    guarantee: ClassVar[Guarantee] = "asymptotic"
     weighting: Weighting = "pdis"
     interval: Interval = "t"
     largest_ratio: float | None = None
@@ -138,7 +137,7 @@ class ImportanceSampling(OverTrajectories):
             )
         if self.interval == "hoeffding" and self.weighting in ("sntis", "snpdis"):
             raise InvalidInput(
-                "A self-normalised estimate is a ratio of means, which Hoeffding's inequality does not cover: use tis or "
+                "A self-normalized estimate is a ratio of means, which Hoeffding's inequality does not cover: use tis or "
                 "pdis, or interval='t'."
             )
 
@@ -160,9 +159,7 @@ class ImportanceSampling(OverTrajectories):
     def title(self) -> str:
         return f"{self.weighting}-{self.interval}"
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         del watch
         sums = weighted_sums(paths, self.weighting)
         hoeffding = self.interval == "hoeffding"
@@ -223,17 +220,18 @@ class ImportanceSampling(OverTrajectories):
 
     def _hoeffding(self, paths: Trajectories, bound: float, budget: ErrorBudget) -> Ends:
         largest = largest_value(paths, self.weighting, bound)
-        ends = {"lower": -np.inf, "upper": np.inf}
-        for end, probability in budget.parts.items():
-            values, base = positive_values(paths, self.weighting, end)
-            mean = hoeffding_lower(values, largest, probability)
-            ends[end] = base + mean if end == "lower" else base - mean
-        return ends["lower"], ends["upper"]
 
-    def _ratio_bound(self, problem: Problem, paths: Trajectories) -> float:
+        def end(which: str, probability: float) -> float:
+            values, base = positive_values(paths, self.weighting, which)
+            mean = hoeffding_lower(values, largest, probability)
+            return base + mean if which == "lower" else base - mean
+
+        return each_end(budget, end)
+
+    def _ratio_bound(self, problem: Rows, paths: Trajectories) -> float:
         if self.largest_ratio is None and not problem.layout.discrete:
             raise InvalidInput(
-                "Continuous actions have densities, which may exceed 1: a least density of the behaviour does not bound pi/beta. "
+                "Continuous actions have densities, which may exceed 1: a least density of the behavior does not bound pi/beta. "
                 "Pass largest_ratio= (--with largest_ratio=R), a bound that holds for every state and action."
             )
         if not paths.fixed:
@@ -249,7 +247,7 @@ class ImportanceSampling(OverTrajectories):
             raise InvalidInput(
                 "Hoeffding's inequality needs a bound of the ratios pi/beta that holds for every state, not the largest one "
                 "seen: pass largest_ratio= (--with largest_ratio=R), or least_behavior_prob= (--with least_behavior_prob=P, in "
-                "(0, 1]) when the behaviour explores at least so much."
+                "(0, 1]) when the behavior explores at least so much."
             )
         seen = float(paths.ratios.max())
         if not bound > 0 or seen > bound * (1 + 1e-9):

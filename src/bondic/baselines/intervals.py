@@ -20,13 +20,14 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Ends = tuple[float, float]
 
+_SIGNS = {"lower": -1.0, "upper": 1.0}
 _BLOCK = 4_000_000
 """Entries of a matrix of bootstrap counts that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)
 class RatioSums:
-    """theta = sum_k ( sum_i N_ik / sum_i D_ik ): a plain mean (D = 1), or self-normalised means."""
+    """theta = sum_k ( sum_i N_ik / sum_i D_ik ): a plain mean (D = 1), or self-normalized means."""
 
     numerators: FloatArray  # (E, K)
     denominators: FloatArray  # (E, K)
@@ -90,19 +91,20 @@ def student_ends(estimate: float, influence: FloatArray, budget: ErrorBudget) ->
 
 def student_around(estimate: float, error: float, count: int, budget: ErrorBudget) -> Ends:
     """theta -+ t_{1-p, count-1} * standard error, the error taken from `count` values."""
-    return _around(estimate, budget, lambda p: float(stdtrit(count - 1, 1.0 - p)) * error)
+    return each_end(budget, lambda end, p: estimate + _SIGNS[end] * (float(stdtrit(count - 1, 1.0 - p)) * error))
 
 
 def normal_ends(estimate: float, error: float, budget: ErrorBudget) -> Ends:
     """theta -+ z_{1-p} * standard error."""
-    return _around(estimate, budget, lambda p: float(-ndtri(p)) * error)
+    return each_end(budget, lambda end, p: estimate + _SIGNS[end] * (float(-ndtri(p)) * error))
 
 
-def _around(estimate: float, budget: ErrorBudget, half_width: Callable[[float], float]) -> Ends:
+def each_end(budget: ErrorBudget, find: Callable[[str, float], float]) -> Ends:
+    """`find` of "lower" and "upper" with their probabilities; an end that is not asked for is infinite."""
     lower, upper = budget.get("lower"), budget.get("upper")
     return (
-        -math.inf if lower is None else estimate - half_width(lower),
-        math.inf if upper is None else estimate + half_width(upper),
+        -math.inf if lower is None else find("lower", lower),
+        math.inf if upper is None else find("upper", upper),
     )
 
 
@@ -140,7 +142,7 @@ def bootstrap_values(sums: RatioSums, rng: np.random.Generator, replicates: int)
 
 def percentile_ends(replicates: FloatArray, budget: ErrorBudget) -> Ends:
     """The p and 1 - p quantiles of theta*; for p beyond what B replicates resolve, at least the normal law's."""
-    return _quantile_ends(replicates, budget, lambda p: p)
+    return each_end(budget, lambda end, p: _quantile(replicates, p if end == "lower" else 1.0 - p))
 
 
 def bca_ends(estimate: float, replicates: FloatArray, left_out: FloatArray, budget: ErrorBudget) -> Ends:
@@ -162,15 +164,7 @@ def bca_ends(estimate: float, replicates: FloatArray, left_out: FloatArray, budg
             return 0.0 if p < 0.5 else 1.0
         return float(ndtr(shift + moved / room))
 
-    return _quantile_ends(replicates, budget, level)
-
-
-def _quantile_ends(replicates: FloatArray, budget: ErrorBudget, level: Callable[[float], float]) -> Ends:
-    lower, upper = budget.get("lower"), budget.get("upper")
-    return (
-        -math.inf if lower is None else _quantile(replicates, level(lower)),
-        math.inf if upper is None else _quantile(replicates, level(1.0 - upper)),
-    )
+    return each_end(budget, lambda end, p: _quantile(replicates, level(p if end == "lower" else 1.0 - p)))
 
 
 def _quantile(replicates: FloatArray, level: float) -> float:

@@ -8,7 +8,6 @@ from u = v_hi; the upper end is E_0[Q+]. Every iterate is an upper bound of q*, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +16,11 @@ from scipy.spatial.distance import cdist
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.features import make_design
-from bondic.baselines.linear import fit_lstd
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.lstd import fit_lstd
+from bondic.claims import ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.proofs.assumptions import start_assumption
-from bondic.rows import Cloud, Problem
+from bondic.rows import Cloud, Rows
 from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,7 +30,9 @@ _SLOPE_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Lipschitz(Baseline):
+class Lipschitz(
+    Baseline, name="lipschitz", words="Lipschitz value iteration, slope estimated unless stated", guarantee="none"
+):
     """`lipschitz`: holds with certainty if rewards and next states are functions of (s, a) and q* has the stated slope.
 
     `constant` bounds |q*(x) - q*(y)| / |x - y| for points with the same discrete action (all columns count alike:
@@ -39,19 +40,16 @@ class Lipschitz(Baseline):
     Only the first `most_rows` rows are used: any subset gives valid ends.
     """
 
-    name: ClassVar[str] = "lipschitz"
-    words: ClassVar[str] = "Lipschitz value iteration, slope estimated unless stated"
-    guarantee: ClassVar[Guarantee] = "none"
     constant: float | None = None
     most_rows: int = 1500
     iterations: int = 400
 
-    def budget(self, problem: Problem, alpha: float) -> ErrorBudget:
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """The interval itself never fails; a sampled initial distribution may."""
         events = out.initial_events(problem)
         return ErrorBudget.split(alpha, events) if events else ErrorBudget(alpha, {})
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         if self.constant is not None and not self.constant >= 0:
             raise InvalidInput(f"constant={self.constant}; a slope >= 0 is needed.")
         if not problem.answers.exact:
@@ -60,7 +58,7 @@ class Lipschitz(Baseline):
             )
         part = problem
         if len(problem) > self.most_rows:
-            part = problem.select(problem.rows.start, int(problem.log_rows[self.most_rows]))
+            part = problem.select(problem.rows.start, int(problem.whole().log_rows[self.most_rows]))
         refuse_randomness(part)
         slope = steepest(part) if self.constant is None else float(self.constant)
         high = upper_end(part, slope, self.iterations, sign=1.0)
@@ -82,36 +80,38 @@ class Lipschitz(Baseline):
         )
 
 
-def refuse_randomness(problem: Problem) -> None:
+def refuse_randomness(problem: Rows) -> None:
     """Equal (s, a) with another reward or next state contradict a deterministic environment."""
+    rows = problem.whole()
     following = np.zeros((len(problem), problem.layout.observation_dim))
-    following[problem.next.rows] = problem.next.points[:, : problem.layout.observation_dim]
-    pairs = np.column_stack([problem.logged, problem.slots])
-    outcomes = np.column_stack([problem.rewards, problem.continues, following])
+    following[rows.next.rows] = rows.next.points[:, : problem.layout.observation_dim]
+    pairs = np.column_stack([rows.logged, rows.slots])
+    outcomes = np.column_stack([rows.rewards, rows.continues, following])
     _, first, inverse = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
     other = np.flatnonzero((outcomes != outcomes[first[inverse.reshape(-1)]]).any(axis=1))
     if other.size:
         row, twin = int(other[0]), int(first[inverse.reshape(-1)[other[0]]])
         raise InvalidInput(
-            f"Rows {int(problem.log_rows[twin])} and {int(problem.log_rows[row])} have equal (s, a) but another reward or "
+            f"Rows {int(rows.log_rows[twin])} and {int(rows.log_rows[row])} have equal (s, a) but another reward or "
             "next state: the environment is random, and Lipschitz value iteration is for deterministic ones. Use Dual()."
         )
 
 
-def upper_end(problem: Problem, slope: float, iterations: int, *, sign: float) -> float:
+def upper_end(problem: Rows, slope: float, iterations: int, *, sign: float) -> float:
     """The upper end for sign 1; for sign -1 the lower end, as minus the upper end of the problem with rewards -r."""
+    seen = problem.whole()
     # all times: with a finite horizon values of later steps lie outside those of the first one
     limits = range_at_all_times(problem.terms)
     top = limits.high if sign > 0 else -limits.low
     slots = problem.layout.slots
     # equal pairs have equal outcomes: one row of each is enough
-    _, kept = np.unique(np.column_stack([problem.logged, problem.slots]), axis=0, return_index=True)
-    rewards, logged = sign * problem.rewards[kept], problem.logged[kept]
-    members = [np.flatnonzero(problem.slots[kept] == a) for a in range(slots)]
+    _, kept = np.unique(np.column_stack([seen.logged, seen.slots]), axis=0, return_index=True)
+    rewards, logged = sign * seen.rewards[kept], seen.logged[kept]
+    members = [np.flatnonzero(seen.slots[kept] == a) for a in range(slots)]
     place = np.full(len(problem), -1)
     place[kept] = np.arange(kept.size)
-    ahead = place[problem.next.rows] >= 0
-    cloud = Cloud(problem.next.points[ahead], problem.next.weights[ahead], place[problem.next.rows[ahead]])
+    ahead = place[seen.next.rows] >= 0
+    cloud = Cloud(seen.next.points[ahead], seen.next.weights[ahead], place[seen.next.rows[ahead]])
 
     def envelope(points: FloatArray) -> list[FloatArray]:
         return [slope * cdist(points, logged[rows]) for rows in members]
@@ -136,14 +136,15 @@ def upper_end(problem: Problem, slope: float, iterations: int, *, sign: float) -
     return sign * float(problem.initial_states.weights @ means)
 
 
-def steepest(problem: Problem) -> float:
+def steepest(problem: Rows) -> float:
     """Twice the steepest slope of a fitted q between logged points with the same action: an estimate, not a bound."""
+    seen = problem.whole()
     design = make_design(problem)
     q = design.logged @ fit_lstd(design, ridge=design.ridge(None)).theta
     largest = 0.0
     for a in range(problem.layout.slots):
-        rows = np.flatnonzero(problem.slots == a)[:_SLOPE_ROWS]
-        apart = cdist(problem.logged[rows], problem.logged[rows])
+        rows = np.flatnonzero(seen.slots == a)[:_SLOPE_ROWS]
+        apart = cdist(seen.logged[rows], seen.logged[rows])
         rise = np.abs(q[rows][:, None] - q[rows][None, :])
         largest = max(largest, float(np.divide(rise, apart, out=np.zeros_like(rise), where=apart > 0).max(initial=0.0)))
     return _SLOPE_FACTOR * largest

@@ -5,19 +5,15 @@ q = r^ + gamma P^ v on the pairs that occur, r^ and P^ the observed means and fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.features import Design, make_design, table_kernel
-from bondic.baselines.intervals import percentile_ends
-from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_over
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.units import OverUnits, Sample, Unit
 from bondic.errors import InvalidInput
-from bondic.rows import Problem
 from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,9 +21,9 @@ FloatArray = npt.NDArray[np.float64]
 _MOST_STATES = 512
 
 
-def table_values(design: Design, counts: FloatArray, unseen: float) -> FloatArray:
+def table_values(design: Design, counts: FloatArray | None, unseen: float) -> FloatArray:
     """q of the estimated table, (D,); pairs without a row get the value `unseen`, a guess."""
-    weighted = design.logged * counts[:, None]
+    weighted = design.counted(counts)
     visits = weighted.sum(axis=0)
     seen = visits > 0
     flow = weighted.T @ design.following
@@ -37,22 +33,19 @@ def table_values(design: Design, counts: FloatArray, unseen: float) -> FloatArra
 
 
 @dataclass(frozen=True)
-class ModelBased(OverUnits):
+class ModelBased(OverUnits, name="model", words="most likely table, bootstrap over episodes", needs=("episode_ids",)):
     """`model`: plug-in value of a table with a percentile interval. Asymptotic: few states that all occur often.
 
     Pairs that never occur are given the middle of the value range, a guess that no interval accounts for.
     """
 
-    name: ClassVar[str] = "model"
-    words: ClassVar[str] = "most likely table, bootstrap over episodes"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
-    needs: ClassVar[tuple[str, ...]] = ("episode_ids",)
     replicates: int = 200
     seed: int = 0
     unit: Unit = field(default="episodes", kw_only=True)
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        states = np.unique(np.concatenate([problem.logged, problem.next.points]), axis=0).shape[0]
+    def unit_ends(self, sample: Sample) -> out.Outcome:
+        problem, rows = sample.problem, sample.problem.whole()
+        states = np.unique(np.concatenate([rows.logged, rows.next.points]), axis=0).shape[0]
         if not problem.layout.discrete or states > _MOST_STATES:
             raise InvalidInput(
                 f"The model is a table of states and discrete actions; this log has {states} distinct states (at most "
@@ -62,16 +55,11 @@ class ModelBased(OverUnits):
         limits = range_of(problem.terms)
         middle = 0.5 * (limits.low + limits.high)
 
-        def fit(counts: FloatArray) -> FloatArray:
+        def fit(counts: FloatArray | None) -> FloatArray:
             return table_values(design, counts, middle)
 
-        again = bootstrap_over(problem, design, units, fit, replicates=self.replicates, seed=self.seed, watch=watch)
+        found = sample.bootstrap(design, fit, self.replicates, self.seed)
         missing = int((design.logged.sum(axis=0) == 0).sum())
         table = out.states("table", "Observations are the whole state and repeat: the table of the process is finite.")
-        return out.Outcome(
-            *percentile_ends(again, budget),
-            float(design.start @ fit(np.ones(len(problem)))),
-            (table,),
-            choices={"table": f"{states} states, {missing} pairs without a row", "interval": "percentile"},
-            seeds={"bootstrap": self.seed},
-        )
+        notes = {"table": f"{states} states, {missing} pairs without a row", **found.choices}
+        return replace(found, assumptions=(table,), choices=notes)

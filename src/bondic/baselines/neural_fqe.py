@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,9 @@ from bondic.baselines import outcome as out
 from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import is_table
 from bondic.baselines.intervals import resample_counts, student_around
-from bondic.baselines.units import IntArray, OverUnits, Unit, bootstrap_units
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.baselines.units import IntArray, OverUnits, Sample, Unit, bootstrap_units
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,7 +43,14 @@ def _torch() -> Any:
 
 
 @dataclass(frozen=True)
-class NeuralFittedQ(OverUnits):
+class NeuralFittedQ(
+    OverUnits,
+    name="dm-neural",
+    words="neural fitted Q evaluation, bootstrap",
+    guarantee="none",
+    needs=("episode_ids",),
+    extra="torch",
+):
     """`dm-neural`: FQE with multilayer perceptrons and a bootstrap over episodes. No guarantee.
 
     The theory of the bootstrap speaks of regressions that are solved exactly in a class closed under the Bellman operator.
@@ -53,11 +59,6 @@ class NeuralFittedQ(OverUnits):
     until gamma^updates is 1e-4). Results depend on `seed` only, and in the last digits on the machine's libraries.
     """
 
-    name: ClassVar[str] = "dm-neural"
-    words: ClassVar[str] = "neural fitted Q evaluation, bootstrap"
-    guarantee: ClassVar[Guarantee] = "none"
-    needs: ClassVar[tuple[str, ...]] = ("episode_ids",)
-    extra: ClassVar[str | None] = "torch"
     hidden: tuple[int, ...] = (32, 32)
     replicates: int = 20
     updates: int | None = None
@@ -86,18 +87,19 @@ class NeuralFittedQ(OverUnits):
         if not (math.isfinite(self.learning_rate) and self.learning_rate > 0):
             raise InvalidInput(f"learning_rate={self.learning_rate}; a positive finite number is needed.")
 
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def unit_ends(self, sample: Sample) -> out.Outcome:
+        problem, units = sample.problem, sample.units
         count, rng = bootstrap_units(units), np.random.default_rng(self.seed)
         counts = np.vstack([np.ones((1, count)), resample_counts(rng, count, self.replicates)])
         starts = start_weights(problem, counts, rng)
         updates = default_updates(problem.gamma) if self.updates is None else self.updates
-        values = _Ensemble(self, problem, counts[:, units], starts, rng).values(updates, watch)
+        values = _Ensemble(self, problem, counts[:, units], starts, rng).values(updates, sample.watch)
         estimate, spread = float(values[0]), float(values[1:].std(ddof=1))
         closed = out.states(
             "values", "The networks were trained to convergence, and can be fitted to the values of the policy."
         )
         return out.Outcome(
-            *student_around(estimate, spread, self.replicates, budget),
+            *student_around(estimate, spread, self.replicates, sample.budget),
             estimate,
             (out.stated_if(False, closed),),
             choices={
@@ -117,7 +119,7 @@ def default_updates(gamma: float) -> int:
     return most if gamma >= 1 else min(most, max(fewest, math.ceil(math.log(_LEFT) / math.log(gamma))))
 
 
-def start_weights(problem: Problem, counts: FloatArray, rng: np.random.Generator) -> FloatArray:
+def start_weights(problem: Rows, counts: FloatArray, rng: np.random.Generator) -> FloatArray:
     """Weights of the points of d_{pi,0}, (1 + B, N): exact, or resampled with their episodes, alone, or draw by draw.
 
     Row 0 is the sample as it is.
@@ -137,15 +139,16 @@ def start_weights(problem: Problem, counts: FloatArray, rng: np.random.Generator
 
 
 class _Inputs:
-    """Points as the networks see them: one unit per state when few states repeat, else standardised coordinates."""
+    """Points as the networks see them: one unit per state when few states repeat, else standardized coordinates."""
 
-    def __init__(self, problem: Problem) -> None:
-        everything = np.concatenate([problem.initial.points, problem.logged, problem.next.points])
+    def __init__(self, problem: Rows) -> None:
+        rows = problem.whole()
+        everything = np.concatenate([problem.initial.points, rows.logged, rows.next.points])
         self.table = None
         if problem.layout.discrete and is_table(everything, len(problem)):
             self.table = np.unique(everything, axis=0)
-        spread = problem.logged.std(axis=0)
-        self.center, self.spread = problem.logged.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        spread = rows.logged.std(axis=0)
+        self.center, self.spread = rows.logged.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
     def __call__(self, points: FloatArray) -> npt.NDArray[np.float32]:
         if self.table is None:
@@ -157,21 +160,22 @@ class _Ensemble:
     """1 + B networks trained side by side; inputs are points, outputs one value per slot of actions, in units of `unit`."""
 
     def __init__(
-        self, options: NeuralFittedQ, problem: Problem, counts: FloatArray, starts: FloatArray, rng: np.random.Generator
+        self, options: NeuralFittedQ, problem: Rows, counts: FloatArray, starts: FloatArray, rng: np.random.Generator
     ) -> None:
         torch = self.torch = _torch()
         self.options, self.problem, self.rng = options, problem, rng
         inputs = _Inputs(problem)
-        rewards = problem.rewards
+        rows = problem.whole()
+        rewards = rows.rewards
         # values lie between one reward and the sum of all; their middle (geometric) is the unit of the outputs
-        reach = 1.0 / (1.0 - problem.gamma * float(problem.continues.mean()) + 1e-3)
+        reach = 1.0 / (1.0 - problem.gamma * float(rows.continues.mean()) + 1e-3)
         self.unit = float(np.sqrt(np.mean(rewards**2) * reach)) or 1.0
         limits = range_at_all_times(problem.terms)  # hull with 0: nothing is earned after the end
         self.limits = min(limits.low, 0.0) / self.unit, max(limits.high, 0.0) / self.unit
-        self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (problem.logged, problem.next.points))
+        self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (rows.logged, rows.next.points))
         self.first = torch.from_numpy(inputs(problem.initial.points))
         self.rewards = torch.from_numpy((rewards / self.unit).astype(np.float32))
-        self.slots = torch.from_numpy(problem.slots)
+        self.slots = torch.from_numpy(rows.slots)
         self.counts = torch.from_numpy(counts.astype(np.float32))
         self.starts = starts
         self.next_rows, self.next_weights = _following(problem)
@@ -212,7 +216,7 @@ class _Ensemble:
     def values(self, updates: int, watch: out.Stopwatch) -> FloatArray:
         """J of every member, (1 + B,), averaged over the last target updates."""
         torch, options = self.torch, self.options
-        optimiser = torch.optim.Adam(self.parameters, lr=options.learning_rate)
+        optimizer = torch.optim.Adam(self.parameters, lr=options.learning_rate)
         total = updates * options.steps
         batches, averaged = self._batches(), max(1, round(_TAIL * updates))
         found = np.zeros(self.counts.shape[0])
@@ -220,9 +224,9 @@ class _Ensemble:
             frozen = [parameter.detach().clone() for parameter in self.parameters]
             for step in range(options.steps):
                 done = (update * options.steps + step) / total
-                for group in optimiser.param_groups:
+                for group in optimizer.param_groups:
                     group["lr"] = options.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-                self._step(optimiser, frozen, next(batches))
+                self._step(optimizer, frozen, next(batches))
             if update >= updates - averaged:
                 found += self._start_values() / averaged
             watch((update + 1) / updates)
@@ -237,7 +241,7 @@ class _Ensemble:
             order = self.rng.permutation(n)
             yield from (order[start : start + size] for start in range(0, max(n - size, 0) + 1, size))
 
-    def _step(self, optimiser: Any, frozen: list[Any], rows: IntArray) -> None:
+    def _step(self, optimizer: Any, frozen: list[Any], rows: IntArray) -> None:
         torch = self.torch
         index = torch.from_numpy(rows)
         with torch.no_grad():
@@ -246,9 +250,9 @@ class _Ensemble:
         slots = self.slots[index].expand(q.shape[0], -1)[:, :, None]
         error = q.gather(2, slots)[:, :, 0] - wanted
         loss = (self.counts[:, index] * error**2).mean(dim=1).sum()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 
     def _start_values(self) -> FloatArray:
         with self.torch.no_grad():
@@ -257,9 +261,9 @@ class _Ensemble:
         return np.asarray(self.unit * np.sum(self.starts * means, axis=1))
 
 
-def _following(problem: Problem) -> tuple[IntArray, npt.NDArray[np.float32]]:
+def _following(problem: Rows) -> tuple[IntArray, npt.NDArray[np.float32]]:
     """Places of the next points of every row (n, m) and their slot weights (n, m, slots), 0 where nothing follows."""
-    cloud, n = problem.next, len(problem)
+    cloud, n = problem.whole().next, len(problem)
     most = int(np.bincount(cloud.rows, minlength=n).max()) if cloud.rows.size else 1
     places = np.zeros((n, most), dtype=np.int64)
     weights = np.zeros((n, most, problem.layout.slots), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""From the ends of a baseline to a `Result`: intersected with the value range, labelled, no certificate."""
+"""From the ends of a baseline to a `Result`: intersected with the value range, labeled, no certificate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bondic.errors import NumericalError
 from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result
 from bondic.rounding import Enclosure
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import ValueRange, range_of
 
 Progress = Callable[[str, float], None]
@@ -42,12 +42,12 @@ def split_ends(alpha: float, side: Side, **others: float) -> ErrorBudget:
     return ErrorBudget.split(alpha, {**{end: left / len(ends) for end in ends}, **others})
 
 
-def initial_events(problem: Problem) -> dict[str, float]:
+def initial_events(problem: Rows) -> dict[str, float]:
     """The share of alpha for the initial distribution: none when d_0 and the means over its actions are exact."""
     return {} if sampled_start(problem, 1) is None else {"initial": INITIAL_SHARE}
 
 
-def initial_allowance(problem: Problem, budget: ErrorBudget, side: Side) -> float:
+def initial_allowance(problem: Rows, budget: ErrorBudget, side: Side) -> float:
     """Hoeffding's bound of |J* - J_emp| for initial states (or initial actions) that are a sample, else 0."""
     start, probability = sampled_start(problem, len(ends_of(side))), budget.get("initial")
     return 0.0 if start is None or probability is None else start.error(probability).upper
@@ -70,7 +70,7 @@ class Stopwatch:
 
 
 def conclude_baseline(
-    problem: Problem,
+    problem: Rows,
     outcome: Outcome,
     *,
     guarantee: Guarantee,
@@ -126,7 +126,7 @@ def _claims(outcome: Outcome, limits: ValueRange, side: Side) -> tuple[Claim, ..
     return tuple(replace(claim, uses_log=claim.gain(limits) > slack) for claim in claims)
 
 
-def reward_assumption(problem: Problem) -> Assumption:
+def reward_assumption(problem: Rows) -> Assumption:
     low, high = problem.terms.reward_range
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
 
@@ -147,11 +147,11 @@ ASYMPTOTIC = states(
 REALIZABLE = states(
     "values", "q* is a combination of the features (or is approached by them as their number grows with the log)."
 )
-COVERED = states("overlap", "The behaviour visits every state-action pair that the policy visits.")
+COVERED = states("overlap", "The behavior visits every state-action pair that the policy visits.")
 EPISODES = states(
     "episodes",
-    "Episodes are independent, start from the initial distribution, and were recorded with one fixed behaviour; their "
+    "Episodes are independent, start from the initial distribution, and were recorded with one fixed behavior; their "
     "number was fixed beforehand.",
 )
-EXACT_BEHAVIOR = states("behaviour", "`behavior_action_probs` are the true probabilities of the logged actions.")
-ESTIMATED_BEHAVIOR = states("behaviour", "Behaviour probabilities were estimated from the log: nothing is guaranteed.")
+EXACT_BEHAVIOR = states("behavior", "`behavior_action_probs` are the true probabilities of the logged actions.")
+ESTIMATED_BEHAVIOR = states("behavior", "Behavior probabilities were estimated from the log: nothing is guaranteed.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,11 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.behavior import estimate_behavior
-from bondic.baselines.episodes import check_starts, check_steps, episode_numbers, source_of
+from bondic.baselines.episodes import check_starts, check_steps, columns_of, episode_numbers
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
@@ -115,23 +115,20 @@ class Trajectories:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverTrajectories(Baseline):
+class OverTrajectories(Baseline, needs=("episode_ids", "behavior_action_probs")):
     """A method that weighs whole episodes by products of pi/beta, over the first `steps` steps (default: all recorded).
 
-    `behavior="estimated"` replaces missing behaviour probabilities by a fit: no guarantee.
+    `behavior="estimated"` replaces missing behavior probabilities by a fit: no guarantee.
     """
 
-    needs: ClassVar[tuple[str, ...]] = ("episode_ids", "behavior_action_probs")
     steps: int | None = None
     behavior: Behavior = "logged"
 
     @abstractmethod
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
-        """Ends of the T-step value; assumptions are those beyond the ones on episodes and behaviour."""
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+        """Ends of the T-step value; assumptions are those beyond the ones on episodes and behavior."""
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         paths = trajectories(problem, steps=self.steps, behavior=self.behavior)
         found = self.path_ends(problem, paths, budget, watch)
         return replace(
@@ -145,7 +142,7 @@ class OverTrajectories(Baseline):
 
 
 def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
-    behaviour = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
+    behavior = out.ESTIMATED_BEHAVIOR if paths.estimated_behavior else out.EXACT_BEHAVIOR
     whole = "Every episode was recorded to its own end: none was left out or cut because it was long."
     # "does not depend on what happens" would be too little: which episodes were cut enters the choice of T
     cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
@@ -155,12 +152,12 @@ def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
     steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
     if not paths.length_stated:
-        return (out.EPISODES, behaviour, recording, steps)
-    length = f"No episode lasts longer than {paths.steps} steps, neither under the behaviour nor under the policy."
-    return (out.EPISODES, behaviour, recording, steps, out.states("length", length))
+        return (out.EPISODES, behavior, recording, steps)
+    length = f"No episode lasts longer than {paths.steps} steps, neither under the behavior nor under the policy."
+    return (out.EPISODES, behavior, recording, steps, out.states("length", length))
 
 
-def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
+def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
     """Cut the log into episodes, ask the policy at the logged states, and bound what was not recorded."""
     episodes = episode_numbers(problem)
     order = np.argsort(episodes, kind="stable")
@@ -170,7 +167,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     check_starts(problem, order[position == 0])
     # an episode is complete when its last row has no next point: it terminated, or reached the horizon
     last = order[np.cumsum(lengths) - 1]
-    complete = ~problem.continues[last]
+    complete = ~problem.whole().continues[last]
     horizon = problem.terms.horizon
     limit, recorded_all = _cut_after(lengths, complete, steps, horizon)
     fixed = not recorded_all or steps is not None or horizon is not None
@@ -187,7 +184,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
     return Trajectories(
         terms=terms,
         rows=table,
-        rewards=np.where(inside, problem.rewards[table], 0.0),
+        rewards=np.where(inside, problem.whole().rewards[table], 0.0),
         ratios=np.where(inside, ratios[table], 1.0),
         discounts=np.asarray(problem.gamma ** np.arange(limit), dtype=np.float64),
         returns=_returns(terms, limit if fixed else None, tail),
@@ -197,7 +194,7 @@ def trajectories(problem: Problem, *, steps: int | None = None, behavior: Behavi
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
-        numbered=source_of(problem).log.timesteps is not None,
+        numbered=problem.log.has_timesteps,
         few_cuts=_few_cuts(lengths, complete) if steps is None and not recorded_all else "",
         length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),
     )
@@ -259,9 +256,8 @@ def _outward(value: float, direction: float) -> float:
     return value + direction * 1e-12 * abs(value)
 
 
-def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:
-    source, rows = source_of(problem), problem.log_rows
-    log = source.log
+def _ratios(problem: Rows, behavior: Behavior) -> tuple[FloatArray, bool]:
+    log, rows = columns_of(problem), problem.whole().log_rows
     if behavior not in ("logged", "estimated"):
         raise InvalidInput(f"behavior={behavior!r}; choose 'logged' or 'estimated'.")
     if behavior == "logged" and log.behavior_action_probs is None:
@@ -272,11 +268,16 @@ def _ratios(problem: Problem, behavior: Behavior) -> tuple[FloatArray, bool]:
         )
     observations: Any = log.observations[rows]
     target = logged_action_probs(
-        source.policy, observations, log.actions[rows], problem.times, slots=problem.layout.slots, log_rows=rows
+        problem.policy,
+        observations,
+        log.actions[rows],
+        problem.whole().times,
+        slots=problem.layout.slots,
+        log_rows=rows,
     )
     if behavior == "logged":
         assert log.behavior_action_probs is not None
         return np.asarray(target / log.behavior_action_probs[rows]), False
     if not problem.layout.discrete:
-        raise InvalidInput("Behaviour can be estimated for discrete actions only; pass `behavior_action_probs`.")
+        raise InvalidInput("Behavior can be estimated for discrete actions only; pass `behavior_action_probs`.")
     return np.asarray(target / estimate_behavior(observations, log.actions[rows], problem.layout.slots)), True

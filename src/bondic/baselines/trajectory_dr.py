@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +19,13 @@ from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.fqe import fit_q, fit_steps
 from bondic.baselines.intervals import need_units, student_around
-from bondic.baselines.linear import restrict
+from bondic.baselines.lstd import restrict
 from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.baselines.units import fold_numbers
-from bondic.claims import ErrorBudget, Guarantee
+from bondic.claims import ErrorBudget
 from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import start_assumption
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -54,25 +53,20 @@ def corrections(paths: Trajectories, design: Design, thetas: FloatArray) -> Floa
 
 
 @dataclass(frozen=True)
-class DoublyRobust(OverTrajectories):
+class DoublyRobust(OverTrajectories, name="dr", words="doubly robust over trajectories, Student t"):
     """`dr`: importance sampling with a fitted q as control variate, and a Student t interval. Asymptotic.
 
     q_t comes from fitted Q evaluation on the other folds of episodes, T - t regressions deep. Start values
     use the initial distribution of the problem, of which the episodes' first states must be draws.
     """
 
-    name: ClassVar[str] = "dr"
-    words: ClassVar[str] = "doubly robust over trajectories, Student t"
-    guarantee: ClassVar[Guarantee] = "asymptotic"
     kernel: Kernel | None = None
     rank: int = 100
     ridge: float | None = None  # in rows
     folds: int = 2
     seed: int = 0
 
-    def path_ends(
-        self, problem: Problem, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch
-    ) -> out.Outcome:
+    def path_ends(self, problem: Rows, paths: Trajectories, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         episodes = episode_numbers(problem)
         design = make_design(problem, self.kernel, rank=self.rank)
         ridge = design.ridge(self.ridge)

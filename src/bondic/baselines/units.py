@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,16 +13,57 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.episodes import episode_numbers, starts_are_episodes
-from bondic.baselines.features import Design, start_error
-from bondic.baselines.intervals import need_units, resample_counts
+from bondic.baselines.features import Design, make_design, start_error
+from bondic.baselines.intervals import need_units, normal_ends, percentile_ends, resample_counts
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
+from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import start_assumption
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Unit = Literal["auto", "episodes", "rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The rows as independent units, and what the ends of the interval may cost."""
+
+    problem: Rows
+    units: IntArray  # (n,) 0, 1, ...: the unit of every row
+    budget: ErrorBudget
+    watch: out.Stopwatch
+
+    def error(self, design: Design, theta: FloatArray, parts: FloatArray) -> float:
+        """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
+
+        Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
+        """
+        count = design.starts.shape[0]
+        if int(self.units.max()) + 1 == count and starts_are_episodes(self.problem):
+            sums = np.bincount(self.units, weights=parts) + design.starts @ theta / count
+            return grouped_error(sums, np.arange(count))
+        return float(np.hypot(grouped_error(parts, self.units), start_error(self.problem, design, theta)))
+
+    def normal(self, estimate: float, error: float, **choices: str) -> out.Outcome:
+        """estimate -+ z * standard error."""
+        notes = {**choices, "standard error": f"{error:.6g}"}
+        return out.Outcome(*normal_ends(estimate, error, self.budget), estimate, choices=notes)
+
+    def bootstrap(
+        self, design: Design, fit: Callable[[FloatArray | None], FloatArray], replicates: int, seed: int
+    ) -> out.Outcome:
+        """Percentiles of phi_0 . theta over bootstrap samples; `fit` gives theta of rows that count so often."""
+        count, rng = bootstrap_units(self.units), np.random.default_rng(seed)
+        start, again = resampled_starts(self.problem, design, count), np.empty(replicates)
+        for index in range(replicates):
+            counts = resample_counts(rng, count, 1)[0]
+            again[index] = start(counts, rng) @ fit(counts[self.units])
+            self.watch((index + 1) / replicates)
+        estimate = float(design.start @ fit(None))
+        ends, notes = percentile_ends(again, self.budget), {"interval": "percentile"}
+        return out.Outcome(*ends, estimate, choices=notes, seeds={"bootstrap": seed})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +73,39 @@ class OverUnits(Baseline):
     unit: Unit = "auto"
 
     @abstractmethod
-    def unit_ends(self, problem: Problem, units: IntArray, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        """The ends, given the unit 0, 1, ... of every row, (n,); assumptions are those beyond the limit law's own."""
+    def unit_ends(self, sample: Sample) -> out.Outcome:
+        """The ends; assumptions are those beyond the limit law's own."""
 
-    def ends(self, problem: Problem, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
+    def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
         units, independent = units_of(problem, self.unit)
-        found = self.unit_ends(problem, units, budget, watch)
+        found = self.unit_ends(Sample(problem, units, budget, watch))
         own = (independent, start_assumption(problem), *found.assumptions, out.COVERED, out.ASYMPTOTIC)
         return replace(found, assumptions=own)
 
 
-def units_of(problem: Problem, unit: Unit) -> tuple[IntArray, Assumption]:
+@dataclass(frozen=True)
+class OverFeatures(OverUnits):
+    """A fit in linear features: by default a table for few states, else `rank` landmarks of a kernel; `ridge` in rows."""
+
+    kernel: Kernel | None = None
+    rank: int = 100
+    ridge: float | None = None
+    _values: ClassVar[Assumption] = out.REALIZABLE
+
+    @abstractmethod
+    def fit_ends(self, sample: Sample, design: Design, ridge: float) -> out.Outcome:
+        """The ends; that the features suit q* is assumed, and stated by whoever chose them."""
+
+    def unit_ends(self, sample: Sample) -> out.Outcome:
+        design = make_design(sample.problem, self.kernel, rank=self.rank)
+        found = self.fit_ends(sample, design, design.ridge(self.ridge))
+        held = out.stated_if(self.kernel is not None, self._values)
+        return replace(found, assumptions=(held,), choices={"features": design.words, **found.choices})
+
+
+def units_of(problem: Rows, unit: Unit) -> tuple[IntArray, Assumption]:
     """Which rows belong together, and what is assumed of the groups: whole episodes where the log names them."""
-    named = problem.source is not None and problem.source.log.episode_ids is not None
+    named = problem.log.has_episode_ids
     if unit == "episodes" or (unit == "auto" and named):
         return episode_numbers(problem), out.EPISODES
     grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
@@ -60,29 +121,8 @@ def bootstrap_units(units: IntArray) -> int:
     return count
 
 
-def bootstrap_over(
-    problem: Problem,
-    design: Design,
-    units: IntArray,
-    fit: Callable[[FloatArray], FloatArray],
-    *,
-    replicates: int,
-    seed: int,
-    watch: out.Stopwatch,
-) -> FloatArray:
-    """phi_0 . theta of every bootstrap sample of units, (B,); `fit` gives theta for rows that count so often, (n,)."""
-    count, rng = bootstrap_units(units), np.random.default_rng(seed)
-    start, again = resampled_starts(problem, design, count), np.empty(replicates)
-    for index in range(replicates):
-        counts = resample_counts(rng, count, 1)[0]
-        theta = fit(counts[units])
-        again[index] = start(counts, rng) @ theta
-        watch((index + 1) / replicates)
-    return again
-
-
 def resampled_starts(
-    problem: Problem, design: Design, units: int
+    problem: Rows, design: Design, units: int
 ) -> Callable[[FloatArray, np.random.Generator], FloatArray]:
     """phi_0 of a bootstrap sample, given how often each unit was drawn.
 
@@ -107,18 +147,6 @@ def grouped_error(parts: FloatArray, units: IntArray) -> float:
     sums = np.bincount(units, weights=parts)
     count = sums.size
     return float(np.sqrt(np.sum((sums - sums.mean()) ** 2) * count / max(count - 1, 1)))
-
-
-def total_error(problem: Problem, design: Design, theta: FloatArray, parts: FloatArray, units: IntArray) -> float:
-    """Standard error of E_0[v] + sum_i parts_i, v = theta . phi at the starts.
-
-    Starts that are the episodes' own first states vary together with their episodes; other samples add in squares.
-    """
-    count = design.starts.shape[0]
-    if int(units.max()) + 1 == count and starts_are_episodes(problem):
-        sums = np.bincount(units, weights=parts) + design.starts @ theta / count
-        return grouped_error(sums, np.arange(count))
-    return float(np.hypot(grouped_error(parts, units), start_error(problem, design, theta)))
 
 
 def fold_numbers(units: IntArray, folds: int, seed: int) -> IntArray:

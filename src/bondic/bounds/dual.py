@@ -17,14 +17,14 @@ from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Claim, End, Part
 from bondic.classes.instruments import Instruments
 from bondic.classes.value_class import ValueClass
+from bondic.codec import same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.identity.residual import mean_over_starts, values_at_starts
-from bondic.kernels.base import same_kernel
 from bondic.noise.bound import Gauge, NoiseFacts
-from bondic.noise.facts import counted_facts, noise_facts
+from bondic.noise.facts import noise_facts
 from bondic.rounding import Enclosure, U, inflate
-from bondic.rows import Problem, Question, StreamedProblem
+from bondic.rows import Rows
 from bondic.sums.engine import Progress
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
@@ -50,7 +50,7 @@ class ClassTest:
 class Setting:
     """Everything a bound depends on besides omega: fixed before omega is looked for."""
 
-    problem: Question
+    problem: Rows
     ball: ValueClass
     instruments: Instruments
     gauge: Gauge
@@ -71,11 +71,10 @@ class Setting:
     @cached_property
     def _facts(self) -> NoiseFacts:
         p = self.problem
-        kernel, fixed_count = self.instruments.kernel, len(p.rows)
-        if isinstance(p, Problem):
-            return noise_facts(kernel, p.layout, p.logged, p.slots, p.terms, times=p.times, fixed_count=fixed_count)
-        assert isinstance(p, StreamedProblem)
-        return counted_facts(kernel, p.layout, p.logged_rows, p.terms, p.time_counts, len(p), fixed_count=fixed_count)
+        counts = {"count": len(p), "fixed_count": len(p.rows)}
+        return noise_facts(
+            self.instruments.kernel, p.layout, p.terms, p.logged_rows, time_counts=p.time_counts, **counts
+        )
 
     @cached_property
     def center_at_starts(self) -> tuple[FloatArray, float]:
@@ -101,7 +100,7 @@ class Setting:
 
 def check_weight_space(setting: Setting, omega: Function | None) -> None:
     """The noise bound eps |omega| needs the norm in the space of W's kernel, not of some other kernel."""
-    if omega is not None and not omega.is_zero and not same_kernel(omega.kernel, setting.instruments.kernel):
+    if omega is not None and not omega.is_zero and not same(omega.kernel, setting.instruments.kernel):
         raise InvalidInput(
             f"omega lives in the space of {omega.kernel!r}, W is {setting.instruments.kernel!r}. The noise bound holds "
             "for the norm of W's own kernel: build omega with instruments.kernel."

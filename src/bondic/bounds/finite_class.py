@@ -16,7 +16,7 @@ from bondic.identity.residual import function_values
 from bondic.identity.value import doubly_robust_value
 from bondic.noise.finite_class import FiniteClass
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.rows import Problem
+from bondic.rows import Batch
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import row_widths
 
@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def finite_class_bound(
-    problem: Problem,
+    problem: Batch,
     ball: Ball,
     members: tuple[Function, ...],
     gauge: FiniteClass,

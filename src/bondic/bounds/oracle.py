@@ -5,7 +5,7 @@ They need the true q*, so they are yardsticks for problems with known answers, n
     oracle    sup / inf { E[q] : q in Q, R^q(x_i, y_i) = R^q*(x_i, y_i) on every row }
     infinite  sup / inf { E[q] : q in Q, E[R^q | x] = 0 at every x that the log can visit }   (tabular)
 
-Both maximise a linear functional over a ball cut by an affine subspace, which has a closed form: with rho_i the
+Both maximize a linear functional over a ball cut by an affine subspace, which has a closed form: with rho_i the
 representer of constraint i, q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of mu_0 orthogonal to all rho_i).
 """
 
@@ -22,7 +22,7 @@ from bondic.functions.functions import Function
 from bondic.identity.residual import function_values
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
-from bondic.rows import Problem
+from bondic.rows import Batch
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -51,7 +51,7 @@ def _slice(
     return OracleInterval(middle - reach, middle + reach)
 
 
-def _gram(kernel: Kernel, problem: Problem, points: FloatArray, weights: FloatArray) -> FloatArray:
+def _gram(kernel: Kernel, problem: Batch, points: FloatArray, weights: FloatArray) -> FloatArray:
     """Inner products of signed measures; points (N, D), weights (measures, N, slots)."""
     total = np.zeros((weights.shape[0], weights.shape[0]))
     for term in normal_form(kernel, problem.layout):
@@ -62,7 +62,7 @@ def _gram(kernel: Kernel, problem: Problem, points: FloatArray, weights: FloatAr
     return total
 
 
-def oracle_interval(problem: Problem, ball: Ball, q_star: Function) -> OracleInterval:
+def oracle_interval(problem: Batch, ball: Ball, q_star: Function) -> OracleInterval:
     """The interval of somebody who knows the noise of every row exactly."""
     n, slots = len(problem), problem.layout.slots
     points = np.concatenate([problem.logged, problem.next.points, problem.initial.points])

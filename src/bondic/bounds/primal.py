@@ -15,7 +15,6 @@ from bondic.functions.functions import Function
 from bondic.identity.loss import kernel_bellman_loss
 from bondic.identity.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.rounding import Enclosure, U, inflate
-from bondic.rows import in_memory
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValu
 
 def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
     """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss."""
-    problem = in_memory(setting.problem)
+    problem = setting.problem.whole()
     center = function_values(problem, setting.ball.center, setting.sums)
     values = sum_of_values(center, function_values(problem, shift, setting.sums))
     residual = bellman_residual(problem, values)

@@ -21,7 +21,7 @@ from bondic.rounding import Enclosure, U, inflate
 
 
 def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weighing | None = None) -> Rejection:
-    """Evaluate a proposed witness, outward rounded (towards not rejecting); `weighing` leaves the start out."""
+    """Evaluate a proposed witness, outward rounded (toward not rejecting); `weighing` leaves the start out."""
     check_weight_space(setting, omega)
     facts = setting.facts()
     eps = setting.gauge.epsilon(facts, setting.noise_probability)

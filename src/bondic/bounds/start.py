@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bondic.noise.start import initial_error
 from bondic.rounding import Enclosure, certified_dot
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.terms import range_of
 
 INITIAL_SHARE = 0.2
@@ -52,7 +52,7 @@ class SampledStart:
         return {"kind": "mean", "square": square.upper, **common}
 
 
-def sampled_start(problem: Question, sides: int) -> SampledStart | None:
+def sampled_start(problem: Rows, sides: int) -> SampledStart | None:
     """For an interval (2 sides) or a bound (1); None when d_0 and the means over initial actions are exact."""
     states = problem.initial_states
     if states.kind == "exact" and problem.answers.exact:

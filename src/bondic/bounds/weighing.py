@@ -20,7 +20,7 @@ from bondic.identity.residual import values_at_rows
 from bondic.identity.value import weighted_residuals
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U, certified_dot
-from bondic.rows import Problem, Question
+from bondic.rows import Batch, Rows
 from bondic.sums.engine import Progress
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Stream
@@ -51,13 +51,13 @@ class Candidate:
     start: bool = True
 
 
-def weights_at_rows(problem: Problem, omega: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+def weights_at_rows(problem: Batch, omega: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
     """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
     return all_weights_at_rows(problem, [omega], sums)[0]
 
 
 def all_weights_at_rows(
-    problem: Problem, omegas: list[Function | None], sums: Sums = STANDARD
+    problem: Batch, omegas: list[Function | None], sums: Sums = STANDARD
 ) -> list[tuple[FloatArray, float]]:
     """The same for several omegas."""
     out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
@@ -71,7 +71,7 @@ def all_weights_at_rows(
 
 
 def weigh(
-    question: Question,
+    question: Rows,
     ball: ValueClass,
     candidates: list[Candidate],
     *,
@@ -110,7 +110,7 @@ def weigh(
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Question, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> None:
+    def __init__(self, question: Rows, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> None:
         self._question, self._ball, self._candidates, self._sums = question, ball, candidates, sums
         self._omegas = [candidate.omega for candidate in candidates]
         zero = [Enclosure(0.0)] * len(candidates)
@@ -122,7 +122,7 @@ class _RowSums:
     def measures(self) -> Iterator[Measure]:
         """mu_omega of every candidate, part by part, the initial distribution last."""
         first_time, self._fresh = self._fresh, False
-        for part in self._question.parts():
+        for part in self._question.batches():
             weights = all_weights_at_rows(part, self._omegas, self._sums)
             if first_time:
                 self._add(part, weights)
@@ -131,7 +131,7 @@ class _RowSums:
         shares = np.array([float(candidate.start) for candidate in self._candidates])
         yield Measure(start.points, start.weights * shares[:, None, None], start.error)
 
-    def _add(self, part: Problem, weights: list[tuple[FloatArray, float]]) -> None:
+    def _add(self, part: Batch, weights: list[tuple[FloatArray, float]]) -> None:
         center = values_at_rows(part, self._ball.center, self._sums)
         factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
         for k, (rows, eta) in enumerate(weights):

@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from bondic.cli.outputs import refuse_existing, result_folder
+from bondic.cli.outputs import refuse_existing, result_folder, write_texts
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
-from bondic.proofs.io import load_certificate, save_certificate, write_atomically
+from bondic.proofs.io import load_certificate, save_certificate
 from bondic.proofs.verify import Verification, verify
 from bondic.report.exports import result_json
 from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
-from bondic.rows import Question, make_problem
+from bondic.rows import Rows, make_problem
 
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
@@ -43,11 +43,11 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
     console.print(written, highlight=False, soft_wrap=True)
 
 
-def _write(result: Result, problem: Question, demo: Demo, out: Path, *, force: bool) -> Verification:
+def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool) -> Verification:
     """Report, certificate and result in one folder; the certificate is checked as it was read back."""
     words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
     with result_folder(out, force=force) as folder:
-        write_atomically(folder / "report.html", words.encode())
-        write_atomically(folder / "result.json", result_json(result).encode())
-        text, _ = save_certificate(result.proof, folder / "certificate")
+        write_texts(folder, {"report.html": words, "result.json": result_json(result)})
+        assert result.certificate is not None
+        text, _ = save_certificate(result.certificate, folder / "certificate")
         return verify(load_certificate(text), demo.log, demo.policy)

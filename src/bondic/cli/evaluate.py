@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,63 +15,67 @@ from rich.console import Console
 from bondic.claims import Status
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
-from bondic.cli.outputs import refuse_existing, result_folder, say_doubts, shareable_notes, verify_command
-from bondic.errors import Doubt, printable
+from bondic.cli.outputs import (
+    print_notes,
+    refuse_existing,
+    result_folder,
+    say_doubts,
+    shareable_notes,
+    verify_command,
+    write_texts,
+)
+from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.proofs.io import save_certificate, write_atomically
+from bondic.proofs.io import save_certificate
 from bondic.rendering import number
-from bondic.report.exports import result_csv, result_json, result_markdown, split_notes
+from bondic.report.exports import result_csv, result_json, result_markdown
 from bondic.report.page import report_page
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
 
-def command(ctx: click.Context, /, **options: Any) -> int:
+def command(**options: Any) -> int:
     """Estimate, write, print; the exit code tells the status."""
     begun = time.perf_counter()
     refuse_existing(options["out"], force=options["force"])
     talk = Console(stderr=True, quiet=options["quiet"])
-    with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
-        opening = None if progress is None else lambda share: progress("reading", share)
-        inputs = read_inputs(options["log"], options, opening)
+    with progress_bar(talk) as progress:
+        inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
         method = make_method(options["method"], options, inputs)
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
-        if progress is not None:
+        if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = None if result.certificate is None else result_frontier(result, question)
+        frontier = None if result.proof is None else result_frontier(result, question)
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(ctx, inputs, question, result, frontier, options)
+        files = _write(inputs, question, result, frontier, options)
     _print(result, inputs, options)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return EXIT_CODES[result.status]
 
 
 def _write(
-    ctx: click.Context,
-    inputs: Inputs,
-    question: Question,
-    result: Result,
-    frontier: Frontier | None,
-    options: dict[str, Any],
+    inputs: Inputs, question: Rows, result: Result, frontier: Frontier | None, options: dict[str, Any]
 ) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
     with result_folder(options["out"], force=options["force"]) as folder:
-        write_atomically(folder / "result.json", result_json(result, notes=notes).encode())
-        write_atomically(folder / "configuration.toml", to_toml(_configuration(ctx)).encode())
+        texts = {
+            "result.json": result_json(result, notes=notes),
+            "configuration.toml": to_toml(_configuration(options)),
+        }
         if result.certificate is not None:
             save_certificate(result.certificate, folder / "certificate")
-            page = report_page(
+            texts["report.html"] = report_page(
                 result,
                 question,
                 title=options["title"],
@@ -81,33 +86,29 @@ def _write(
                 notes=notes,
                 command=verify_command(options, result.certificate),
             )
-            write_atomically(folder / "report.html", page.encode())
         if options["as_csv"]:
-            write_atomically(folder / "result.csv", result_csv(result).encode())
+            texts["result.csv"] = result_csv(result)
         if options["markdown"]:
-            summary = result_markdown(result, options["title"], notes=notes)
-            write_atomically(folder / "summary.md", summary.encode())
+            texts["summary.md"] = result_markdown(result, options["title"], notes=notes)
+        write_texts(folder, texts)
         if options["plot"]:
             save_plot(terms_figure(result), folder / f"terms.{options['plot']}")
         return sorted(item.name for item in folder.iterdir())
 
 
-def _configuration(ctx: click.Context) -> dict[str, Any]:
+def _configuration(options: dict[str, Any]) -> dict[str, Any]:
     skipped = ("config", "force", "quiet", "verbose", "as_json", "log")
-    return {name.removeprefix("as_"): value for name, value in ctx.params.items() if name not in skipped}
+    return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 
 def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
     say_doubts((*(Doubt(text) for text in result.warnings), *inputs.notes))
-    if options["as_json"]:
-        click.echo((options["out"] / "result.json").read_text(encoding="utf-8"))
-        return
-    if options["quiet"]:
-        click.echo(result.summary())
+    if options["as_json"] or options["quiet"]:
+        written = options["out"] / "result.json"
+        click.echo(written.read_text(encoding="utf-8") if options["as_json"] else result.summary())
         return
     console = Console()
-    for note in split_notes(inputs.notes)[1]:
-        console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
+    print_notes(console, inputs.notes)
     console.print(result_table(result))
     if options["verbose"]:
         for name, text in {**result.choices, **result.versions}.items():

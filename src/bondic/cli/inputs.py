@@ -11,15 +11,16 @@ from bondic.baselines.registry import make_baseline
 from bondic.cli.categorical import stated_columns
 from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.cli.policy import action_names, choose_policy, require_action_order
-from bondic.cli.reading import observation_dim, read_initial, read_rows
+from bondic.cli.reading import read_initial, read_rows
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
+from bondic.data.log import Log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 from bondic.estimate import Method
 from bondic.methods.dual import Dual
-from bondic.rows import Question, make_problem
+from bondic.rows import Rows, make_problem
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 
@@ -28,7 +29,7 @@ from bondic.tuning.pilot import PILOT_SHARE
 class Inputs:
     """What was read, and how it was understood."""
 
-    log: Transitions | LogStream
+    log: Log
     initial: InitialStates
     loaded: LoadedLog | None  # None for a streamed log
     notes: tuple[str, ...]
@@ -52,7 +53,7 @@ def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float]
     return Inputs(rows, initial, loaded, (*dict.fromkeys(notes), *tolerated))
 
 
-def _initial(log: Transitions | LogStream, loaded: LoadedLog | None, options: Mapping[str, Any]) -> InitialStates:
+def _initial(log: Log, loaded: LoadedLog | None, options: Mapping[str, Any]) -> InitialStates:
     path, count = options["initial"], options["initial_count"]
     if path is not None and count is not None:
         raise InvalidInput("--initial and --initial-count exclude each other: a file of states, or starts of the log.")
@@ -88,13 +89,13 @@ def _doubt_horizon(log: Transitions, horizon: int | None) -> Iterator[Doubt]:
         )
 
 
-def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Question:
+def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
     """The question for one policy."""
     require_action_order(inputs.loaded, policy, options)
     chosen = choose_policy(policy, inputs.loaded, len(inputs.initial), options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
-        question: Question = make_problem(
+        question: Rows = make_problem(
             inputs.log,
             chosen,
             inputs.initial,
@@ -114,7 +115,7 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
     """`dual` with the options given, or a baseline by its short name."""
     if name != "dual":
         return _baseline(name, options["side"], own_options(name, options["with"]))
-    columns = stated_columns(options, inputs.loaded, observation_dim(inputs.log))
+    columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
     choices = Choices(categorical=columns, **{name: options[name] for name in _TUNED})
     return Dual(pilot=parse_pilot(options["pilot"]), choices=choices, **{name: options[name] for name in _METHOD})
 

@@ -14,6 +14,7 @@ from bondic.errors import BondicError, VerificationError, one_line
 
 BAD_INPUT = 2
 NOT_VERIFIED = 1
+INTERRUPTED = 130
 _LONGEST = 4000
 """Characters of a message; it may quote files of other people, and is printed as one line without anything to obey."""
 READER_LEFT = 141
@@ -30,45 +31,43 @@ def group() -> None:
     """Intervals for the value of a policy from logged decisions, valid for finite data."""
 
 
-def _reader_left(stop: SystemExit) -> bool:
-    """Click and rich turn a closed pipe into an exit with code 1, and nothing else ends like that inside the group.
-
-    Errors arrive as exceptions, calls of a policy that ends the program are caught; completion of an unknown shell is
-    the exception.
-    """
-    return stop.code == 1 and "_BONDIC_COMPLETE" not in os.environ
-
-
 def main() -> None:
     """Run the command line; errors of ours become one message and an exit code."""
     try:
         code = group(standalone_mode=False)
         sys.stdout.flush()
     except SystemExit as stop:
-        if _reader_left(stop):
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - what is still buffered has no reader, either
-            sys.exit(READER_LEFT)
-        raise
+        # click and rich turn a closed pipe into an exit with code 1, and nothing else ends like that inside the group:
+        # errors arrive as exceptions, calls of a policy that ends the program are caught; completion of an unknown shell is
+        # the exception
+        if stop.code != 1 or "_BONDIC_COMPLETE" in os.environ:
+            raise
+        code = _forget_output()
+    except BrokenPipeError:
+        code = _forget_output()
     except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("interrupted; nothing was left half-written", err=True)
-        sys.exit(130)
+        code = _say("interrupted; nothing was left half-written", INTERRUPTED)
     except click.ClickException as problem:
         problem.show()
-        sys.exit(BAD_INPUT)
+        code = BAD_INPUT
     except VerificationError as problem:
-        click.echo(f"not verified: {one_line(problem, _LONGEST)}", err=True)
-        sys.exit(NOT_VERIFIED)
+        code = _say(f"not verified: {one_line(problem, _LONGEST)}", NOT_VERIFIED)
     except BondicError as problem:
-        click.echo(f"error: {one_line(problem, _LONGEST)}", err=True)
-        sys.exit(BAD_INPUT)
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        sys.exit(READER_LEFT)
+        code = _say(f"error: {one_line(problem, _LONGEST)}", BAD_INPUT)
     except OSError as problem:
         words = f"{problem.strerror or problem}: {problem.filename or 'a file'}"
-        click.echo(f"error: {one_line(words, _LONGEST)}", err=True)
-        sys.exit(BAD_INPUT)
+        code = _say(f"error: {one_line(words, _LONGEST)}", BAD_INPUT)
     except MemoryError:
-        click.echo("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", err=True)
-        sys.exit(BAD_INPUT)
+        code = _say("error: not enough memory. For Parquet logs pass --memory, e.g. --memory 2GB.", BAD_INPUT)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(words: str, code: int) -> int:
+    click.echo(words, err=True)
+    return code
+
+
+def _forget_output() -> int:
+    """What is still buffered has no reader, either."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    return READER_LEFT

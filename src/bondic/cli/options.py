@@ -1,21 +1,52 @@
-"""Options that several commands share, and their small syntaxes. Nothing heavy is loaded here: --help needs it all."""
+"""Options that several commands share. Nothing heavy is loaded here: --help needs it all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from bondic.cli.config import load_config
 from bondic.data.hygiene.findings import ACCEPTABLE
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator = Callable[[Any], Any]
 
 PATH = click.Path(path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 VALUE_BANDWIDTH = 1.0
 """The default of Choices.value_bandwidth."""
+
+
+def option(names: str, words: str, **more: Any) -> Decorator:
+    """An option `--name`, or `--name argument` where the argument has another name, with its line of help."""
+    return click.option(*names.split(), help=words, **more)
+
+
+def choice(name: str, among: tuple[str, ...], words: str, **more: Any) -> Decorator:
+    return option(name, words, type=click.Choice(among), **more)
+
+
+def default(name: str, value: Any, words: str, **more: Any) -> Decorator:
+    """An option whose default is shown."""
+    return option(name, words, default=value, show_default=True, **more)
+
+
+def flag(names: str, words: str) -> Decorator:
+    return option(names, words, is_flag=True)
+
+
+def several(names: str, form: str | None, words: str, **more: Any) -> Decorator:
+    """An option that may be repeated."""
+    return option(names, words, multiple=True, metavar=form, **more)
+
+
+def add_options(*groups: list[Decorator]) -> Decorator:
+    """Decorate a command with groups of options, first group first in the help."""
+    return lambda command: reduce(lambda made, item: item(made), reversed([*chain(*groups)]), command)
 
 
 def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[str, ...] | None:
@@ -28,163 +59,118 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[
     return tuple(names)
 
 
-CONFIG: list[Any] = [
-    click.option(
+CONFIG = [
+    option(
         "--config",
+        "TOML file with options by their long names; the command line overrides it.",
         type=PATH,
         is_eager=True,
         callback=load_config,
-        help="TOML file with options by their long names; the command line overrides it.",
     )
 ]
-LOG: list[Any] = [
-    click.option(
+LOG = [
+    several(
         "--columns",
-        multiple=True,
-        metavar="PART=COL[,COL...]",
-        help="Columns that hold a part of a transition, where their names do not tell; terminations=none (or "
+        "PART=COL[,COL...]",
+        "Columns that hold a part of a transition, where their names do not tell; terminations=none (or "
         "truncations=none) states that there are none. May be repeated.",
     ),
-    click.option(
+    several(
         "--missing",
-        multiple=True,
-        metavar="indicator|COL=VALUE",
-        help="What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
+        "indicator|COL=VALUE",
+        "What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
         "add a 0/1 column. Without it they are refused.",
     ),
-    click.option("--text", type=click.Choice(["one-hot", "codes"]), help="How text in observations becomes numbers."),
-    click.option(
+    choice("--text", ("one-hot", "codes"), "How text in observations becomes numbers."),
+    option(
         "--actions",
+        "Names of actions that are text, in the order of the policy's probabilities.",
         type=click.UNPROCESSED,
         callback=_names,
         metavar="NAME,NAME,...",
-        help="Names of actions that are text, in the order of the policy's probabilities.",
     ),
-    click.option("--trust-pickle", is_flag=True, help="Allow files that run code when they are loaded (pickles)."),
+    flag("--trust-pickle", "Allow files that run code when they are loaded (pickles)."),
 ]
-STATES: list[Any] = [
-    click.option(
+STATES = [
+    several(
         "--categorical",
-        multiple=True,
-        metavar="obs|COL",
-        help="Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
+        "obs|COL",
+        "Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
         "columns. May be repeated. Default: taken from the log, and said.",
     ),
-    click.option(
-        "--numeric", is_flag=True, help="All observation columns hold quantities: states are related by distance."
-    ),
+    flag("--numeric", "All observation columns hold quantities: states are related by distance."),
 ]
-POLICY_OUTPUT: list[Any] = [
-    click.option(
-        "--policy-output",
-        type=click.Choice(["probabilities", "logits", "actions"]),
-        help="What an ONNX or torch model returns, where its output's name does not tell.",
-    ),
+_OUTPUTS = ("probabilities", "logits", "actions")
+POLICY_OUTPUT = [
+    choice("--policy-output", _OUTPUTS, "What an ONNX or torch model returns, where its output's name does not tell.")
 ]
-QUESTION: list[Any] = [
+_RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
+QUESTION = [
     *POLICY_OUTPUT,
-    click.option("--gamma", type=float, required=True, help="Discount in [0, 1); 1 with --horizon."),
-    click.option(
+    option("--gamma", "Discount in [0, 1); 1 with --horizon.", type=float, required=True),
+    option(
         "--reward-range",
-        type=float,
-        nargs=2,
+        "Range of every possible reward: your knowledge, not the log's extremes.",
         required=True,
-        metavar="LOW HIGH",
-        help="Range of every possible reward: your knowledge, not the log's extremes.",
+        **_RANGE,
     ),
-    click.option(
+    option(
         "--value-range",
-        type=float,
-        nargs=2,
-        metavar="LOW HIGH",
-        help="State that every discounted return, from any state-action pair and whichever policy follows, lies in it.",
+        "State that every discounted return, from any state-action pair and whichever policy follows, lies in it.",
+        **_RANGE,
     ),
-    click.option("--initial", type=PATH, help="File with initial states, and weights in a column `weight`."),
-    click.option(
+    option("--initial", "File with initial states, and weights in a column `weight`.", type=PATH),
+    default(
         "--initial-kind",
+        "exact",
+        "Whether the file *is* the initial distribution or independent draws of it.",
         type=click.Choice(["exact", "sample"]),
-        default="exact",
-        show_default=True,
-        help="Whether the file *is* the initial distribution or independent draws of it.",
     ),
-    click.option(
+    option(
         "--initial-count",
+        "Use the first N episode starts of the log; N was fixed beforehand. Default: all starts.",
         type=int,
-        help="Use the first N episode starts of the log; N was fixed beforehand. Default: all starts.",
     ),
-    click.option("--horizon", type=int, help="Value of the first H steps only; needs timesteps in the log."),
-    click.option(
+    option("--horizon", "Value of the first H steps only; needs timesteps in the log.", type=int),
+    several(
         "--accept",
-        multiple=True,
-        type=click.Choice(list(ACCEPTABLE)),
-        help="A kind of finding about log or policy that is right as it is; it is then printed as an assumption that you "
+        None,
+        "A kind of finding about log or policy that is right as it is; it is then printed as an assumption that you "
         "state. May be repeated.",
+        type=click.Choice(list(ACCEPTABLE)),
     ),
-    click.option("--never-terminates", is_flag=True, help="State that the process never ends."),
-    click.option("--draws", type=int, default=5, show_default=True, help="Action draws of a continuous policy."),
-    click.option(
-        "--seed",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Seed of action draws and random features.",
-    ),
+    flag("--never-terminates", "State that the process never ends."),
+    default("--draws", 5, "Action draws of a continuous policy."),
+    default("--seed", 0, "Seed of action draws and random features.", type=click.IntRange(min=0)),
 ]
-METHOD: list[Any] = [
-    click.option("--alpha", type=float, default=0.1, show_default=True, help="Total error probability."),
-    click.option(
-        "--side",
-        type=click.Choice(["both", "lower", "upper"]),
-        default="both",
-        show_default=True,
-        help="Interval, or one bound.",
-    ),
-    click.option(
+METHOD = [
+    default("--alpha", 0.1, "Total error probability."),
+    default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
+    default(
         "--gauge",
+        "half",
+        "Noise bound of the dual method.",
         type=click.Choice(["half", "range", "paper", "plug-in"]),
-        default="half",
-        show_default=True,
-        help="Noise bound of the dual method.",
     ),
-    click.option("--radius", type=float, help="Radius of Q, fixed beforehand. Default: chosen by bondic."),
-    click.option("--pilot", type=str, help="Rows set aside for tuning: a share such as 0.2, or a whole number."),
-    click.option("--planned-rows", type=int, help="Planned length of the log, when it was stopped by looking at it."),
-    click.option(
-        "--misspecification", type=float, default=0.0, show_default=True, help="Distance of q* to Q, at most."
-    ),
-    click.option(
+    option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic.", type=float),
+    option("--pilot", "Rows set aside for tuning: a share such as 0.2, or a whole number.", type=str),
+    option("--planned-rows", "Planned length of the log, when it was stopped by looking at it.", type=int),
+    default("--misspecification", 0.0, "Distance of q* to Q, at most."),
+    option(
         "--weight-bandwidth",
-        type=float,
-        help="Bandwidth of W in medians of distances, fixed beforehand; W is then made of random features. Default: "
+        "Bandwidth of W in medians of distances, fixed beforehand; W is then made of random features. Default: "
         "picked on the pilot rows.",
-    ),
-    click.option(
-        "--value-bandwidth",
         type=float,
-        default=VALUE_BANDWIDTH,
-        show_default=True,
-        help="Bandwidth of Q, in medians of distances.",
     ),
-    click.option(
+    default("--value-bandwidth", VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
+    several(
         "--with",
-        multiple=True,
-        metavar="[METHOD.]KEY=VALUE",
-        help="A baseline's own option, such as steps=50 or behavior=estimated. May be repeated.",
+        "[METHOD.]KEY=VALUE",
+        "A baseline's own option, such as steps=50 or behavior=estimated. May be repeated.",
     ),
 ]
-OUTPUT: list[Any] = [
-    click.option("--force", is_flag=True, help="Replace files that exist."),
-    click.option("--quiet", is_flag=True, help="Print the answer in one line, nothing else."),
-    click.option("--verbose", is_flag=True, help="Print choices, stages and versions as well."),
+OUTPUT = [
+    flag("--force", "Replace files that exist."),
+    flag("--quiet", "Print the answer in one line, nothing else."),
+    flag("--verbose", "Print choices, stages and versions as well."),
 ]
-
-
-def add_options(*groups: list[Any]) -> Callable[[Command], Command]:
-    """Decorate a command with groups of options, first group first in the help."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed([option for group in groups for option in group]):
-            command = option(command)
-        return command
-
-    return decorate

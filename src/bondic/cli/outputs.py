@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
@@ -42,6 +43,13 @@ def say_doubts(notes: Sequence[str]) -> None:
             click.echo(f"warning: {printable(note)}", err=True)
 
 
+def print_notes(console: Console, notes: Sequence[str]) -> None:
+    """How the log was read; what touches validity was said already."""
+    for note in notes:
+        if not isinstance(note, Doubt):
+            console.print(f"note: {printable(note)}", highlight=False, markup=False, soft_wrap=True)
+
+
 def shareable_notes(notes: Sequence[str], loaded: LoadedLog | None) -> tuple[str, ...]:
     """Notes without those that list the values of an observation: one of them may be a single row's."""
     codings = {} if loaded is None else loaded.encodings
@@ -52,10 +60,10 @@ def shareable_notes(notes: Sequence[str], loaded: LoadedLog | None) -> tuple[str
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
     words = ["bondic", "verify", str(options["out"] / "certificate.json"), options["log"]]
-    problem, told = certificate.body["problem"], list(_READING)
-    if problem["answers"]["next"] is None:
+    asked, told = certificate.asked, list(_READING)
+    if asked.answers.next is None:
         told = ["policy", "policy_output", *told]
-    if problem["initial"]["observations"] is None:
+    if asked.start.observations is None:
         told = ["initial", *told]
     for name in told:
         value = options.get(name)
@@ -89,6 +97,12 @@ def result_folder(target: Path, *, force: bool) -> Iterator[Path]:
         shutil.rmtree(working, ignore_errors=True)
 
 
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Files of a folder that is moved into its place as a whole."""
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode())
+
+
 def refuse_existing(target: Path, *, force: bool) -> None:
     """Before any long work."""
     if target.is_file():
@@ -107,18 +121,17 @@ def refuse_existing(target: Path, *, force: bool) -> None:
 
 def _is_result(folder: Path) -> bool:
     """Whether a command wrote this folder: its result.json says so, or its certificate (all that older versions left)."""
-    certificate = _format(folder / "certificate.json") or ""
+    certificate = _format(folder / "certificate.json")
     return _format(folder / "result.json") == RESULT_FORMAT or certificate.startswith("bondic certificate ")
 
 
-def _format(path: Path) -> str | None:
+def _format(path: Path) -> str:
+    """What a JSON file says about its own format; empty for every other file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    if not isinstance(found, dict):
-        return None
-    return str(found.get("format"))
+        return ""
+    return str(found.get("format")) if isinstance(found, dict) else ""
 
 
 def _move(working: Path, place: Path) -> None:

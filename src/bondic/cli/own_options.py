@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -22,7 +23,7 @@ def _keys(name: str) -> dict[str, Any]:
     kind: Any = BASELINES[name].method
     hints, taken = get_type_hints(kind), {"side", *BASELINES[name].fixed}
     return {
-        field.name: hints[field.name] for field in fields(kind) if field.name not in taken and _words(hints[field.name])
+        field.name: hints[field.name] for field in fields(kind) if field.name not in taken and _forms(hints[field.name])
     }
 
 
@@ -64,49 +65,49 @@ def _split(item: str) -> tuple[str | None, str, str]:
     return (method if dot else None), last.replace("-", "_"), text.strip()
 
 
-def _words(hint: Any) -> str:
-    """What a value of this type looks like; empty for types that cannot be written as a text."""
-    if get_origin(hint) in (Union, types.UnionType):
-        parts = [_words(part) for part in get_args(hint)]
-        return " or ".join(parts) if all(parts) else ""
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(str, get_args(hint)))
-    if hint == tuple[int, ...]:
-        return "whole numbers with commas between them"
-    return {int: "a whole number", float: "a number", type(None): "none"}.get(hint, "")
+def _forms(hint: Any) -> list[tuple[str, Callable[[str], Any]]]:
+    """What values of this type look like, and how a text becomes one; empty for types that cannot be written as a text."""
+    parts = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    found = [_one_of(get_args(part)) if get_origin(part) is Literal else _FORMS.get(part) for part in parts]
+    return [form for form in found if form is not None] if None not in found else []
+
+
+def _one_of(words: tuple[str, ...]) -> tuple[str, Callable[[str], Any]]:
+    return "one of " + ", ".join(words), lambda text: words[words.index(text)]
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(text)
+    return value
+
+
+def _none(text: str) -> None:
+    if text.lower() != "none":
+        raise ValueError(text)
+
+
+_FORMS: dict[Any, tuple[str, Callable[[str], Any]]] = {
+    int: ("a whole number", int),
+    float: ("a number", _finite),
+    type(None): ("none", _none),
+    tuple[int, ...]: ("whole numbers with commas between them", lambda text: tuple(map(int, text.split(",")))),
+}
+"""Every text that does not fit is a ValueError."""
 
 
 def _value(hint: Any, text: str, item: str, name: str) -> Any:
-    found = _parse(hint, text)
-    key = _split(item)[1]
+    key, forms = _split(item)[1], _forms(hint)
+    for _, read in forms:
+        with suppress(ValueError):
+            found = read(text)
+            break
+    else:
+        words = " or ".join(words for words, _ in forms)
+        raise InvalidInput(
+            f"--with {one_line(item)}: `{key}` of {name} is {words}. Where methods differ, write METHOD.KEY=VALUE."
+        )
     least = 0 if key == "seed" else 1
     if isinstance(found, int) and found < least:
         raise InvalidInput(f"--with {one_line(item)}: `{key}` of {name} is at least {least}.")
-    if found is _NOT:
-        raise InvalidInput(
-            f"--with {one_line(item)}: `{key}` of {name} is {_words(hint)}. Where "
-            "methods differ, write METHOD.KEY=VALUE."
-        )
     return found
-
-
-_NOT = object()
-
-
-def _parse(hint: Any, text: str) -> Any:
-    """The value, or _NOT if the text is none of this type."""
-    if get_origin(hint) in (Union, types.UnionType):
-        found = (_parse(part, text) for part in get_args(hint))
-        return next((value for value in found if value is not _NOT), _NOT)
-    if get_origin(hint) is Literal:
-        return text if text in get_args(hint) else _NOT
-    if hint is type(None):
-        return None if text.lower() == "none" else _NOT
-    try:
-        if hint is int:
-            return int(text)
-        if hint is float:
-            return float(text) if math.isfinite(float(text)) else _NOT
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        return _NOT

@@ -10,6 +10,7 @@ from typing import Any
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
+from bondic.data.log import Log
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
@@ -39,23 +40,15 @@ def read_rows(
 def _stream(
     log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
 ) -> LogStream:
-    if options["missing"] or options["text"] or options["actions"]:
-        raise InvalidInput("--missing, --text and --actions need the log in memory: leave out --memory.")
-    if absent := [part for part, names in columns.items() if names is None]:
-        raise InvalidInput(
-            f"--columns {absent[0]}=none needs the log in memory: leave out --memory, or add a column of false to the log."
-        )
-    return stream_log(Path(log), memory=options["memory"], columns=columns or None, progress=progress)
+    if options["missing"] or options["text"]:
+        raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
+    memory, actions = options["memory"], options["actions"]
+    return stream_log(Path(log), memory=memory, columns=columns or None, actions=actions, progress=progress)
 
 
-def read_initial(path: Path, log: Transitions | LogStream, loaded: LoadedLog | None) -> tuple[Any, Any]:
+def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:
     """(states, weights or None) of a file, with the dimensions of the log."""
-    return read_states(path, () if loaded is None else loaded.names, observation_dim(log))
-
-
-def observation_dim(log: Transitions | LogStream) -> int:
-    """Numbers per observation."""
-    return log.observation_dim if isinstance(log, LogStream) else int(log.observations.shape[1])
+    return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
 
 
 def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:

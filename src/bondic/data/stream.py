@@ -2,76 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data import _arrays
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
+from bondic.data.memory import MemoryPlan
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 
 IntArray = npt.NDArray[np.int64]
 RawColumns = Mapping[str, Any]
-
-SMALLEST_BATCH = 2048
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
-
-
-def parse_memory(memory: int | float | str) -> int:
-    """2_000_000_000, "2GB", "512 MiB" -> bytes."""
-    if isinstance(memory, str):
-        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([kmg]i?)?b?\s*", memory.lower())
-        if match is None:
-            raise InvalidInput(f"memory={memory!r} is not an amount of memory. Write 2GB, 512MB or a number of bytes.")
-        return int(float(match[1]) * _UNITS[match[2] or ""])
-    if not 0 < memory < float("inf"):
-        raise InvalidInput(f"memory={memory}: a positive number of bytes is needed.")
-    return int(memory)
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """How many rows are held at a time so that the whole estimate stays within a budget.
-
-    `fixed` covers the interpreter with its libraries, the matrices of the search and the moments of the kernel sums;
-    `per_row` the columns of a batch, their points and weights, and the copies made on the way. Both were measured
-    (benchmarks/streaming.py) and rounded up; what a policy's own code allocates comes on top.
-    """
-
-    budget: int
-    fixed: int
-    per_row: int
-
-    @staticmethod
-    def of(budget: int, numbers_per_row: int) -> MemoryPlan:
-        """For two actions, or one action per next state: more is known when the policy is."""
-        return MemoryPlan(budget, 700_000_000, 8 * (40 + 14 * numbers_per_row))
-
-    def with_policy(self, *, slots: int, draws: int, dimension: int) -> MemoryPlan:
-        """Every action has a weight at every point, in several copies for each of several omegas; every draw is a point."""
-        weights = 40 * max(0, slots - 2)
-        points = max(0, draws - 1) * (10 * dimension + 20 * slots)
-        return MemoryPlan(self.budget, self.fixed, self.per_row + 8 * (weights + points))
-
-    @property
-    def batch_rows(self) -> int:
-        rows = (self.budget - self.fixed) // self.per_row
-        if rows < SMALLEST_BATCH:
-            needed = self.fixed + SMALLEST_BATCH * self.per_row
-            raise InvalidInput(
-                f"A memory budget of {self.budget / 1e9:.3g} GB is too small: {needed / 1e9:.3g} GB are needed to work on "
-                f"{SMALLEST_BATCH} rows of this log at a time. Pass memory={int(np.ceil(needed / 1e8)) * 100_000_000} or more."
-            )
-        return int(min(rows, 1_000_000))
 
 
 class LogStream(ABC):
@@ -81,8 +29,9 @@ class LogStream(ABC):
     memory) and the number of rows.
     """
 
-    batch_rows: int
+    batch_rows: int  # read at a time, where nothing else is asked for
     plan: MemoryPlan | None = None  # where `batch_rows` comes from, if from a budget
+    held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:
         self.batch_rows = _checked_rows(batch_rows)
@@ -94,8 +43,8 @@ class LogStream(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def _raw(self, rows: RowRange, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
-        """The columns of these rows, in batches of at most `batch_rows`; all columns unless `names` are given."""
+    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+        """The columns of these rows, `size` rows at a time; all columns unless `names` are given."""
 
     @abstractmethod
     def _still_the_same(self) -> None:
@@ -106,7 +55,7 @@ class LogStream(ABC):
             raise InvalidInput("The log is empty. An interval needs at least one transition.")
         digest, keys, first = ContentHash(), KeyCheck(), None
         done = 0
-        for columns in self._raw(RowRange(0, len(self))):
+        for columns in self._raw(RowRange(0, len(self)), self.batch_rows):
             part = Transitions.part(columns, done, "")
             if first is None:
                 first = part
@@ -122,6 +71,7 @@ class LogStream(ABC):
         self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
         self.has_timesteps = first.timesteps is not None
         self.has_episode_ids = first.episode_ids is not None
+        self._first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.content_hash = digest.hexdigest()
 
     @staticmethod
@@ -136,37 +86,27 @@ class LogStream(ABC):
                     "need the same columns, types and dimensions."
                 )
 
-    def batches(self, rows: RowRange | None = None) -> Iterator[tuple[RowRange, Transitions]]:
-        """The rows in order, at most `batch_rows` at a time."""
+    def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
+        """The rows in order, `size` at a time. They were checked when the log was opened."""
         wanted = RowRange(0, len(self)) if rows is None else rows
         self._still_the_same()
         first = wanted.start
-        for columns in self._raw(wanted):
-            part = Transitions.part(columns, first, self.content_hash)
+        for columns in self._raw(wanted, self.batch_rows if size is None else size):
+            part = self._first.like(columns, self.content_hash)
             yield RowRange(first, first + len(part)), part
             first += len(part)
         self._still_the_same()
 
-    def rebatched(self, batch_rows: int) -> LogStream:
-        """The same log, read in batches of another size; it is not checked again."""
-        other = copy.copy(self)
-        other.batch_rows = _checked_rows(batch_rows)
-        return other
+    def read(self, rows: RowRange | None = None) -> Transitions:
+        """These rows as transitions in memory (with the hash of the whole log)."""
+        wanted = RowRange(0, len(self)) if rows is None else rows
+        for _, part in self.batches(wanted, max(1, len(wanted))):
+            return part
+        raise InvalidInput(f"There is nothing to read: {wanted}.")
 
-    def read(self, rows: RowRange) -> Transitions:
-        """These rows as one log in memory (with the hash of the whole log)."""
-        parts = [part for _, part in self.batches(rows)]
-        if not parts:
-            raise InvalidInput(f"There is nothing to read: {rows}.")
-        columns = {
-            name: None if getattr(parts[0], name) is None else np.concatenate([getattr(part, name) for part in parts])
-            for name in COLUMNS
-        }
-        return Transitions.part(columns, rows.start, self.content_hash)
-
-    def timesteps(self, rows: RowRange) -> Iterator[IntArray]:
+    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
         """The column `timesteps` of these rows, in batches."""
-        for columns in self._raw(rows, ("timesteps",)):
+        for columns in self._raw(rows, self.batch_rows, ("timesteps",)):
             yield np.asarray(columns["timesteps"], dtype=np.int64)
 
     def __repr__(self) -> str:
@@ -210,9 +150,9 @@ class ArrayStream(LogStream):
     def __len__(self) -> int:
         return len(self._columns["rewards"])
 
-    def _raw(self, rows: RowRange, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
-        for top in range(rows.start, rows.stop, self.batch_rows):
-            cut = slice(top, min(top + self.batch_rows, rows.stop))
+    def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
+        for top in range(rows.start, rows.stop, size):
+            cut = slice(top, min(top + size, rows.stop))
             wanted = self._columns if names is None else {name: self._columns[name] for name in names}
             batch = {name: np.asarray(column[cut]) for name, column in wanted.items()}
             if "episode_ids" in batch:
@@ -229,4 +169,4 @@ def code_identifiers(values: npt.NDArray[Any], codes: dict[str, int]) -> npt.NDA
     """Strings become numbers in the order of first appearance, across batches; numbers stay as they are."""
     if values.dtype.kind in "biuf" or any(value is None or value != value for value in values.tolist()):
         return values  # a missing id is refused, with its row, where columns are checked
-    return np.array([codes.setdefault(str(value), len(codes)) for value in values.tolist()], dtype=np.int64)
+    return _arrays.coded(values, codes)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
+from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
-from bondic.errors import InvalidInput, ValidityWarning
+from bondic.data.keys import KeyCheck
+from bondic.data.memory import MemoryPlan
+from bondic.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -46,10 +48,12 @@ class Transitions:
     behavior_action_probs: FloatArray | None = None  # (n,)
     discrete_observations: bool | None = None
     content_hash: str = field(init=False, default="")
+    held: ClassVar[bool] = True
+    plan: ClassVar[MemoryPlan | None] = None
 
     def __post_init__(self) -> None:
         self._convert()
-        self._check_keys()
+        KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())
         _arrays.setter(self)("content_hash", digest.hexdigest())
@@ -65,6 +69,48 @@ class Transitions:
         with _arrays.counting_from(first_row):
             rows._convert()
         return rows
+
+    def like(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
+        """Rows that were checked before, with the types and dimensions of these."""
+        count = len(columns["rewards"])
+        found: dict[str, Any] = {}
+        for name, mine in self.columns().items():
+            given = columns.get(name)
+            if mine is not None:
+                shape = (count, *mine.shape[1:])
+                found[name] = np.zeros(shape, mine.dtype) if given is None else _shaped(given, mine.dtype, shape)
+        following = found["next_observations"]
+        if (missing := found["terminations"] & ~np.isfinite(following).all(axis=1)).any():
+            found["next_observations"] = np.where(missing[:, None], 0.0, following)
+        return self._of(found, content_hash)
+
+    def cut(self, rows: RowRange) -> Transitions:
+        """These rows, with the hash of the whole log."""
+        where = slice(rows.start, rows.stop)
+        return self._of({name: c[where] for name, c in self.columns().items() if c is not None}, self.content_hash)
+
+    def _of(self, columns: Mapping[str, Any], content_hash: str) -> Transitions:
+        rows: Transitions = object.__new__(Transitions)
+        put = _arrays.setter(rows)
+        for name in COLUMNS:
+            put(name, columns.get(name))
+        put("discrete_observations", self.discrete_observations)
+        put("content_hash", content_hash)
+        return rows
+
+    def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
+        """These rows in order, `size` at a time: one batch unless told."""
+        wanted = RowRange(0, len(self)) if rows is None else rows
+        for top in range(wanted.start, wanted.stop, size or max(1, len(wanted))):
+            part = RowRange(top, wanted.stop if size is None else min(top + size, wanted.stop))
+            yield part, self.read(part)
+
+    def read(self, rows: RowRange | None = None) -> Transitions:
+        return self if rows is None or len(rows) == len(self) else self.cut(rows)
+
+    def timesteps_of(self, rows: RowRange) -> Iterator[IntArray]:
+        assert self.timesteps is not None
+        yield self.timesteps[rows.start : rows.stop]
 
     def columns(self) -> dict[str, npt.NDArray[Any] | None]:
         """All columns by name."""
@@ -113,62 +159,6 @@ class Transitions:
                 )
             put("behavior_action_probs", probs)
 
-    def _check_keys(self) -> None:
-        if self.episode_ids is None:
-            self._warn_about_equal_rows()
-            return
-        episodes = np.asarray(self.episode_ids)
-        if self.timesteps is not None:
-            self._refuse_repeated_keys(episodes, self.timesteps)
-        order = np.argsort(episodes, kind="stable")
-        same = episodes[order][1:] == episodes[order][:-1]
-        earlier, later = order[:-1][same], order[1:][same]
-        if (bad := _arrays.first(self.terminations[earlier])) is not None:
-            raise InvalidInput(
-                f"Row {numbered(later[bad])} follows row {numbered(earlier[bad])} in the same episode, but row "
-                f"{numbered(earlier[bad])} is terminated. Nothing follows a termination (vector environments that reset on the "
-                "next step write such rows): drop the rows after it, or give the new episode its own id."
-            )
-        if self.timesteps is None:
-            self._warn_about_equal_rows()
-            return
-        step = self.timesteps[later] - self.timesteps[earlier]
-        if (bad := _arrays.first(step < 0)) is not None:
-            raise InvalidInput(
-                f"Row {numbered(later[bad])} (timestep {self.timesteps[later[bad]]}) comes after row "
-                f"{numbered(earlier[bad])} (timestep {self.timesteps[earlier[bad]]}) of the same episode. Row order is the "
-                "order of time: sort each episode by timestep before building the log."
-            )
-
-    @staticmethod
-    def _refuse_repeated_keys(episodes: npt.NDArray[Any], timesteps: IntArray) -> None:
-        """Before anything else: a log pasted twice also has rows after its terminations, with another way out."""
-        order = np.lexsort((timesteps, episodes))
-        same = (np.diff(episodes[order]) == 0) & (np.diff(timesteps[order]) == 0)
-        if same.any():
-            earlier, later = min(zip(order[1:][same], order[:-1][same], strict=True))[::-1]
-            many = "" if same.sum() == 1 else f" (and {same.sum() - 1} more pairs: is the log pasted twice?)"
-            raise InvalidInput(
-                f"Rows {numbered(earlier)} and {numbered(later)} carry the same (episode, timestep) key{many}. A copied row is "
-                "not new data and breaks the guarantee: keep each event once."
-            )
-
-    def _warn_about_equal_rows(self) -> None:
-        if self.discrete_observations:
-            return
-        rows = self.row_matrix()
-        packed = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-        _, first_row, inverse = np.unique(packed, return_index=True, return_inverse=True)
-        copies = np.flatnonzero(first_row[inverse] != np.arange(len(self)))
-        if copies.size:
-            warnings.warn(
-                f"{copies.size} rows equal an earlier row in every value (first: row {numbered(copies[0])}, a copy of row "
-                f"{numbered(first_row[inverse[copies[0]]])}) although observations are continuous. If they are the same event "
-                "logged twice the interval is not valid: pass episode_ids and timesteps, or remove them. They are kept.",
-                ValidityWarning,
-                stacklevel=5,
-            )
-
     def row_matrix(self) -> FloatArray:
         """Every row's numbers side by side, -0.0 as 0.0."""
         rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
@@ -186,6 +176,23 @@ class Transitions:
     def discrete_actions(self) -> bool:
         return self.actions.ndim == 1
 
+    @property
+    def observation_dim(self) -> int:
+        return int(self.observations.shape[1])
+
+    @property
+    def action_dim(self) -> int:
+        """0 for discrete actions."""
+        return 0 if self.discrete_actions else int(self.actions.shape[1])
+
+    @property
+    def has_timesteps(self) -> bool:
+        return self.timesteps is not None
+
+    @property
+    def has_episode_ids(self) -> bool:
+        return self.episode_ids is not None
+
     def __len__(self) -> int:
         return int(self.observations.shape[0])
 
@@ -195,3 +202,7 @@ class Transitions:
             f"Transitions(n={len(self)}, observation_dim={self.observations.shape[1]}, actions={kind}, "
             f"terminations={int(self.terminations.sum())}, hash={self.content_hash[:12]})"
         )
+
+
+def _shaped(values: Any, kind: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    return np.array(values, dtype=kind, order="C", copy=True).reshape(shape)

@@ -1,4 +1,4 @@
-"""LANES doubles at once: a vector type for compiled loops, so that speed does not hang on an auto-vectoriser.
+"""LANES doubles at once: a vector type for compiled loops, so that speed does not hang on an auto-vectorizer.
 
 Every operation acts on each lane and is rounded once, as written; only a product followed by a sum may be fused. The
 width is the same on every machine: LLVM splits a vector into as many registers as the processor needs for it.

@@ -4,7 +4,7 @@
 |---|---|---|
 | pairs | n^2 / 2 | small n, or everything near everything in many dimensions |
 | series | n times features, far points by pairs | wide bandwidths, few dimensions |
-| cutoff | n times neighbours | small bandwidths |
+| cutoff | n times neighbors | small bandwidths |
 
 The cheapest is taken; that decides cost and radius, every engine encloses the same numbers.
 """

@@ -8,14 +8,14 @@ import numpy.typing as npt
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U, inflate
-from bondic.rows import Problem
+from bondic.rows import Batch
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def slot_weights(problem: Problem, values: FloatArray) -> FloatArray:
+def slot_weights(problem: Batch, values: FloatArray) -> FloatArray:
     """Row weights (n,) placed at the slots of the logged actions: (n, slots)."""
     out = np.zeros((len(problem), problem.layout.slots))
     out[np.arange(len(problem)), problem.slots] = values
@@ -23,7 +23,7 @@ def slot_weights(problem: Problem, values: FloatArray) -> FloatArray:
 
 
 def kernel_bellman_loss(
-    problem: Problem, kernel: Kernel, residuals: FloatArray, error: float = 0.0, sums: Sums = STANDARD
+    problem: Batch, kernel: Kernel, residuals: FloatArray, error: float = 0.0, sums: Sums = STANDARD
 ) -> Enclosure:
     """L_W(q) = sqrt( (1/n^2) sum_ij R_i k(x_i, x_j) R_j ); each residual is good to `error`.
 

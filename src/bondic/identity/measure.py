@@ -8,7 +8,7 @@ import numpy.typing as npt
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U
-from bondic.rows import Problem, Question
+from bondic.rows import Batch, Rows
 from bondic.sums.engine import Progress
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure
@@ -16,7 +16,7 @@ from bondic.sums.measure import Measure
 FloatArray = npt.NDArray[np.float64]
 
 
-def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -> Measure:
+def signed_measure(problem: Batch, omega: FloatArray, *, start: bool = True) -> Measure:
     """mu_omega = d_{pi,0} + (1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ).
 
     The floats omega_i are taken as the weights. With `start=False` the initial part is left out (mu_omega - mu_0).
@@ -25,7 +25,7 @@ def signed_measure(problem: Problem, omega: FloatArray, *, start: bool = True) -
     return Measure.joined([rows, start_measure(problem)]) if start else rows
 
 
-def rows_measure(problem: Problem, omegas: list[FloatArray], count: int) -> Measure:
+def rows_measure(problem: Batch, omegas: list[FloatArray], count: int) -> Measure:
     """(1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ) over these rows, n = `count` rows in the whole log."""
     n, slots = len(problem), problem.layout.slots
     points = np.concatenate([problem.logged, problem.next.points])
@@ -34,13 +34,13 @@ def rows_measure(problem: Problem, omegas: list[FloatArray], count: int) -> Meas
         share = omega / count
         group[np.arange(n), problem.slots] = -share
         group[n:] = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
-    # omega / n, times gamma, times pi: three roundings. pi is defined as the normalised row: floats that were divided
+    # omega / n, times gamma, times pi: three roundings. pi is defined as the normalized row: floats that were divided
     # by their float sum, which is off by at most (number of terms) U
     return Measure(points, weights, (12 + slots) * U)
 
 
-def start_measure(question: Question) -> Measure:
-    """d_{pi,0}; its weights p_j, too, are defined as a normalised list."""
+def start_measure(question: Rows | Batch) -> Measure:
+    """d_{pi,0}; its weights p_j, too, are defined as a normalized list."""
     cloud = question.initial
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
     error = (12 + question.layout.slots + len(question.initial_states)) * U
@@ -48,7 +48,7 @@ def start_measure(question: Question) -> Measure:
 
 
 def discrepancy(
-    problem: Problem,
+    problem: Batch,
     kernel: Kernel,
     omega: FloatArray,
     *,

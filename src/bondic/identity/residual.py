@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bondic.functions.functions import Function
 from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
-from bondic.rows import Cloud, Problem, Question
+from bondic.rows import Batch, Cloud, Rows
 from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,14 +25,14 @@ class FunctionValues:
     error: float
 
 
-def function_values(problem: Problem, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
+def function_values(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
     """Evaluate q(x_i), the mean of q(x'_i) over the policy, and q at the initial states."""
     rows = values_at_rows(problem, function, sums)
     initial, error = values_at_starts(problem, function, sums)
     return FunctionValues(rows.logged, rows.next, initial, max(rows.error, error))
 
 
-def values_at_rows(problem: Problem, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
+def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STANDARD) -> FunctionValues:
     """The same without the initial states, which a part of a log has no business with."""
     n = len(problem)
     nobody = np.zeros(0)
@@ -44,7 +44,9 @@ def values_at_rows(problem: Problem, function: Function | None, sums: Sums = STA
     return FunctionValues(logged, following, nobody, inflate(max(error, more)))
 
 
-def values_at_starts(question: Question, function: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+def values_at_starts(
+    question: Rows | Batch, function: Function | None, sums: Sums = STANDARD
+) -> tuple[FloatArray, float]:
     """The mean of q over the policy at each initial state, and a bound of the error."""
     n0 = len(question.initial_states)
     if function is None:
@@ -57,33 +59,33 @@ def _means(cloud: Cloud, count: int, function: Function, sums: Sums) -> tuple[Fl
     values, extra = np.zeros_like(cloud.weights), 0.0
     if cloud.points.shape[0]:
         values, extra = function.values(cloud.points, sums)
-    # probabilities are defined up to their normalisation: one more factor (1 + slots U)
+    # probabilities are defined up to their normalization: one more factor (1 + slots U)
     size = float(np.abs(values).max(initial=0.0))
     error = extra + 2 * (cloud.roundings + cloud.weights.shape[1]) * U * (size + extra)
     return cloud.per_row(values, count), error
 
 
-def bellman_residual(problem: Problem, values: FunctionValues) -> FloatArray:
+def bellman_residual(problem: Batch, values: FunctionValues) -> FloatArray:
     """R_i = q(x_i) - gamma q(x'_i) - r_i."""
     return np.asarray(values.logged - problem.gamma * values.next - problem.rewards)
 
 
-def residual_error(problem: Problem, values: FunctionValues) -> float:
+def residual_error(problem: Batch, values: FunctionValues) -> float:
     """A bound of the error of each computed residual."""
     size = float((np.abs(values.logged) + np.abs(values.next) + np.abs(problem.rewards)).max())
     return inflate(values.error * (1 + problem.gamma) + 4 * U * size)
 
 
-def initial_value(question: Question, values: FunctionValues) -> Enclosure:
+def initial_value(question: Rows | Batch, values: FunctionValues) -> Enclosure:
     """E_{d_pi,0}[q] = sum_j p_j q(s_j, pi)."""
     return mean_over_starts(question, values.initial, values.error)
 
 
-def mean_over_starts(question: Question, values: FloatArray, error: float) -> Enclosure:
+def mean_over_starts(question: Rows | Batch, values: FloatArray, error: float) -> Enclosure:
     """sum_j p_j f_j for values f_j that are each off by at most `error`."""
     weights = question.initial_states.weights
     total = certified_dot(weights, values)
     size = upper_sum(np.abs(weights * values))
-    # p is defined as the normalised list: floats divided by their float sum, which is off by at most n_0 U
+    # p is defined as the normalized list: floats divided by their float sum, which is off by at most n_0 U
     slack = error * 1.000001 + (weights.size + 8) * U * size
     return Enclosure(total.mid, inflate(total.rad + slack))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.result import Result
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.search.conic import ConicSearch
 
 _MOST_ROWS = 3000
@@ -26,7 +26,7 @@ class Primal:
     settings: Dual = field(default_factory=Dual)
     tolerance: float = 1e-9
 
-    def run(self, problem: Question, alpha: float, progress: Callable[[str, float], None] | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: Callable[[str, float], None] | None) -> Result:
         if len(problem) > _MOST_ROWS:
             raise InvalidInput(
                 f"The primal method solves a cone program over all points; {len(problem)} rows are too many (at most "

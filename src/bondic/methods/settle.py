@@ -27,7 +27,7 @@ from bondic.noise.bound import Gauge
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.pinelis import Pinelis
 from bondic.noise.plug_in import PlugIn
-from bondic.rows import Cloud, Problem, Question, Terms
+from bondic.rows import Batch, Cloud, Rows, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
@@ -82,7 +82,7 @@ class Options(Protocol):
     def engine(self) -> str: ...
 
 
-def pilot_rows(method: Options, problem: Question) -> int:
+def pilot_rows(method: Options, problem: Rows) -> int:
     """Rows set aside for tuning: a share of the planned rows (the log's, when their number was fixed), or a number."""
     total = len(problem.rows) if method.planned_rows is None else method.planned_rows
     if isinstance(method.pilot, float):
@@ -107,7 +107,7 @@ def pilot_rows(method: Options, problem: Question) -> int:
     return wanted
 
 
-def tuning_problem(problem: Question, wanted: int) -> Problem | None:
+def tuning_problem(problem: Rows, wanted: int) -> Rows | None:
     """The pilot as a problem; None when too few of its rows can be used.
 
     Initial states that were read off the log include later rows: the pilot's first next states stand in for them, or its
@@ -120,22 +120,23 @@ def tuning_problem(problem: Question, wanted: int) -> Problem | None:
     states = pilot.initial_states
     if states.count_fixed and not states.from_rows:
         return pilot
-    count = min(_STAND_IN_STARTS, len(pilot.next.points) or len(pilot))
-    if len(pilot.next.points):
-        starts = Cloud(pilot.next.points[:count], pilot.next.weights[:count], np.arange(count))
+    rows = pilot.whole()
+    count = min(_STAND_IN_STARTS, len(rows.next.points) or len(rows))
+    if len(rows.next.points):
+        starts = Cloud(rows.next.points[:count], rows.next.weights[:count], np.arange(count))
     else:
-        starts = Cloud(*_logged_starts(pilot, count), np.arange(count))
+        starts = Cloud(*_logged_starts(rows, count), np.arange(count))
     states = InitialStates.exact(starts.points[:, : problem.layout.observation_dim])
     return replace(pilot, initial=starts, initial_states=states)
 
 
-def _logged_starts(pilot: Problem, count: int) -> tuple[FloatArray, FloatArray]:
+def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
     """Logged points of a one-step log, with equal weights on all actions: the policy is not asked again for tuning."""
     slots = pilot.layout.slots
     return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
 
 
-def settle(method: Options, problem: Question, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
+def settle(method: Options, problem: Rows, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
     """Everything a bound depends on besides omega, with a note on how each choice came about."""
     sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
@@ -193,14 +194,14 @@ def _shares(tested: bool, sampled: bool) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share}
 
 
-def _settle_states(method: Options, problem: Question, pilot: Problem | None, notes: dict[str, str]) -> StateKind:
+def _settle_states(method: Options, problem: Rows, pilot: Rows | None, notes: dict[str, str]) -> StateKind:
     """Names or numbers, from the pilot alone; without a pilot from all rows, and then only a statement reaches W."""
     if method.ball is not None and method.instruments is not None:
         return StateKind(False, (), "")
     choice = check_categorical(method.choices.categorical, problem.layout.observation_dim)
     if choice is None and method.gauge == "plug-in":
         choice = False  # its constant is fitted in a kernel space
-    seen = pilot if pilot is not None else next(problem.parts())
+    seen = pilot if pilot is not None else problem.first_block()
     kind = state_kind(pilot_points(seen), problem.layout, choice)
     asked = {
         "Q is as you gave it": method.ball is not None or method.radius is not None,
@@ -214,7 +215,7 @@ def _settle_states(method: Options, problem: Question, pilot: Problem | None, no
 
 
 def _settle_instruments(
-    method: Options, problem: Question, pilot: Problem | None, wanted: int, kind: StateKind, notes: dict[str, str]
+    method: Options, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
     declared = bool(method.choices.categorical)
@@ -230,7 +231,7 @@ def _settle_instruments(
     return instruments
 
 
-def _pick(method: Options, problem: Question, pilot: Problem, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
+def _pick(method: Options, problem: Rows, pilot: Rows, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
     ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
     if kind.table:
         return pick_table(pilot, ahead, _box(pilot), method.choices)
@@ -240,7 +241,7 @@ def _pick(method: Options, problem: Question, pilot: Problem, wanted: int, kind:
     return pick_instruments(pilot, ahead, ball, method.choices, kind.columns)
 
 
-def _rows_ahead(method: Options, problem: Question, wanted: int) -> int:
+def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
     """How many rows W is picked for: never the number that a stopping time happened to give."""
     if method.planned_rows is None and isinstance(method.gauge, FixedLambda):
         return max(_NOMINAL * wanted, 1)
@@ -248,7 +249,7 @@ def _rows_ahead(method: Options, problem: Question, wanted: int) -> int:
 
 
 def _settle_class(
-    method: Options, certified: Question, pilot: Problem | None, kind: StateKind, notes: dict[str, str]
+    method: Options, certified: Rows, pilot: Rows | None, kind: StateKind, notes: dict[str, str]
 ) -> ValueClass:
     """Q as given; else the box where states are names, which assumes nothing; else a ball that the library chooses."""
     if method.ball is not None:
@@ -282,14 +283,14 @@ def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) ->
     return ball
 
 
-def _box(problem: Question) -> Box:
+def _box(problem: Rows) -> Box:
     limits = range_at_all_times(problem.terms)
     return Box.around(limits.low, limits.high, problem.layout)
 
 
 def _settle_gauge(
     method: Options,
-    problem: Question,
+    problem: Rows,
     instruments: Instruments,
     ball: ValueClass,
     probability: float,
@@ -331,7 +332,7 @@ def _mean_square_width(terms: Terms) -> float:
     return float(np.mean(np.square([range_of(terms, time).width for time in middles])))
 
 
-def _plug_in_constant(method: Options, problem: Question, instruments: Instruments, ball: ValueClass) -> float:
+def _plug_in_constant(method: Options, problem: Rows, instruments: Instruments, ball: ValueClass) -> float:
     """K_max times the mean squared residual of a fitted q: an estimate, hence no guarantee."""
     some = problem.some_points(_PLUG_IN_ROWS)
     if not isinstance(ball, Ball):
@@ -343,7 +344,7 @@ def _plug_in_constant(method: Options, problem: Question, instruments: Instrumen
     ridge = 1e-6 * float(sigma.max(initial=1e-300)) ** 2
     theta = u @ (-sigma * (right @ model.gradient) / (sigma**2 + ridge))
     shift, total = values.function(theta), 0.0
-    for part in problem.parts():
+    for part in problem.batches():
         fitted = values_at_rows(part, shift)
         residual = bellman_residual(part, values_at_rows(part, ball.center))
         total += float(np.sum((residual + fitted.logged - part.gamma * fitted.next) ** 2))

@@ -7,19 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.claims import Guarantee
+from bondic.registry import kind
 from bondic.rounding import Enclosure, certified_dot, log_enclosure, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 SMALLEST = 5e-324
-
-BLOCK = 4096
-"""Sums over the diagonal go through so many rows at a time, counted from the first certified one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,19 +26,18 @@ class NoiseFacts:
     count: int  # n: rows that carry weight
     fixed_count: int  # rows of the stretch, fixed beforehand; dropped ones count as rows of weight 0
     sup_diag: float  # K_max
-    diagonal: FloatArray | None  # k(x_i, x_i), (n,), rounded up; None when rows are read in batches
-    widths: FloatArray  # B_i; one entry per time when rows are read in batches
+    widths: FloatArray  # B_i, one entry for all rows that share it
+    repeats: FloatArray  # how many rows share each of them
     largest_width: float  # B over all times
     largest_reward: float  # r_max = max |r|
     reach: float  # s_H, or 1 / (1 - gamma), rounded up
-    repeats: FloatArray | None = None  # how many rows share an entry of `widths`; None: one each
+    read_charge: Callable[[], Enclosure]  # goes through the rows for `charge`
     stated_value: float = math.inf  # max |v| of a stated value range
-    read_charge: Callable[[], Enclosure] | None = None  # reads the rows for `charge`; needed without a diagonal
 
     @property
     def total_width(self) -> float:
         """sum_i B_i, rounded up."""
-        return upper_sum(self.widths if self.repeats is None else self.widths * self.repeats)
+        return upper_sum(self.widths * self.repeats)
 
     @property
     def largest_value(self) -> Enclosure:
@@ -51,26 +47,21 @@ class NoiseFacts:
 
     @cached_property
     def charge(self) -> Enclosure:
-        """sum_i B_i^2 k(x_i, x_i): the same number from rows in memory and in batches of any size."""
-        if self.read_charge is not None:
-            return self.read_charge()
-        assert self.diagonal is not None
-        tops = range(0, self.widths.size, BLOCK)
-        return charge_of((self.widths[top : top + BLOCK], self.diagonal[top : top + BLOCK]) for top in tops)
+        """sum_i B_i^2 k(x_i, x_i)."""
+        return self.read_charge()
 
 
-def charge_of(blocks: Iterable[tuple[FloatArray, FloatArray]]) -> Enclosure:
-    """sum_i B_i^2 k(x_i, x_i) over blocks of (widths, diagonal); equal blocks give equal bits."""
+def charge_of(batches: Iterable[tuple[FloatArray, FloatArray]]) -> Enclosure:
+    """sum_i B_i^2 k(x_i, x_i) over batches of (widths, diagonal)."""
     total = Enclosure(0.0)
-    for widths, diagonal in blocks:
+    for widths, diagonal in batches:
         total = total + certified_dot(widths * widths * (1 + 1e-15), diagonal)
     return total
 
 
+@kind("noise")
 class Gauge(ABC):
     """One concentration inequality."""
-
-    name: ClassVar[str]
 
     @property
     @abstractmethod

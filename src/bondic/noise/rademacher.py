@@ -1,4 +1,4 @@
-"""The paper's bound for general classes. Stated there without a proof that covers dependent rows: labelled so."""
+"""The paper's bound for general classes. Stated there without a proof that covers dependent rows: labeled so."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the policy said at the next and initial states: all that an interval needs to know about it.
+"""What the policy says at the next and initial states: all that an interval needs to know about it.
 
-A certificate stores these answers, so that verification needs no policy code.
+Discrete actions: probabilities, (states, slots). Continuous actions: draws, (states, m, k).
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class PolicyAnswers:
-    """pi at the next states of continuing rows and at the initial states.
+class StartAnswers:
+    """pi at the initial states, and how it is asked at next states."""
 
-    Discrete actions: probabilities, (rows, slots). Continuous actions: draws, (rows, m, k).
-    """
-
-    next: FloatArray
     initial: FloatArray
     discrete: bool
     exact: bool  # means over actions are exact: discrete, or deterministic
+    draws: int  # actions drawn at each next state; 1 for discrete actions
 
     @property
     def slots(self) -> int:
@@ -36,79 +33,119 @@ class PolicyAnswers:
 
 
 @dataclass(frozen=True, eq=False)
-class Questions:
-    """Where the policy is asked; times are None unless value depends on time."""
+class NextStates:
+    """Next states of a stretch of the log, in order; times are None unless value depends on time."""
 
-    next_states: FloatArray  # (continuing rows, d)
-    next_times: IntArray | None
-    next_rows: IntArray  # their rows in the log
-    log_rows: int
-    initial_states: FloatArray
-    initial_times: IntArray | None
-    action_dim: int  # 0 for discrete actions
+    observations: FloatArray  # (continuing rows, d)
+    times: IntArray | None
+    rows: IntArray  # their rows in the log
+    before: int  # how many next states of the log stand before these
 
 
-def ask_policy(
-    policy: Any, questions: Questions, *, draws: int, initial_draws: int | None, rng: np.random.Generator
-) -> PolicyAnswers:
-    """Ask once, validate everything."""
-    initial, exact = ask_initial(policy, questions, draws=draws, initial_draws=initial_draws, rng=rng)
-    discrete = questions.action_dim == 0
-    following = ask_next(policy, questions, int(initial.shape[1]), draws=draws, rng=rng)
-    return PolicyAnswers(following, initial, discrete, exact)
+@dataclass(frozen=True, eq=False)
+class StoredAnswers:
+    """A policy of which only its answers are known, those at all next states of a log among them: a certificate's."""
+
+    next: FloatArray
+    initial: FloatArray
+    discrete: bool
+    exact: bool
+
+    def at_start(self, states: int, action_dim: int) -> StartAnswers:
+        """What was answered at the initial states, after a look at the shapes."""
+        tail = self.initial.shape[1:] if self.discrete else (action_dim,)
+        fits = self.discrete == (action_dim == 0) and self.initial.ndim == self.next.ndim == (2 if self.discrete else 3)
+        if not (fits and self.next.shape[-1] == self.initial.shape[-1] == tail[-1]):
+            raise InvalidInput(
+                f"The policy's answers have shapes {self.next.shape} and {self.initial.shape}: they are not those of this log."
+            )
+        _refuse_other_count(self.initial.shape[0], states)
+        return StartAnswers(self.initial, self.discrete, self.exact, 1 if self.discrete else int(self.next.shape[1]))
+
+    def at_next(self, states: NextStates) -> FloatArray:
+        return self.next[states.before : states.before + states.rows.size]
+
+    def check_count(self, states: int) -> None:
+        """All of the answers have to be about this log."""
+        _refuse_other_count(self.next.shape[0], states)
 
 
-def ask_initial(
-    policy: Any, q: Questions, *, draws: int, initial_draws: int | None, rng: np.random.Generator
-) -> tuple[FloatArray, bool]:
+def _refuse_other_count(answers: int, states: int) -> None:
+    if answers != states:
+        raise InvalidInput(f"The policy's answers cover {answers} states; there are {states}.")
+
+
+def ask_start(
+    policy: Any,
+    states: FloatArray,
+    times: IntArray | None,
+    *,
+    action_dim: int,  # 0 for discrete actions
+    log_rows: int,
+    draws: int,
+    initial_draws: int | None,
+    rng: np.random.Generator,
+) -> StartAnswers:
     """The policy at the initial states, and whether means over its actions are exact."""
-    if protocol.is_time_dependent(policy) and q.initial_times is None:
+    if isinstance(policy, StoredAnswers):
+        return policy.at_start(states.shape[0], action_dim)
+    if protocol.is_time_dependent(policy) and times is None:
         raise InvalidInput(
             "The policy depends on time, but the problem does not: pass horizon= or time_varying=True (the log needs "
             "`timesteps`)."
         )
-    if q.action_dim:
-        return _initial_draws(policy, q, draws, initial_draws, rng)
+    if action_dim:
+        return _start_draws(policy, states, times, action_dim, draws, initial_draws, rng)
     if isinstance(policy, protocol.RowProbabilities):
-        return protocol.check_probabilities(policy.initial_probs, q.initial_states.shape[0], "initial state"), True
+        _check_given(policy, log_rows)
+        probs = protocol.check_probabilities(policy.initial_probs, states.shape[0], "initial state")
+        return StartAnswers(probs, True, True, 1)
     if not hasattr(policy, "action_probs"):
         raise InvalidInput(
             "The log has discrete actions (whole numbers); the policy must offer action_probs(observations), or be "
             "RowProbabilities. Wrap a plain function in CallablePolicy, or pass actions as floats if they are continuous."
         )
-    return protocol.discrete_probabilities(policy, q.initial_states, q.initial_times, "initial state"), True
+    probs = protocol.discrete_probabilities(policy, states, times, "initial state")
+    return StartAnswers(probs, True, True, 1)
 
 
-def ask_next(policy: Any, q: Questions, slots: int, *, draws: int, rng: np.random.Generator) -> FloatArray:
-    """The policy at the next states: probabilities of `slots` actions, or draws."""
-    count = q.next_states.shape[0]
-    if q.action_dim:
-        m = 1 if protocol.is_deterministic(policy) else draws
+def ask_next(policy: Any, states: NextStates, start: StartAnswers, rng: np.random.Generator) -> FloatArray:
+    """The policy at next states: probabilities of all actions, or draws."""
+    if isinstance(policy, StoredAnswers):
+        return policy.at_next(states)
+    count, slots = states.rows.size, start.slots
+    if not start.discrete:
+        dimension = int(start.initial.shape[2])
         if count == 0:
-            return np.zeros((0, m, q.action_dim))
-        shape: dict[str, Any] = {"dimension": q.action_dim, "rng": rng, "log_rows": q.next_rows}
-        return protocol.sampled_actions(policy, q.next_states, q.next_times, "next state", draws=m, **shape)
+            return np.zeros((0, start.draws, dimension))
+        shape: dict[str, Any] = {"draws": start.draws, "dimension": dimension, "rng": rng, "log_rows": states.rows}
+        return protocol.sampled_actions(policy, states.observations, states.times, "next state", **shape)
     if isinstance(policy, protocol.RowProbabilities):
-        given = _given_probabilities(policy, q.log_rows)
-        return protocol.check_probabilities(given[q.next_rows], count, "next state", slots, q.next_rows)
+        given = np.asarray(policy.next_probs, dtype=np.float64)[states.rows]
+        return protocol.check_probabilities(given, count, "next state", slots, states.rows)
     if count == 0:
         return np.zeros((0, slots))
-    return protocol.discrete_probabilities(policy, q.next_states, q.next_times, "next state", slots, q.next_rows)
+    return protocol.discrete_probabilities(policy, states.observations, states.times, "next state", slots, states.rows)
 
 
-def _given_probabilities(policy: protocol.RowProbabilities, log_rows: int) -> FloatArray:
+def _check_given(policy: protocol.RowProbabilities, log_rows: int) -> None:
     try:
         given = np.asarray(policy.next_probs, dtype=np.float64)
     except (TypeError, ValueError) as problem:
         raise PolicyError("`next_probs` is not an array of numbers: one row of probabilities per row.") from problem
     if given.ndim != 2 or given.shape[0] != log_rows:
         raise InvalidInput(f"`next_probs` has shape {given.shape}; one row per row of the log ({log_rows}) is needed.")
-    return given
 
 
-def _initial_draws(
-    policy: Any, q: Questions, draws: int, initial_draws: int | None, rng: np.random.Generator
-) -> tuple[FloatArray, bool]:
+def _start_draws(
+    policy: Any,
+    states: FloatArray,
+    times: IntArray | None,
+    action_dim: int,
+    draws: int,
+    initial_draws: int | None,
+    rng: np.random.Generator,
+) -> StartAnswers:
     if not hasattr(policy, "sample_action"):
         raise InvalidInput(
             "The log has continuous actions (floats); the policy must offer sample_action(observations, rng). Wrap a "
@@ -118,8 +155,7 @@ def _initial_draws(
         raise InvalidInput(f"At least one action (a whole number) must be drawn per state: {draws=}, {initial_draws=}.")
     exact = protocol.is_deterministic(policy)
     # initial draws are cheap and their error is paid for directly: about 4096 in all unless told otherwise
-    m0 = 1 if exact else (initial_draws or max(draws, -(-4096 // q.initial_states.shape[0])))
-    shape: dict[str, Any] = {"dimension": q.action_dim, "rng": rng}
-    return protocol.sampled_actions(
-        policy, q.initial_states, q.initial_times, "initial state", draws=m0, **shape
-    ), exact
+    m0 = 1 if exact else (initial_draws or max(draws, -(-4096 // states.shape[0])))
+    shape: dict[str, Any] = {"draws": m0, "dimension": action_dim, "rng": rng}
+    actions = protocol.sampled_actions(policy, states, times, "initial state", **shape)
+    return StartAnswers(actions, False, exact, 1 if exact else int(draws))

@@ -14,7 +14,7 @@ from bondic.errors import PolicyError
 FloatArray = npt.NDArray[np.float64]
 
 PROBABILITY_TOLERANCE = 1e-6
-"""Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalised row."""
+"""Row sums may be off by this much (float32 policies are); the policy is then *defined* as the normalized row."""
 
 
 @runtime_checkable
@@ -119,7 +119,7 @@ def discrete_probabilities(
 def check_probabilities(
     values: Any, rows: int, what: str, slots: int | None = None, log_rows: Any = None
 ) -> FloatArray:
-    """Shape, sign and sums; returns the normalised rows."""
+    """Shape, sign and sums; returns the normalized rows."""
     try:
         probs = np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as problem:
@@ -137,7 +137,7 @@ def check_probabilities(
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
-            f"Action probabilities at {_place(what, row, log_rows)} sum to {sums[row]:.9g}, not 1. Normalise the "
+            f"Action probabilities at {_place(what, row, log_rows)} sum to {sums[row]:.9g}, not 1. Normalize the "
             "policy's output."
         )
     return np.asarray(probs / sums[:, None])

@@ -7,7 +7,7 @@ from bondic.claims import Assumption, State
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box, constant_value
 from bondic.classes.value_class import ValueClass
-from bondic.rows import Question
+from bondic.rows import Rows
 from bondic.terms import Terms, range_at_all_times
 
 VALUE_RANGE = "value range"
@@ -100,7 +100,7 @@ def _policy_text(setting: Setting) -> str:
     return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
 
 
-def start_assumption(problem: Question) -> Assumption:
+def start_assumption(problem: Rows) -> Assumption:
     """What the initial states of a problem are taken for."""
     states, draws = problem.initial_states, problem.initial_draws
     text = f"The initial distribution is exactly the given list of {len(states)} weighted states."
@@ -116,6 +116,6 @@ def _process_text(setting: Setting) -> str:
     terms = setting.problem.terms
     end = "may terminate (value 0 afterwards)" if terms.may_terminate else "never terminates"
     if terms.horizon is None:
-        return f"The value is the discounted sum with gamma = {terms.gamma:g} (not normalised); the process {end}."
+        return f"The value is the discounted sum with gamma = {terms.gamma:g} (not normalized); the process {end}."
     dropped = f"; {setting.problem.dropped} rows beyond it were dropped" if setting.problem.dropped else ""
     return f"The value is the sum of {terms.horizon} rewards with gamma = {terms.gamma:g}; the process {end}{dropped}."

@@ -64,7 +64,7 @@ def interval_picture(result: Result) -> str:
         + '</svg><div class="legend">'
         + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
         + f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>"
-        + f"<span>grey line: all that {ranges} {allow}</span></div>"
+        + f"<span>gray line: all that {ranges} {allow}</span></div>"
     )
 
 
@@ -109,7 +109,7 @@ def stacked_terms(result: Result) -> str:
 
 
 def support_map(support: Support) -> str:
-    """Mean weight per cell: colour for the sign, strength for the size; grey cells hold rows that hardly matter."""
+    """Mean weight per cell: color for the sign, strength for the size; gray cells hold rows that hardly matter."""
     x_bins, y_bins = support.bins
     means = np.divide(support.sums, support.counts, out=np.zeros_like(support.sums), where=support.counts > 0)
     largest = float(np.abs(means).max(initial=0.0))

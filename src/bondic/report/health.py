@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.blocks import RowRange
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.initial import episode_starts
+from bondic.data.log import Log
 from bondic.report.bins import FEWEST_ROWS, Bins, range_bins
-from bondic.rows import Question, StreamedProblem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,7 +46,7 @@ class Health:
     copies: int | None = None  # rows that equal an earlier row in every value
 
 
-def examine(question: Question, log: Transitions | LogStream | None = None, *, no_rows: bool = False) -> Health:
+def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) -> Health:
     """One pass over the certified rows, one over the log."""
     low, high = question.terms.reward_range
     bins = range_bins(low, high)
@@ -55,7 +54,7 @@ def examine(question: Question, log: Transitions | LogStream | None = None, *, n
     width = question.layout.slots if question.layout.discrete else question.layout.action_dim
     logged, target, weight, used = np.zeros(width), np.zeros(width), 0.0, np.zeros(width, dtype=np.int64)
     distinct = None
-    for part in question.parts():
+    for part in question.batches():
         counts += np.bincount(bins.of(part.rewards), minlength=len(bins))
         total += float(part.rewards.sum())
         final += int((~part.continues).sum())
@@ -78,29 +77,24 @@ def examine(question: Question, log: Transitions | LogStream | None = None, *, n
     )
     if no_rows:
         counts[counts < FEWEST_ROWS] = 0.0
-    source = log if log is not None else question.log if isinstance(question, StreamedProblem) else None
+    source = question.log if log is None else log
     return Health(
         rows, question.dropped, final, distinct, bins, counts, (low, high), total / max(rows, 1), actions,
-        question.layout.discrete, **({} if source is None else _of_log(source)),
+        question.layout.discrete, **_of_log(source),
     )  # fmt: skip
 
 
-def _of_log(log: Transitions | LogStream) -> dict[str, int | None]:
+def _of_log(log: Log) -> dict[str, int | None]:
     """Episodes, ends and copies of the whole log; copies only of a log in memory."""
-    seen, ends, terminations, truncations = np.zeros(0, dtype=np.int64), 0, 0, 0
-    last_ended = True
-    for _, part in [(RowRange(0, len(log)), log)] if isinstance(log, Transitions) else log.batches():
-        assert part.truncations is not None
+    episodes, terminations, truncations = 0, 0, 0
+    for _, part, starts in episode_starts(log):
+        episodes += starts.size
         terminations += int(part.terminations.sum())
-        truncations += int(part.truncations.sum())
-        stops = part.terminations | part.truncations
-        ends, last_ended = ends + int(stops.sum()), bool(stops[-1])
-        if part.episode_ids is not None:
-            seen = np.union1d(seen, part.episode_ids)
-    episodes = int(seen.size) or ends + (0 if last_ended else 1)
+        truncations += int(np.asarray(part.truncations).sum())
     copies = None
-    if isinstance(log, Transitions):
-        numbers = [np.asarray(column, dtype=np.float64) for column in log.columns().values() if column is not None]
+    if log.held:
+        columns = log.read().columns().values()
+        numbers = [np.asarray(column, dtype=np.float64) for column in columns if column is not None]
         copies = len(log) - int(np.unique(np.column_stack(numbers), axis=0).shape[0])
     return {
         "rows": len(log),

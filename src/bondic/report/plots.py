@@ -16,7 +16,7 @@ from bondic.methods.frontier import Frontier
 from bondic.result import CONDITIONAL, Result
 
 _AMBER = "#d9922b"
-_COLOURS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
+_COLORS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
@@ -38,20 +38,20 @@ def terms_figure(result: Result) -> Any:
     if result.status is not Status.REJECTED:
         conditional = result.is_conditional
         label = "interval, valid if Q as chosen holds" if conditional else "interval"
-        axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLOURS[0], alpha=0.12, label=label)
+        axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLORS[0], alpha=0.12, label=label)
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
     axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
     names = dict.fromkeys(name for claim in result.claims for name in claim.steps())
-    colours = dict(zip(names, cycle(_COLOURS), strict=False))
+    colors = dict(zip(names, cycle(_COLORS), strict=False))
     for height, claim in enumerate(result.claims):
         place = claim.value.mid
         for name, size in claim.steps().items():
-            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colours[name])
+            axes.barh(height, claim.sign * size, left=place, height=0.5, color=colors[name])
             place += claim.sign * size
         axes.plot(claim.value.mid, height, "o", color="black", markersize=4)
-    for name, colour in colours.items():
+    for name, color in colors.items():
         if any(claim.steps().get(name) for claim in result.claims):
-            axes.plot([], [], "s", color=colour, label=name)
+            axes.plot([], [], "s", color=color, label=name)
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(limits.low, limits.high)
@@ -61,24 +61,24 @@ def terms_figure(result: Result) -> Any:
 
 
 def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
-    """One line per named result: interval and estimate, coloured by guarantee; a matplotlib Figure.
+    """One line per named result: interval and estimate, colored by guarantee; a matplotlib Figure.
 
     A finite-sample interval that rests on a choice of the library is "conditional". A hollow estimate lies outside its
     interval.
     """
     figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
-    colours = {"finite-sample": _COLOURS[0], CONDITIONAL: _AMBER, "asymptotic": _COLOURS[2], "none": _COLOURS[4]}
+    colors = {"finite-sample": _COLORS[0], CONDITIONAL: _AMBER, "asymptotic": _COLORS[2], "none": _COLORS[4]}
     for height, (_, result) in enumerate(results):
-        colour = colours[result.held]
+        color = colors[result.held]
         if result.status is Status.REJECTED:  # no interval is given
             axes.plot(result.estimate, height, "x", color="#b3261e", markersize=6)
             continue
-        axes.plot([result.low, result.high], [height, height], color=colour, linewidth=4, solid_capstyle="butt")
+        axes.plot([result.low, result.high], [height, height], color=color, linewidth=4, solid_capstyle="butt")
         inside = "white" if result.estimate_outside else "black"
         axes.plot(result.estimate, height, "o", color="black", markerfacecolor=inside, markersize=4)
     given = [result for _, result in results if result.status is not Status.REJECTED]
     for guarantee in dict.fromkeys(result.held for result in given):
-        axes.plot([], [], color=colours[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
+        axes.plot([], [], color=colors[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
     if len(given) < len(results):
         axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")
     axes.set_yticks(range(len(results)), [name for name, _ in results])
@@ -96,8 +96,8 @@ def sensitivity_figure(frontier: Frontier, *, alpha: float | None = None) -> Any
     radii = np.geomspace(middle / 100, middle * 100, 160)
     ends = np.array([frontier.interval(float(radius), alpha) for radius in radii])
     ends[[frontier.contradicted(float(radius), alpha) for radius in radii]] = np.nan
-    axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLOURS[0], alpha=0.25)
-    axes.plot(radii, ends, color=_COLOURS[0])
+    axes.fill_between(radii, ends[:, 0], ends[:, 1], color=_COLORS[0], alpha=0.25)
+    axes.plot(radii, ends, color=_COLORS[0])
     axes.axvline(frontier.radius, color="black", linewidth=1, linestyle=":")
     axes.set_xscale("log")
     axes.set_ylim(frontier.value_range.low, frontier.value_range.high)

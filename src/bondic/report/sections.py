@@ -43,7 +43,7 @@ def support(result: Result, found: Support | None, no_rows: bool) -> str:
     hidden = f" {found.suppressed} cells with fewer than {FEWEST_ROWS} rows are not shown." if found.suppressed else ""
     return (
         f"{head}{support_map(found)}<p class=soft>The two columns that explain the weights best "
-        f"({100 * found.explained[0]:.0f}% and {100 * found.explained[1]:.0f}% of their variance). Strong colour: the policy "
+        f"({100 * found.explained[0]:.0f}% and {100 * found.explained[1]:.0f}% of their variance). Strong color: the policy "
         f"needs these situations more often than the log visits them.{hidden}</p>"
         f"<h3>How evenly the weight is spread</h3>{html_table(['the heaviest', 'carry of the weight'], spread)}"
         f"{_heavy_rows(found, no_rows)}</section>"

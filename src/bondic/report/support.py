@@ -13,7 +13,7 @@ from bondic.data.spread import spread_rows
 from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout
 from bondic.report.bins import FEWEST_ROWS, Bins, round_bins
-from bondic.rows import Problem, Question
+from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,12 +56,12 @@ def column_names(layout: Layout, given: Sequence[str] = ()) -> tuple[str, ...]:
     return (*names, *([f"action {k}" for k in range(layout.action_dim)] if layout.action_dim else ["action"]))
 
 
-def _columns(part: Problem) -> FloatArray:
+def _columns(part: Batch) -> FloatArray:
     """Points as columns; the slot of a discrete action is the last one."""
     return np.column_stack([part.logged, part.slots]) if part.layout.discrete else part.logged
 
 
-def find_support(question: Question, omega: Function | None, *, names: Sequence[str], no_rows: bool) -> Support:
+def find_support(question: Rows, omega: Function | None, *, names: Sequence[str], no_rows: bool) -> Support:
     """Two passes over the rows: a sample picks the columns and bins, all rows fill the grid."""
     values, weights = _sample(question, omega)
     explained = [_explained(values[:, k], weights) for k in range(values.shape[1])]
@@ -76,7 +76,7 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
     counts, sums = np.zeros((len(bins[0]), len(bins[1]))), np.zeros((len(bins[0]), len(bins[1])))
     heavy: list[HeavyRow] = []
     total = 0.0
-    for part in question.parts():
+    for part in question.batches():
         rows, _ = weights_at_rows(part, omega)
         points = _columns(part)
         cell = bins[0].of(points[:, x]) * len(bins[1]) + bins[1].of(points[:, y])
@@ -96,11 +96,11 @@ def find_support(question: Question, omega: Function | None, *, names: Sequence[
     return Support(tuple(names), (x, y), shown, bins, counts, sums, shares, int(thin.sum()), listed)
 
 
-def _sample(question: Question, omega: Function | None) -> tuple[FloatArray, FloatArray]:
+def _sample(question: Rows, omega: Function | None) -> tuple[FloatArray, FloatArray]:
     """Evenly spread rows: their columns and weights."""
     share = min(1.0, _SAMPLED_ROWS / len(question))
     found = []
-    for part in question.parts():
+    for part in question.batches():
         rows, _ = weights_at_rows(part, omega)
         some = spread_rows(len(part), max(1, round(share * len(part))))
         found.append((_columns(part)[some], rows[some]))
@@ -134,7 +134,7 @@ def _concentration(weights: FloatArray, fewest: int) -> tuple[tuple[float, float
     return tuple((part, float(sizes[:count].sum()) / total) for part, count in heads if count >= fewest)
 
 
-def _heaviest(known: list[HeavyRow], part: Problem, points: FloatArray, rows: FloatArray) -> list[HeavyRow]:
+def _heaviest(known: list[HeavyRow], part: Batch, points: FloatArray, rows: FloatArray) -> list[HeavyRow]:
     top = np.argsort(-np.abs(rows), kind="stable")[:_LISTED_ROWS]
     new = [
         HeavyRow(int(part.log_rows[k]), tuple(float(v) for v in points[k]), float(part.rewards[k]), float(rows[k]), 0.0)

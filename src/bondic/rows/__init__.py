@@ -1,19 +1,8 @@
-"""(log, policy, d_0, gamma, reward range) -> points, signed weights, rewards. Everything below sees only this."""
+"""(log, policy, d_0, gamma, reward range) -> points, signed weights, rewards. Everything above sees only this."""
 
-from bondic.rows.make import make_problem
-from bondic.rows.question import Cloud, Question
-from bondic.rows.rows import Problem, Source, assemble
-from bondic.rows.streamed import StreamedProblem, in_memory
+from bondic.rows.batch import Batch, Cloud
+from bondic.rows.make import make_problem, make_rows
+from bondic.rows.rows import Rows
 from bondic.terms import Terms
 
-__all__ = [
-    "Cloud",
-    "Problem",
-    "Question",
-    "Source",
-    "StreamedProblem",
-    "Terms",
-    "assemble",
-    "in_memory",
-    "make_problem",
-]
+__all__ = ["Batch", "Cloud", "Rows", "Terms", "make_problem", "make_rows"]

@@ -5,32 +5,26 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.data.hygiene.findings import Finding, settle
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
 from bondic.errors import ValidityWarning, shown
-from bondic.rows.rows import Problem
-from bondic.rows.streamed import StreamedProblem
-from bondic.terms import Terms
+from bondic.rows.rows import Rows
 
-Asked = TypeVar("Asked", Problem, StreamedProblem)
 FloatArray = npt.NDArray[np.float64]
 
 _OUTSIDE = 0.25
 """Share of a continuous policy's actions outside everything logged that is worth a warning."""
 
 
-def inspected(question: Asked, log: Transitions | LogStream, accept: Iterable[str]) -> Asked:
+def inspected(question: Rows, accept: Iterable[str]) -> Rows:
     """The question with its warnings and with what the user states by accepting findings; faults are refused."""
-    terms: Terms = question.terms
+    terms = question.terms
     found = [
-        *unseen_actions(question, log),
-        *log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
+        *unseen_actions(question),
+        *question.log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
     ]
     doubts, stated = settle(found, accept)
     for doubt in doubts:
@@ -38,15 +32,15 @@ def inspected(question: Asked, log: Transitions | LogStream, accept: Iterable[st
     return replace(question, doubts=doubts, stated=stated)
 
 
-def unseen_actions(question: Problem | StreamedProblem, log: Transitions | LogStream) -> Iterator[Finding]:
+def unseen_actions(question: Rows) -> Iterator[Finding]:
     """Where the policy goes beyond the log's actions, no row says what it earns."""
     if question.layout.discrete:
-        yield from _never_taken(question, log.inspection.action_counts)
+        yield from _never_taken(question, question.log.inspection.action_counts)
     else:
-        yield from _outside(question, log.inspection.action_range)
+        yield from _outside(question, question.log.inspection.action_range)
 
 
-def _never_taken(question: Problem | StreamedProblem, counts: npt.NDArray[np.int64]) -> Iterator[Finding]:
+def _never_taken(question: Rows, counts: npt.NDArray[np.int64]) -> Iterator[Finding]:
     slots = question.layout.slots
     used = np.zeros(slots, dtype=np.int64)
     used[: counts.size] = counts[:slots]
@@ -55,9 +49,9 @@ def _never_taken(question: Problem | StreamedProblem, counts: npt.NDArray[np.int
         return
     start = question.initial.weights * question.initial_states.weights[question.initial.rows, None]
     share, points = np.zeros(slots), 0
-    for part in question.parts():
-        share += part.next.weights.sum(axis=0)
-        points += part.next.weights.shape[0]
+    for batch in question.batches():
+        share += batch.next.weights.sum(axis=0)
+        points += batch.next.weights.shape[0]
     share /= max(points, 1)
     first = start.sum(axis=0)
     taken = unseen[(share[unseen] > 0) | (first[unseen] > 0)]
@@ -72,9 +66,9 @@ def _never_taken(question: Problem | StreamedProblem, counts: npt.NDArray[np.int
     )  # fmt: skip
 
 
-def _outside(question: Problem | StreamedProblem, limits: tuple[FloatArray, FloatArray] | None) -> Iterator[Finding]:
-    """Judged on the first part of a streamed log: its policy is not asked twice everywhere for a warning."""
-    part = next(question.parts(), None)
+def _outside(question: Rows, limits: tuple[FloatArray, FloatArray] | None) -> Iterator[Finding]:
+    """Judged on the first block: the policy is not asked twice everywhere for a warning."""
+    part = next(question.batches(), None)
     if limits is None or part is None or not part.next.points.shape[0]:
         return
     drawn = part.next.points[:, -question.layout.action_dim :]

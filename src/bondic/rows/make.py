@@ -4,60 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
+from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
-from bondic.data.stream import LogStream
-from bondic.data.transitions import Transitions
+from bondic.data.log import Log, is_log
 from bondic.errors import InvalidInput
-from bondic.policies.answers import ask_policy
+from bondic.kernels.normal_form import Layout
+from bondic.policies.answers import StoredAnswers, ask_start
+from bondic.rows.batch import make_cloud
 from bondic.rows.doubts import inspected
-from bondic.rows.frame import make_frame, questions, refuse_nothing
-from bondic.rows.question import Question
-from bondic.rows.returns import check_returns
-from bondic.rows.rows import Problem, Source, assemble
-from bondic.rows.streamed import SEED_SALT, StreamedProblem
-from bondic.terms import make_terms
+from bondic.rows.draws import Draws
+from bondic.rows.frame import check_actions, check_part, make_frame
+from bondic.rows.returns import ReturnCheck
+from bondic.rows.rows import Rows, memory_plan
+from bondic.terms import Terms, make_terms
 
 
-@overload
 def make_problem(
-    log: Transitions,
-    policy: Any,
-    initial: InitialStates,
-    *,
-    gamma: float,
-    reward_range: tuple[float, float],
-    horizon: int | None = ...,
-    may_terminate: bool = ...,
-    time_varying: bool = ...,
-    value_range: tuple[float, float] | None = ...,
-    draws: int = ...,
-    initial_draws: int | None = ...,
-    seed: int = ...,
-    accept: Iterable[str] | None = ...,
-) -> Problem: ...
-@overload
-def make_problem(
-    log: LogStream,
-    policy: Any,
-    initial: InitialStates,
-    *,
-    gamma: float,
-    reward_range: tuple[float, float],
-    horizon: int | None = ...,
-    may_terminate: bool = ...,
-    time_varying: bool = ...,
-    value_range: tuple[float, float] | None = ...,
-    draws: int = ...,
-    initial_draws: int | None = ...,
-    seed: int = ...,
-    accept: Iterable[str] | None = ...,
-) -> StreamedProblem: ...
-def make_problem(
-    log: Transitions | LogStream,
+    log: Log,
     policy: Any,
     initial: InitialStates,
     *,
@@ -71,23 +38,23 @@ def make_problem(
     initial_draws: int | None = None,
     seed: int = 0,
     accept: Iterable[str] | None = (),
-) -> Question:
+) -> Rows:
     """Build the question "what would `policy` have earned from `initial`?" on this log.
 
     `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
     that the process never ends (it narrows the value range when all rewards have one sign). `value_range` states that
-    every realised discounted return, from any state-action pair, at any time and whichever policy follows, lies in it
+    every realized discounted return, from any state-action pair, at any time and whichever policy follows, lies in it
     (a reward paid once at the end, a score in [0, 1]); it is used wherever it is narrower than what the reward range
     implies. `draws` actions are
     drawn at each next state of a continuous policy, `initial_draws` at each initial state, from `seed`, which must
     not depend on the log (use another one when W was tuned on a log whose draws came from the same seed). A log opened
-    with `stream_log` gives a question whose rows are read in batches.
+    with `stream_log` gives the same answers, bit for bit; its rows are read in blocks.
 
     The log is inspected first: what is surely wrong is refused, what is doubtful is a warning that travels with the
     result (see `inspect_log`). `accept` names kinds of findings that are right as they are; they are then printed as
     assumptions that you state. `accept=None` skips the inspection (verification makes no new claim about the log).
     """
-    if not isinstance(log, Transitions | LogStream) or not isinstance(initial, InitialStates):
+    if not is_log(log) or not isinstance(initial, InitialStates):
         raise InvalidInput(
             f"make_problem(log, policy, initial) needs Transitions and InitialStates, not {type(log).__name__} and "
             f"{type(initial).__name__}. Wrap initial states: InitialStates.exact(states) or InitialStates.sample(states)."
@@ -95,14 +62,67 @@ def make_problem(
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"`seed` is {seed!r}; a whole number >= 0 is needed, so that the draws can be repeated.")
     terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
-    asking: dict[str, Any] = {"draws": draws, "initial_draws": initial_draws}
-    if isinstance(log, LogStream):
-        streamed = StreamedProblem.make(log, policy, initial, terms, seed=seed, **asking)
-        return streamed if accept is None else inspected(streamed, log, accept)
-    frame = make_frame(log, initial, terms)
-    refuse_nothing(int(frame.kept.sum()), terms)
-    check_returns(log, frame, terms)
-    rng = np.random.default_rng([SEED_SALT, seed])
-    answers = ask_policy(policy, questions(log, initial, frame, 0, len(log)), rng=rng, **asking)
-    problem = replace(assemble(log, initial, answers, terms, seed=seed), source=Source(log, policy))
-    return problem if accept is None else inspected(problem, log, accept)
+    rows = make_rows(log, policy, initial, terms, draws=draws, initial_draws=initial_draws, seed=seed)
+    return rows if accept is None else inspected(rows, accept)
+
+
+def make_rows(
+    log: Log,
+    policy: Any,
+    initial: InitialStates,
+    terms: Terms,
+    *,
+    draws: int = 5,
+    initial_draws: int | None = None,
+    seed: int = 0,
+) -> Rows:
+    """The same from statements that were checked; verification enters here."""
+    if initial.observations.shape[1] != log.observation_dim:
+        raise InvalidInput(
+            f"Initial states have {initial.observations.shape[1]} dimensions, the log {log.observation_dim}. They "
+            "need the columns of the log's observations, one row per state: a single state is [[x_1, x_2, ...]]."
+        )
+    if terms.time_varying and not log.has_timesteps:
+        raise InvalidInput(
+            "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
+        )
+    times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
+    answers = ask_start(
+        policy,
+        initial.observations,
+        times,
+        action_dim=log.action_dim,
+        log_rows=len(log),
+        draws=draws,
+        initial_draws=initial_draws,
+        rng=Draws(seed).at_start(),
+    )
+    layout = Layout(log.observation_dim, terms.time_varying, log.action_dim, answers.slots)
+    every = np.arange(len(initial))
+    starts = make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
+    rows = Rows(log, policy, terms, layout, starts, initial, answers, RowRange(0, len(log)), seed, len(log))
+    if log.plan is not None:
+        plan = memory_plan(layout, answers.draws, log.plan.budget)
+        plan.require(min(rows.block_rows, len(log)))
+    whole = _looked_through(rows).restricted(rows.rows)
+    if not len(whole):
+        raise InvalidInput(f"Every row lies at or beyond the horizon {terms.horizon}: nothing is left to evaluate.")
+    return whole
+
+
+def _looked_through(rows: Rows) -> Rows:
+    """Every block of the log against what was stated, before any long work; those of a log in memory are kept."""
+    returns = None if rows.terms.value_range is None else ReturnCheck(rows.terms)
+    before, kept = [0], []
+    for where, part in rows.log.batches(size=rows.block_rows):
+        frame = make_frame(part, rows.terms)
+        check_part(part, rows.terms, where.start)
+        if returns is not None:
+            returns.feed(part, frame, where.start)
+        if rows.log.held:
+            kept.append(rows.block(where, part, frame, before[-1]))
+        check_actions(part, frame, rows.layout.slots, where.start)
+        before.append(before[-1] + frame.next_rows.size)
+    if isinstance(rows.policy, StoredAnswers):
+        rows.policy.check_count(before[-1])
+    return replace(rows, following=np.array(before), kept=tuple(kept) if rows.log.held else None)

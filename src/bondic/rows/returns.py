@@ -11,7 +11,6 @@ and the log contradicts the statement where nothing is left. One pass, in batche
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,90 +41,95 @@ class _Limit:
         return self if self.row is not None else replace(self, row=row)
 
 
-@dataclass(frozen=True, eq=False)
-class _Keys:
-    """What tells whether a row follows another; one entry per row."""
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An episode that may go on in later rows, with less than the whole range left."""
 
-    goes_on: BoolArray
-    leads_to: FloatArray  # next observations
-    episodes: npt.NDArray[Any] | None
-    times: IntArray | None
-
-    def last(self) -> _Keys:
-        return _Keys(*(None if column is None else column[-1:].copy() for column in self._columns()))  # type: ignore[arg-type]
-
-    def shifted(self, first: _Keys | None) -> _Keys:
-        """The row before each row; before the first one stands `first` (itself, where nothing is known)."""
-        ahead = self._columns() if first is None else first._columns()
-        pairs = zip(ahead, self._columns(), strict=True)
-        moved = (None if c is None or a is None else np.concatenate([a[:1], c[:-1]]) for a, c in pairs)
-        return _Keys(*moved)  # type: ignore[arg-type]
-
-    def _columns(self) -> tuple[npt.NDArray[Any] | None, ...]:
-        return self.goes_on, self.leads_to, self.episodes, self.times
+    left: tuple[_Limit, _Limit]
+    leads_to: FloatArray  # its next observation
+    time: int | None
 
 
 class ReturnCheck:
-    """Feed it the rows in order; it raises InvalidInput at the first contradiction."""
+    """Feed it the rows in order, in any cut; it raises InvalidInput at the first contradiction.
+
+    Rows of several episodes may alternate. Only episodes of which less than the whole range is left are remembered.
+    """
 
     def __init__(self, terms: Terms) -> None:
         assert terms.value_range is not None
         self._terms, (low, high) = terms, terms.value_range
         scale = max(abs(low), abs(high), *map(abs, terms.reward_range))
         self._low, self._high = low - _TOLERANCE * scale, high + _TOLERANCE * scale
-        self._last: _Keys | None = None
-        self._left: tuple[_Limit, _Limit] | None = None  # of the next row, if it follows; None: all of the range
+        self._open: dict[int, _Open] = {}
 
-    def feed(self, log: Transitions, frame: Frame, first_row: int = 0, order: IntArray | None = None) -> None:
-        """Rows of `log` that count, in their order or that of `order`; `first_row` is where they stand in a longer log."""
-        rows = np.flatnonzero(frame.kept)
-        continues = frame.continues
-        if order is not None:
-            place = np.argsort(order[rows], kind="stable")
-            rows, continues = rows[place], continues[place]
-        if rows.size:
-            self._check(log.rewards[rows], continues, self._follows(log, rows, continues), rows + first_row)
-
-    def _follows(self, log: Transitions, rows: IntArray, continues: BoolArray) -> BoolArray:
-        """Whether a row follows the one before it: next time in the same episode, or the state it led to."""
+    def feed(self, log: Transitions, frame: Frame, first_row: int = 0) -> None:
+        """Rows of `log` that count, episode by episode; `first_row` is where they stand in a longer log."""
+        rows, continues = np.flatnonzero(frame.kept), frame.continues
+        ids = np.zeros(rows.size, np.int64) if log.episode_ids is None else np.asarray(log.episode_ids)[rows]
+        place = np.argsort(ids, kind="stable")
+        rows, continues, ids = rows[place], continues[place], ids[place]
+        if not rows.size:
+            return
+        first = np.concatenate([[True], ids[1:] != ids[:-1]])
         assert log.truncations is not None
-        now = _Keys(
-            goes_on=continues & ~log.truncations[rows],
-            leads_to=log.next_observations[rows],
-            episodes=None if log.episode_ids is None else np.asarray(log.episode_ids)[rows],
-            times=None if log.timesteps is None else log.timesteps[rows],
-        )
-        before = now.shifted(self._last)
-        follows = before.goes_on
-        if now.episodes is not None:
-            follows = follows & (now.episodes == before.episodes)
-        if now.times is not None and before.times is not None:
-            follows = follows & (now.times == before.times + 1)
-        if now.episodes is None or now.times is None:
-            follows = follows & (log.observations[rows] == before.leads_to).all(axis=1)
-        if self._last is None:
-            follows[0] = False
-        self._last = now.last()
-        return np.asarray(follows)
+        goes_on = continues & ~log.truncations[rows]
+        follows = np.concatenate([[False], self._follows(log, rows[:-1], rows[1:]) & goes_on[:-1]]) & ~first
+        tops = np.flatnonzero(first)
+        entries = {int(k): left for k in tops if (left := self._resumed(log, int(rows[k]), int(ids[k]))) is not None}
+        after = self._check(log.rewards[rows], continues, follows, rows + first_row, entries)
+        for k in [*(tops[1:] - 1).tolist(), rows.size - 1]:
+            if k in after and goes_on[k]:
+                time = None if log.timesteps is None else int(log.timesteps[rows[k]])
+                self._open[int(ids[k])] = _Open(after[k], log.next_observations[rows[k]].copy(), time)
 
-    def _check(self, rewards: FloatArray, continues: BoolArray, follows: BoolArray, rows: IntArray) -> None:
-        """Walk along the rows at which less than the whole range is left; the others say nothing."""
+    @staticmethod
+    def _follows(log: Transitions, earlier: IntArray, later: IntArray) -> BoolArray:
+        """Whether rows of one episode follow each other: next time, or the state that the earlier one led to."""
+        follows = np.ones(earlier.size, dtype=bool)
+        if log.timesteps is not None:
+            follows &= log.timesteps[later] == log.timesteps[earlier] + 1
+        if log.episode_ids is None or log.timesteps is None:
+            follows &= (log.observations[later] == log.next_observations[earlier]).all(axis=1)
+        return follows
+
+    def _resumed(self, log: Transitions, row: int, episode: int) -> tuple[_Limit, _Limit] | None:
+        """What earlier rows of the episode leave for this one, if it follows the last of them."""
+        before = self._open.pop(episode, None)
+        if before is None or (log.timesteps is not None and log.timesteps[row] != (before.time or 0) + 1):
+            return None
+        by_state = log.episode_ids is None or log.timesteps is None
+        if by_state and not np.array_equal(log.observations[row], before.leads_to):
+            return None
+        return before.left
+
+    def _check(
+        self,
+        rewards: FloatArray,
+        continues: BoolArray,
+        follows: BoolArray,
+        rows: IntArray,
+        entries: dict[int, tuple[_Limit, _Limit]],
+    ) -> dict[int, tuple[_Limit, _Limit]]:
+        """Walk along the rows at which less than the whole range is left, and say what is left after stretches of them."""
         gamma, low, high = self._terms.gamma, self._low, self._high
         narrows = (rewards + gamma * low < low) | (rewards + gamma * high > high)
-        starts = np.flatnonzero(np.where(continues, narrows, (rewards > high) | (rewards < low)))
-        k, left = 0, self._left if follows[0] else None
+        narrow = np.where(continues, narrows, (rewards > high) | (rewards < low))
+        narrow[list(entries)] = True
+        starts = np.flatnonzero(narrow)
+        k, left, after = 0, None, {}
         while k < rewards.size:
             if left is None:
                 at = int(np.searchsorted(starts, k))
                 if at == starts.size:
                     break
                 k = int(starts[at])
-                left = _Limit(low), _Limit(high)
+                left = entries.get(k, (_Limit(low), _Limit(high)))
             left = self._step(left, float(rewards[k]), bool(continues[k]), int(rows[k]))
             k += 1
-            if k < rewards.size and not follows[k]:
-                left = None
-        self._left = left if k == rewards.size else None
+            if left is not None and (k == rewards.size or not follows[k]):
+                after[k - 1], left = left, None
+        return after
 
     def _step(
         self, left: tuple[_Limit, _Limit], reward: float, goes_on: bool, row: int
@@ -165,14 +169,3 @@ class ReturnCheck:
             f"{what}, outside the stated `value_range` [{low}, {high}]. The interval is valid only if every return from any "
             "state-action pair is inside; pass a wider range, or leave it out."
         )
-
-
-def check_returns(log: Transitions, frame: Frame, terms: Terms) -> None:
-    """A log in memory, episode by episode, also where rows of several episodes alternate."""
-    if terms.value_range is None:
-        return
-    order = None
-    if log.episode_ids is not None:
-        _, order = np.unique(np.asarray(log.episode_ids), return_inverse=True)
-        order = order.reshape(-1)
-    ReturnCheck(terms).feed(log, frame, 0, order)

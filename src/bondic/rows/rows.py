@@ -1,9 +1,11 @@
-"""(log, policy, d_0, gamma, reward range) -> points, signed weights, rewards. Everything below sees only this."""
+"""Rows: log x policy x initial states x statements. Everything above sees only this."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,164 +13,257 @@ import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
-from bondic.data.spread import spread_rows
+from bondic.data.log import Log
+from bondic.data.memory import MemoryPlan
+from bondic.data.spread import offsets
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
-from bondic.policies.answers import PolicyAnswers
-from bondic.rows.frame import Frame, make_frame, refuse_nothing, refuse_unknown_action
-from bondic.rows.question import Cloud, Question
+from bondic.policies.answers import NextStates, StartAnswers, ask_next
+from bondic.rows.batch import Batch, Cloud, join, logged_pairs, make_batch
+from bondic.rows.draws import Draws
+from bondic.rows.frame import Frame, make_frame
 from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+
+LONGEST_BLOCK = 65_536
+_SHORTEST_BLOCK = 256
+_BLOCK_BYTES = 150_000_000
+_STRETCHES = 16
+_MOST_NUMBERS = 50_000_000
+"""More than this many numbers of a log that is read in batches are not brought into memory: 400 MB."""
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """The log and the policy as they were given, for methods that need more of them than the bounds do."""
+def memory_plan(layout: Layout, draws: int, budget: int = 0) -> MemoryPlan:
+    """What a row costs on its way: two states, the action, six more columns, and what the policy adds."""
+    numbers = 2 * layout.observation_dim + max(layout.action_dim, 1) + 6
+    return MemoryPlan.of(budget, numbers).with_policy(slots=layout.slots, draws=draws, dimension=layout.dimension)
 
-    log: Transitions
-    policy: Any
+
+def block_length(layout: Layout, draws: int) -> int:
+    """Rows of one block, a power of two: the longest whose working set stays below 150 MB. The layout alone decides."""
+    most = min(_BLOCK_BYTES // memory_plan(layout, draws).per_row, LONGEST_BLOCK)
+    return min(max(1 << int(most).bit_length() >> 1, _SHORTEST_BLOCK), LONGEST_BLOCK)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem(Question):
-    """A policy-evaluation question in the form the bounds need, all rows in memory."""
+class Rows:
+    """A policy-evaluation question over a stretch of a log, whose rows come in blocks.
 
+    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is asked for a whole block,
+    with draws that belong to the block. So nothing depends on how the log is read, which rows are selected, or whether they
+    are kept in memory. Rows of a log in memory are kept, and the policy is asked once; others are read and asked for again
+    in every pass.
+    """
+
+    log: Log
+    policy: Any
     terms: Terms
     layout: Layout
-    logged: FloatArray  # (n, D)
-    slots: IntArray  # (n,) slot of the logged action
-    rewards: FloatArray  # (n,)
-    continues: BoolArray  # (n,) the transition has a next point
-    next: Cloud  # next points of continuing rows
     initial: Cloud
     initial_states: InitialStates
-    answers: PolicyAnswers
-    times: IntArray | None  # (n,)
-    log_rows: IntArray  # (n,) where each row stands in the log
-    rows: RowRange  # the stretch of the log this problem covers, rows beyond the horizon included
-    log_hash: str
+    answers: StartAnswers  # the policy at the initial states
+    rows: RowRange  # the stretch of the log, rows beyond the horizon included
     seed: int
-    source: Source | None = None  # None in a problem that was put together from a certificate
-    doubts: tuple[str, ...] = ()
-    stated: tuple[str, ...] = ()
+    count: int  # rows that count: those within the horizon
+    time_counts: dict[int, int] | None = None  # how many of them at each time before the horizon
+    following: IntArray | None = None  # how many next states stand before each block of the log
+    doubts: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
+    stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
+    kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
 
     def __len__(self) -> int:
-        return int(self.rewards.shape[0])
+        return self.count
 
-    def parts(self) -> Iterator[Problem]:
-        yield self
+    @property
+    def gamma(self) -> float:
+        return self.terms.gamma
 
-    def load(self, start: int, stop: int) -> Problem | None:
-        usable = np.searchsorted(self.log_rows, [start, stop])
-        return self.select(start, stop) if usable[0] < usable[1] else None
+    @property
+    def log_hash(self) -> str:
+        return self.log.content_hash
+
+    @property
+    def dropped(self) -> int:
+        """Rows of the stretch that lie at or beyond the horizon."""
+        return len(self.rows) - len(self)
+
+    @property
+    def next_draws(self) -> int:
+        """Draws per next state; 0 when means over actions are exact."""
+        return 0 if self.answers.exact else self.answers.draws
+
+    @property
+    def initial_draws(self) -> int:
+        return 0 if self.answers.exact else int(self.answers.initial.shape[1])
+
+    @cached_property
+    def block_rows(self) -> int:
+        return block_length(self.layout, self.answers.draws)
+
+    # -- the rows
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows that count, in order, block by block."""
+        for batch in self._blocks(self.rows):
+            part = batch.cut(self.rows)
+            if len(part):
+                yield part
+
+    @cached_property
+    def _whole(self) -> Batch:
+        numbers = len(self) * (self.layout.dimension + self.layout.slots) * (1 + self.answers.draws)
+        if self.kept is None and numbers > _MOST_NUMBERS:
+            raise InvalidInput(
+                f"This method needs all rows in memory, and {len(self)} rows of this log are about {numbers:.2g} numbers. Use "
+                "Dual with its own search, fewer rows (problem.select), or load the log: Transitions(...) in place of "
+                "stream_log(...)."
+            )
+        return join(tuple(self.batches()))
+
+    def whole(self) -> Batch:
+        """All rows at once, for methods that cannot do with less."""
+        return self._whole
+
+    def logged_rows(self) -> Iterator[tuple[FloatArray, IntArray, IntArray | None]]:
+        """Logged points, slots and times of the rows that count, block by block; the policy is not asked."""
+        if self.kept is not None:
+            yield from ((batch.logged, batch.slots, batch.times) for batch in self.batches())
+            return
+        for where, part in self.log.batches(self._outward(self.rows), self.block_rows):
+            frame = make_frame(part, self.terms)
+            points, slots = logged_pairs(part, frame)
+            inside = RowRange(max(where.start, self.rows.start), min(where.stop, self.rows.stop))
+            ends = np.searchsorted(np.flatnonzero(frame.kept) + where.start, [inside.start, inside.stop])
+            here = slice(*map(int, ends))
+            if points[here].shape[0]:
+                yield points[here], slots[here], None if frame.times is None else frame.times[here]
+
+    def _outward(self, rows: RowRange) -> RowRange:
+        """All blocks that a stretch touches."""
+        size = self.block_rows
+        return RowRange(rows.start // size * size, min(-(-rows.stop // size) * size, len(self.log)))
+
+    def _blocks(self, rows: RowRange) -> Iterator[Batch]:
+        """The blocks that a stretch touches, as a whole."""
+        if self.kept is not None:
+            start = {"initial": self.initial, "initial_states": self.initial_states}
+            yield from (replace(b, **start) for b in self.kept if b.rows.overlaps(rows))  # type: ignore[arg-type]
+            return
+        assert self.following is not None
+        for where, part in self.log.batches(self._outward(rows), self.block_rows):
+            before = int(self.following[where.start // self.block_rows])
+            yield self.block(where, part, make_frame(part, self.terms), before)
+
+    def block(self, where: RowRange, part: Transitions, frame: Frame, before: int) -> Batch:
+        """One block of the log with the policy's answers; `before` next states stand before it."""
+        later = None if frame.times is None else frame.times[frame.continues] + 1
+        states = NextStates(part.next_observations[frame.next_rows], later, frame.next_rows + where.start, before)
+        rng = Draws(self.seed).at_block(where.start // self.block_rows)
+        answers = ask_next(self.policy, states, self.answers, rng)
+        return make_batch(self._empty, part, frame, answers, where.start)
+
+    @cached_property
+    def _empty(self) -> Batch:
+        """No rows: what all batches share."""
+        nothing, none = np.zeros((0, self.layout.dimension)), np.zeros(0, np.int64)
+        cloud = Cloud(nothing, np.zeros((0, self.layout.slots)), none)
+        shared = (self.terms, self.layout, self.initial, self.initial_states)
+        return Batch(*shared, nothing, none, np.zeros(0), np.zeros(0, bool), cloud, None, none, RowRange(0, 0))
+
+    def stored_answers(self) -> FloatArray | None:
+        """The policy at all next states of the log, pilot rows included; None unless the log is in memory."""
+        if not self.log.held or self.kept is None:
+            return None
+        found = [batch.next_answers for batch in self.kept if batch.next.rows.size]
+        shape = (self.layout.slots,) if self.layout.discrete else (self.answers.draws, self.layout.action_dim)
+        return np.concatenate([np.zeros((0, *shape)), *found])
+
+    # -- parts of them
+
+    def select(self, start: int, stop: int | None = None) -> Rows:
+        """The same question with rows start..stop-1 of the log only."""
+        part = RowRange(start, self.rows.stop if stop is None else stop)
+        if part.start < self.rows.start or part.stop > self.rows.stop:
+            raise InvalidInput(f"{part} cannot be selected from a problem that covers {self.rows}.")
+        selected = self.restricted(part)
+        if not len(selected):
+            raise InvalidInput(f"No usable row is left in {part} of the log.")
+        return selected
+
+    def __getitem__(self, rows: slice) -> Rows:
+        """problem[a:b]: rows a..b-1 of the log."""
+        if not isinstance(rows, slice) or rows.step is not None:
+            raise InvalidInput(
+                "A problem is cut by problem[start:stop], in rows of the log: their order is that of time."
+            )
+        return self.select(self.rows.start if rows.start is None else rows.start, rows.stop)
+
+    def restricted(self, rows: RowRange) -> Rows:
+        """The same question on these rows, with their number."""
+        if self.terms.horizon is None:
+            return replace(self, rows=rows, count=len(rows))
+        counts: Counter[int] = Counter()  # by time: a horizon may be far longer than any episode
+        for times in self.log.timesteps_of(rows):
+            seen, repeats = np.unique(times[times < self.terms.horizon], return_counts=True)
+            counts.update(dict(zip(seen.tolist(), repeats.tolist(), strict=True)))
+        return replace(self, rows=rows, count=counts.total(), time_counts=dict(sorted(counts.items())))
+
+    def load(self, start: int, stop: int) -> Rows | None:
+        """Rows start..stop-1 of the log, kept in memory; None when none of them counts."""
+        stretch = RowRange(start, min(stop, self.rows.stop))
+        part = self.restricted(stretch) if len(stretch) else None
+        if part is None or not len(part):
+            return None
+        return part if part.kept is not None else replace(part, kept=tuple(b.cut(stretch) for b in part.batches()))
+
+    def first_block(self) -> Rows:
+        """The rows of the first block, kept in memory."""
+        first = next(self.batches()).rows
+        found = self.load(first.start, first.stop)
+        assert found is not None
+        return found
 
     def some_points(self, most_rows: int) -> FloatArray:
-        chosen = np.zeros(len(self), dtype=bool)
-        chosen[spread_rows(len(self), most_rows)] = True
-        return np.concatenate([self.initial.points, self.logged[chosen], self.next.points[chosen[self.next.rows]]])
+        """Logged and next points of rows spread over the stretch, initial points first: candidates for landmarks.
 
-    def select(self, start: int, stop: int | None = None) -> Problem:
-        part = self.checked_range(start, stop)
-        first, last = (int(k) for k in np.searchsorted(self.log_rows, [part.start, part.stop]))
-        if first == last:
-            raise InvalidInput(f"No usable row is left in {part} of the log.")
-        keep = (self.next.rows >= first) & (self.next.rows < last)
-        cut = slice(first, last)
-        return replace(
-            self,
-            logged=self.logged[cut],
-            slots=self.slots[cut],
-            rewards=self.rewards[cut],
-            continues=self.continues[cut],
-            next=Cloud(self.next.points[keep], self.next.weights[keep], self.next.rows[keep] - first),
-            times=None if self.times is None else self.times[cut],
-            log_rows=self.log_rows[cut],
-            rows=part,
+        All rows if they are no more than `most_rows`; else those of 16 short stretches, one at an uneven place of every
+        sixteenth of the rows.
+        """
+        logged, following = [], []
+        for batch in self._some_batches(self._stretches(most_rows)):
+            logged.append(batch.logged)
+            following.append(batch.next.points)
+        return np.concatenate([self.initial.points, *logged, *following])
+
+    def _stretches(self, most_rows: int) -> list[RowRange]:
+        if len(self.rows) <= most_rows:
+            return [self.rows]
+        length, width = max(1, most_rows // _STRETCHES), len(self.rows) / _STRETCHES
+        places = width * np.arange(_STRETCHES) + (width - length) * offsets(_STRETCHES)
+        starts = np.unique(self.rows.start + np.maximum(places, 0.0).astype(np.int64)).tolist()
+        return [RowRange(start, min(start + length, self.rows.stop)) for start in starts]
+
+    def _some_batches(self, stretches: Sequence[RowRange]) -> Iterator[Batch]:
+        """The rows of these stretches, in order; every block is asked for once."""
+        done = 0
+        for stretch in stretches:
+            if stretch.stop <= done:
+                continue
+            for block in self._blocks(RowRange(max(stretch.start, done), stretch.stop)):
+                done = block.rows.stop
+                for rows in stretches:
+                    if rows.overlaps(block.rows) and len(part := block.cut(rows)):
+                        yield part
+
+    def __repr__(self) -> str:
+        actions = f"{self.layout.slots} actions" if self.layout.discrete else f"{self.layout.action_dim}-d actions"
+        horizon = "" if self.terms.horizon is None else f", horizon={self.terms.horizon}"
+        stated = "" if self.terms.value_range is None else f", value_range={self.terms.value_range}"
+        return (
+            f"{type(self).__name__}(n={len(self)}, observation_dim={self.layout.observation_dim}, {actions}, "
+            f"gamma={self.gamma:g}, reward_range={self.terms.reward_range}, initial={self.initial_states.kind} x "
+            f"{len(self.initial_states)}{horizon}{stated})"
         )
-
-
-def assemble(
-    log: Transitions,
-    initial: InitialStates,
-    answers: PolicyAnswers,
-    terms: Terms,
-    *,
-    seed: int,
-    first_row: int = 0,
-    starts: Cloud | None = None,
-) -> Problem:
-    """Put log, initial states and the policy's answers together; verification enters here.
-
-    `first_row` is where the rows stand in a longer log, `starts` the initial cloud when it was made already.
-    """
-    frame = make_frame(log, initial, terms, first_row)
-    kept_rows = np.flatnonzero(frame.kept)
-    refuse_nothing(kept_rows.size, terms)
-    refuse_unknown_action(log, frame, answers.slots, first_row)
-    layout = Layout(
-        observation_dim=int(log.observations.shape[1]),
-        has_time=frame.times is not None,
-        action_dim=0 if log.discrete_actions else int(log.actions.shape[1]),
-        slots=answers.slots,
-    )
-    logged, slots = logged_pairs(log, frame)
-    later = None if frame.times is None else frame.times[frame.continues] + 1
-    positions = np.flatnonzero(frame.continues)
-    return Problem(
-        terms=terms,
-        layout=layout,
-        logged=logged,
-        slots=slots,
-        rewards=log.rewards[kept_rows],
-        continues=frame.continues,
-        next=_cloud(log.next_observations[frame.next_rows], later, answers.next, positions, answers.discrete),
-        initial=initial_cloud(initial, answers, timed=layout.has_time) if starts is None else starts,
-        initial_states=initial,
-        answers=answers,
-        times=frame.times,
-        log_rows=kept_rows + first_row,
-        rows=RowRange(first_row, first_row + len(log)),
-        log_hash=log.content_hash,
-        seed=seed,
-    )
-
-
-def logged_pairs(log: Transitions, frame: Frame) -> tuple[FloatArray, IntArray]:
-    """Points (n, D) and slots (n,) of the rows that count."""
-    rows = np.flatnonzero(frame.kept)
-    discrete = log.discrete_actions
-    points = _points(log.observations[rows], frame.times, None if discrete else log.actions[rows])
-    return points, np.asarray(log.actions[rows] if discrete else np.zeros(rows.size), dtype=np.int64)
-
-
-def initial_cloud(initial: InitialStates, answers: PolicyAnswers, *, timed: bool) -> Cloud:
-    """The points of d_{pi,0}."""
-    times = np.zeros(len(initial), dtype=np.int64) if timed else None
-    return _cloud(initial.observations, times, answers.initial, np.arange(len(initial)), answers.discrete)
-
-
-def _points(observations: FloatArray, times: IntArray | None, actions: Any = None) -> FloatArray:
-    parts = [observations]
-    if times is not None:
-        parts.append(times[:, None].astype(np.float64))
-    if actions is not None:
-        parts.append(actions)
-    return np.ascontiguousarray(np.hstack(parts))
-
-
-def _cloud(states: FloatArray, times: IntArray | None, answers: FloatArray, rows: IntArray, discrete: bool) -> Cloud:
-    if answers.shape[0] != states.shape[0]:
-        raise InvalidInput(f"The policy's answers cover {answers.shape[0]} states; there are {states.shape[0]}.")
-    if discrete:
-        return Cloud(_points(states, times), answers, rows)
-    m = answers.shape[1]
-    points = _points(
-        np.repeat(states, m, axis=0),
-        None if times is None else np.repeat(times, m),
-        answers.reshape(-1, answers.shape[2]),
-    )
-    return Cloud(points, np.full((points.shape[0], 1), 1.0 / m), np.repeat(rows, m))

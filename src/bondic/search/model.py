@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bondic.data.spread import spread_rows
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows, values_at_starts
-from bondic.rows import Cloud, Problem, Question
+from bondic.rows import Batch, Cloud, Rows
 from bondic.search.basis import Basis, TermBasis
 
 FloatArray = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ class SearchModel:
 
 
 def build_model(
-    question: Question,
+    question: Rows,
     weights: Basis,
     values: Basis,
     center: Function | None,
@@ -50,7 +50,7 @@ def build_model(
     gradient = [np.zeros((part.size, part.embedded)) for part in weights.parts]
     raw = [[np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts] for q in values.parts]
     done = 0
-    for problem in question.parts():
+    for problem in question.batches():
         residual = bellman_residual(problem, values_at_rows(problem, center))
         order = np.argsort(problem.next.rows, kind="stable")
         sorted_rows = problem.next.rows[order]
@@ -81,7 +81,7 @@ def build_model(
 
 
 def _accumulate(
-    problem: Problem,
+    problem: Batch,
     values: Basis,
     weights: Basis,
     phi: list[FloatArray],
@@ -113,7 +113,7 @@ def _accumulate(
                     total[:, b, :, c] += left.T @ (right * there_columns[after, b, None])
 
 
-def _logged_again(problem: Problem, rows: slice, picked: IntArray, owner: IntArray) -> BoolArray:
+def _logged_again(problem: Batch, rows: slice, picked: IntArray, owner: IntArray) -> BoolArray:
     """Next points that are the logged point of the row after, inside the block: their coordinates are known already."""
     inside = owner + 1 < rows.stop - rows.start
     same = np.zeros(picked.size, dtype=np.bool_)
@@ -128,7 +128,7 @@ def _finish(q: TermBasis, block: FloatArray) -> FloatArray:
     return np.asarray(q.finish(flat.T).T).reshape(block.shape)
 
 
-def _initial_coordinates(problem: Question, values: Basis) -> FloatArray:
+def _initial_coordinates(problem: Rows, values: Basis) -> FloatArray:
     return cloud_coordinates(values, problem.initial, problem.initial_states.weights)
 
 
@@ -144,9 +144,9 @@ def cloud_coordinates(basis: Basis, cloud: Cloud, row_weights: FloatArray) -> Fl
     return np.concatenate(out)
 
 
-def _hidden(values: Basis, question: Question) -> float:
+def _hidden(values: Basis, question: Rows) -> float:
     """Mean share of k(x, x) outside the landmarks' span, on up to 512 logged points."""
-    first = next(question.parts())
+    first = next(question.batches())
     some = first.logged[spread_rows(len(first), 512)]
     missing, total = 0.0, 0.0
     for part in values.parts:

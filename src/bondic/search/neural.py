@@ -22,7 +22,7 @@ import numpy.typing as npt
 from bondic.bounds.dual import Setting
 from bondic.errors import InvalidInput, MissingExtra
 from bondic.functions.functions import Function
-from bondic.rows import Problem
+from bondic.rows import Batch as RowBatch
 from bondic.search import spectral
 from bondic.search.model import SearchModel
 from bondic.search.row_batches import Batch, Centers, RowSums, some_rows
@@ -111,8 +111,8 @@ class _Network:
         return self.torch.baddbmm(self.parameters[-1], self.trunk(), self.parameters[-2])[:, :, 0].T
 
 
-def _inputs(problem: Problem, rows: IntArray) -> FloatArray:
-    """The centers as the network sees them: standardised coordinates, and a discrete action in one-hot form."""
+def _inputs(problem: RowBatch, rows: IntArray) -> FloatArray:
+    """The centers as the network sees them: standardized coordinates, and a discrete action in one-hot form."""
     points = problem.logged[rows]
     spread = points.std(axis=0)
     scaled = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -147,11 +147,11 @@ class _Search:
         return float(data.centers.model.start @ data.centers.model.start) if data.in_coordinates else data.start_square
 
     def run(self) -> list[Function]:
-        optimiser = self.torch.optim.Adam(self.network.parameters, lr=self.options.learning_rate)
+        optimizer = self.torch.optim.Adam(self.network.parameters, lr=self.options.learning_rate)
         steps, every = self.options.steps, max(1, self.options.steps // _LOOKS)
         average, tail, count = None, np.zeros((self.data.centers.rows.size, 2)), 0
         for step in range(steps):
-            for group in optimiser.param_groups:
+            for group in optimizer.param_groups:
                 group["lr"] = self.options.learning_rate * 0.5 * (1 + math.cos(math.pi * step / steps))
             alpha = self.network() * self.data.unit
             now = alpha.detach().numpy()
@@ -162,9 +162,9 @@ class _Search:
             loss = self.majorant(parts, average)
             if not bool(self.torch.isfinite(loss)):
                 break  # F is unbounded below, that is, the log contradicts Q: the best so far says so
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             if step % every == every - 1 or step == steps - 1:
                 self._look(now)
                 self._look(tail / count)  # F is convex in alpha: the mean evens out the sampling

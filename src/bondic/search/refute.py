@@ -5,7 +5,7 @@ from __future__ import annotations
 from bondic.bounds.dual import ClassTest, Setting
 from bondic.classes.ball import Ball
 from bondic.functions.functions import Function
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.search.basis import Basis, make_basis
 from bondic.search.model import build_model
 from bondic.search.search import KernelSearch
@@ -23,7 +23,7 @@ def propose_refutations(setting: Setting) -> tuple[Function | None, ...]:
     if not setting.tests or not isinstance(setting.ball, Ball):
         return (None,) * len(setting.tests)
     rows = setting.problem.rows
-    some = setting.problem.load(rows.start, min(rows.stop, rows.start + _MOST_ROWS))
+    some = setting.problem.load(rows.start, rows.start + _MOST_ROWS)
     if some is None:
         return (None,) * len(setting.tests)
     layout = setting.problem.layout
@@ -32,9 +32,9 @@ def propose_refutations(setting: Setting) -> tuple[Function | None, ...]:
     return tuple(_witness(setting, test, values, some) for test in setting.tests)
 
 
-def _witness(setting: Setting, test: ClassTest, values: Basis, some: Problem) -> Function | None:
+def _witness(setting: Setting, test: ClassTest, values: Basis, some: Rows) -> Function | None:
     rank = max(20, min(_RANK, _COORDINATES // some.layout.slots))
-    weights = make_basis(test.instruments.kernel, some.layout, some.logged, rank=rank, tolerance=1e-9)
+    weights = make_basis(test.instruments.kernel, some.layout, some.whole().logged, rank=rank, tolerance=1e-9)
     search = KernelSearch(build_model(some, weights, values, setting.ball.center))
     radius = setting.ball.radius
     if search.floor(radius) <= _PROMISING * setting.for_test(test).epsilon().upper:

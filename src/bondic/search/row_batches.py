@@ -21,7 +21,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function, KernelFunction
 from bondic.identity.residual import bellman_residual, function_values
 from bondic.kernels.normal_form import normal_form
-from bondic.rows import Problem, in_memory
+from bondic.rows import Batch as RowBatch
 from bondic.search.model import SearchModel
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ def some_rows(rng: np.random.Generator, n: int, size: int) -> IntArray:
     return np.arange(n) if size >= n else np.sort(rng.choice(n, size=size, replace=False))
 
 
-def coordinates(model: SearchModel, problem: Problem, rows: IntArray) -> FloatArray:
+def coordinates(model: SearchModel, problem: RowBatch, rows: IntArray) -> FloatArray:
     """phi(x_i) in the coordinates of the search model: exact for feature kernels, otherwise seen by landmarks."""
     points, slots = problem.logged[rows], problem.slots[rows]
     parts = [(part.finish(part.raw(points)), part.term.embedding[slots]) for part in model.weights.parts]
@@ -48,7 +48,7 @@ class Centers:
     """omega from its coefficients: omega_i = lift(rows) v with v = alpha, or v = sum_j alpha_j phi(x_j) if explicit."""
 
     model: SearchModel
-    problem: Problem
+    problem: RowBatch
     rows: IntArray  # whose points are the centers
     explicit: bool  # the kernel has a finite list of features
     phi: FloatArray  # (centers, D) in the model's coordinates
@@ -58,9 +58,9 @@ class Centers:
 
     @staticmethod
     def of(model: SearchModel, setting: Setting, rows: IntArray) -> Centers:
-        phi = coordinates(model, in_memory(setting.problem), rows)
+        phi = coordinates(model, setting.problem.whole(), rows)
         explicit = all(part.landmarks is None for part in model.weights.parts)
-        blank = Centers(model, in_memory(setting.problem), rows, explicit, phi, phi)
+        blank = Centers(model, setting.problem.whole(), rows, explicit, phi, phi)
         return blank if explicit else replace(blank, table=blank.lift(rows))
 
     def lift(self, rows: IntArray) -> FloatArray:
@@ -109,7 +109,7 @@ class RowSums:
     """Sums over the log: batches of rows with the exact kernels, and all rows in the model's coordinates."""
 
     def __init__(self, setting: Setting, centers: Centers, held: IntArray) -> None:
-        problem, ball = in_memory(setting.problem), setting.ball
+        problem, ball = setting.problem.whole(), setting.ball
         if not isinstance(ball, Ball):
             raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
         self.problem, self.centers, self.ball, self.epsilon = problem, centers, ball, setting.epsilon().upper

@@ -101,7 +101,7 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     # with many actions each landmark stands for many coordinates
     values = make_basis(ball.kernel, problem.layout, everything, rank=max(20, min(rank, _COORDINATES // slots)))
     # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
-    logged = next(problem.parts()).logged
+    logged = next(problem.batches()).logged
     weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=rank, tolerance=1e-9)
     return KernelSearch(build_model(problem, weights, values, ball.center, progress=report))
 

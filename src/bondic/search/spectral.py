@@ -93,7 +93,7 @@ class Proposal:
 
 
 def propose(s: Spectrum, *, sign: float, radius: float, kappa: float, tolerance: float = 1e-6) -> Proposal:
-    """Minimise sign * g.w + radius |psi_0 + A w| + kappa |w|; "stalled" if the relative gap exceeds `tolerance`."""
+    """Minimize sign * g.w + radius |psi_0 + A w| + kappa |w|; "stalled" if the relative gap exceeds `tolerance`."""
     trivial = radius * s.distance
     zero = Proposal(np.zeros(s.right.shape[1]), trivial, trivial, "zero is optimal", 0)
     floor, inner = loss_floor(s, radius, sign)
@@ -123,7 +123,7 @@ class _Path:
     def at(self, log_ridge: float) -> tuple[FloatArray, float, FloatArray, float]:
         """(V^T w, b, theta along P, theta along the unreachable part of psi_0).
 
-        b minimises  alpha / b + beta b,  alpha = psi_0 . psi_0 / (l + AA^T),  beta = kappa^2 + l r^2 - min_theta
+        b minimizes  alpha / b + beta b,  alpha = psi_0 . psi_0 / (l + AA^T),  beta = kappa^2 + l r^2 - min_theta
         ( |g + A^T theta|^2 + l |theta|^2 ) >= 0. beta is a difference and is known to about 1e-15 of its first part.
         """
         s, ridge = self.s, math.exp(log_ridge)
@@ -156,7 +156,7 @@ class _Path:
         return self.sign * float(s.gradient @ v) - b * s.rest**2 + self.radius * t + self.kappa * size
 
     def primal(self, theta: FloatArray, along: float, inner: FloatArray) -> float:
-        """psi_0 . theta after pulling theta into the ball and then towards `inner` until its loss is at most kappa."""
+        """psi_0 . theta after pulling theta into the ball and then toward `inner` until its loss is at most kappa."""
         s = self.s
         scale = min(1.0, self.radius / max(math.hypot(float(np.linalg.norm(theta)), along), _TINY))
         theta, along = scale * theta, scale * along
@@ -201,7 +201,7 @@ def _crossing(s: Spectrum, falling: Callable[[float], float]) -> tuple[float, in
 
 
 def loss_floor(s: Spectrum, radius: float, sign: float = 1.0) -> tuple[float, FloatArray]:
-    """min { L_W(q) : |q - center| <= radius } in coordinates, and the minimiser theta."""
+    """min { L_W(q) : |q - center| <= radius } in coordinates, and the minimizer theta."""
     theta, loss = _ridge(s, 0.0)
     if float(np.linalg.norm(theta)) > radius:
 

@@ -117,7 +117,7 @@ class TableSearch:
         return best, value, primal
 
     def _feasible(self, theta: FloatArray, g: FloatArray, kappa: float) -> float:
-        """psi_0 . theta if theta is (or becomes, pulled towards the center) a q that the log does not contradict."""
+        """psi_0 . theta if theta is (or becomes, pulled toward the center) a q that the log does not contradict."""
         moved = self._balance.T @ theta
         inner, outer = float(np.linalg.norm(g)), float(np.linalg.norm(g + moved))
         if outer <= kappa:

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array, csr_array
 
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows, values_at_starts
-from bondic.rows import Problem, Question
+from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -34,14 +34,14 @@ class TableModel:
     offset: float  # E[center]
 
 
-def table_model(question: Question, center: Function | None, most_pairs: int) -> TableModel:
+def table_model(question: Rows, center: Function | None, most_pairs: int) -> TableModel:
     """One pass over the rows; at most `most_pairs` logged pairs, the most visited, carry weight."""
     states = _distinct(question)
     slots, n = question.layout.slots, len(question)
     size = states.shape[0] * slots
     visits, gradient = np.zeros(size), np.zeros(size)
     blocks = []
-    for part in question.parts():
+    for part in question.batches():
         pair = _positions(states, part.logged) * slots + part.slots
         residual = bellman_residual(part, values_at_rows(part, center))
         visits += np.bincount(pair, minlength=size)
@@ -59,9 +59,9 @@ def table_model(question: Question, center: Function | None, most_pairs: int) ->
     )
 
 
-def _distinct(question: Question) -> FloatArray:
+def _distinct(question: Rows) -> FloatArray:
     found = np.unique(question.initial.points + 0.0, axis=0)
-    for part in question.parts():
+    for part in question.batches():
         found = np.unique(np.concatenate([found, part.logged + 0.0, part.next.points + 0.0]), axis=0)
     return np.asarray(found)
 
@@ -72,7 +72,7 @@ def _positions(states: FloatArray, points: FloatArray) -> IntArray:
     return np.asarray(inverse.reshape(-1)[states.shape[0] :], dtype=np.int64)
 
 
-def _flow(part: Problem, states: FloatArray, pair: IntArray, size: int, n: int) -> csr_array:
+def _flow(part: Batch, states: FloatArray, pair: IntArray, size: int, n: int) -> csr_array:
     cloud, slots = part.next, part.layout.slots
     targets = _positions(states, cloud.points)[:, None] * slots + np.arange(slots)
     sources = np.repeat(pair[cloud.rows], slots)

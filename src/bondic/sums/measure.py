@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,32 +14,9 @@ from bondic.sums.merge import merge_points
 FloatArray = npt.NDArray[np.float64]
 
 
-class Source(Protocol):
-    """What is to be summed: measures on different points, which can be read again and belong together."""
-
-    @property
-    def count(self) -> int:
-        """About how many points in all, never too few: it decides whether they are held."""
-
-    @property
-    def groups(self) -> int: ...
-
-    @property
-    def slots(self) -> int: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    def sample(self) -> FloatArray:
-        """Some of the points (m, D), from all over: for planning."""
-
-    def batches(self) -> Iterator[Measure]:
-        """The same points and weights in the same order, whenever it is asked."""
-
-
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """sum_j sum_a v_ja delta_(z_j, a) for G weightings v of the same points; itself a source of one batch.
+    """sum_j sum_a v_ja delta_(z_j, a) for G weightings v of the same points; a stream of one batch.
 
     `error` is the relative error of each weight.
     """
@@ -72,8 +48,9 @@ class Measure:
         yield self
 
     @staticmethod
-    def joined(parts: list[Measure]) -> Measure:
+    def joined(parts: Iterable[Measure]) -> Measure:
         """The sum of measures, their points one after the other."""
+        parts = list(parts)
         if len(parts) == 1:
             return parts[0]
         points, weights = np.concatenate([p.points for p in parts]), np.concatenate([p.weights for p in parts], axis=1)
@@ -83,18 +60,20 @@ class Measure:
         """Points that carry weight, equal ones added up: (points, weights (N, G, slots), relative error of adding)."""
         check_finite(self.points, self.weights)
         carrying = np.any(self.weights != 0.0, axis=(0, 2))
-        side_by_side = self.weights[:, carrying].transpose(1, 0, 2).reshape(-1, self.groups * self.slots)
-        points, merged, error = merge_points(self.points[carrying], side_by_side)
+        points, weights = self.points, self.weights.transpose(1, 0, 2)
+        if not carrying.all():
+            points, weights = points[carrying], weights[carrying]
+        points, merged, error = merge_points(points, weights.reshape(-1, self.groups * self.slots))
         return points, merged.reshape(-1, self.groups, self.slots), error
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A source whose batches are made when they are asked for."""
+    """Measures on different points that belong together; made when asked for, the same ones whenever it is."""
 
     make: Callable[[], Iterator[Measure]]
-    some_points: Callable[[], FloatArray]
-    count: int
+    some_points: Callable[[], FloatArray]  # from all over, for planning
+    count: int  # about how many points in all, never too few: it decides whether they are held
     groups: int
     slots: int
     dimension: int
@@ -104,6 +83,9 @@ class Stream:
 
     def sample(self) -> FloatArray:
         return self.some_points()
+
+
+Source = Measure | Stream
 
 
 def check_finite(points: FloatArray, weights: FloatArray) -> None:

@@ -24,6 +24,8 @@ def merge_points(points: FloatArray, weights: FloatArray) -> tuple[FloatArray, F
     order = np.argsort(inverse, kind="stable")
     starts = np.searchsorted(inverse[order], np.arange(first.size))
     longest = int(np.diff(np.append(starts, rows.shape[0])).max())
-    merged = np.add.reduceat(weights[order].astype(np.longdouble), starts, axis=0).astype(np.float64)
+    merged = np.empty((first.size, weights.shape[1]))
+    for column, out in zip(weights.T, merged.T, strict=True):  # one at a time: extended precision takes twice the room
+        out[:] = np.add.reduceat(column[order].astype(np.longdouble), starts)
     error = 2.0 * (longest * float(np.finfo(np.longdouble).eps) + float(np.finfo(np.float64).eps))
-    return rows[first], np.ascontiguousarray(merged), error
+    return rows[first], merged, error

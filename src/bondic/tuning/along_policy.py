@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from bondic.classes.ball import Ball
 from bondic.identity.residual import bellman_residual, values_at_rows
-from bondic.policies.answers import Questions, ask_next
+from bondic.policies.logged import logged_action_probs
 from bondic.policies.protocol import RowProbabilities
-from bondic.rows import Problem, Question, StreamedProblem
+from bondic.rows import Batch, Rows
 from bondic.search.basis import Basis, make_basis
 from bondic.search.model import cloud_coordinates
 
@@ -36,21 +36,22 @@ _ERRORS = 5.0
 """Standard errors by which the log has to contradict Q."""
 
 
-def contradiction(question: Question, ball: Ball) -> float:
+def contradiction(question: Rows, ball: Ball) -> float:
     """By how many standard errors the log contradicts Q along the policy; 0 where that cannot be asked."""
     policy = _policy(question)
     if policy is None or not question.layout.discrete or question.layout.slots < 2:
         return 0.0
-    rows = question.load(question.rows.start, min(question.rows.stop, question.rows.start + _MOST_ROWS))
-    if rows is None or len(rows) < _FEWEST_ROWS:
+    some = question.load(question.rows.start, question.rows.start + _MOST_ROWS)
+    if some is None or len(some) < _FEWEST_ROWS:
         return 0.0
+    rows = some.whole()
     rank = max(10, min(200, _COORDINATES // question.layout.slots))
     basis = make_basis(ball.kernel, question.layout, rows.logged, rank=rank, tolerance=1e-9)
     features, taken = _row_features(rows, basis), _taken(rows, policy)
     return _errors(rows, basis, features, taken, ball)
 
 
-def refuted(question: Question, ball: Ball) -> str:
+def refuted(question: Rows, ball: Ball) -> str:
     """Why this Q is no answer to the question; empty when nothing speaks against it."""
     errors = contradiction(question, ball)
     if errors < _ERRORS:
@@ -61,26 +62,19 @@ def refuted(question: Question, ball: Ball) -> str:
     )
 
 
-def _policy(question: Question) -> Any:
+def _policy(question: Rows) -> Any:
     """The policy, if it can be asked at logged states."""
-    if isinstance(question, StreamedProblem):
-        policy = question.policy
-    else:
-        policy = question.source.policy if isinstance(question, Problem) and question.source is not None else None
+    policy = question.policy
     return None if isinstance(policy, RowProbabilities) or not hasattr(policy, "action_probs") else policy
 
 
-def _taken(rows: Problem, policy: Any) -> FloatArray:
+def _taken(rows: Batch, policy: Any) -> FloatArray:
     """pi(a_i | s_i)."""
-    count, dim = len(rows), rows.layout.observation_dim
-    asked = Questions(
-        rows.logged[:, :dim], rows.times, rows.log_rows, int(rows.log_rows[-1]) + 1, np.zeros((0, dim)), None, 0
-    )
-    answers = ask_next(policy, asked, rows.layout.slots, draws=1, rng=np.random.default_rng(0))
-    return np.asarray(answers[np.arange(count), rows.slots])
+    states, size = rows.logged[:, : rows.layout.observation_dim], rows.layout.slots
+    return logged_action_probs(policy, states, rows.slots, rows.times, slots=size, log_rows=rows.log_rows)
 
 
-def _row_features(rows: Problem, basis: Basis) -> FloatArray:
+def _row_features(rows: Batch, basis: Basis) -> FloatArray:
     """Coordinates of k~(x_i), one row each."""
     columns = [part.term.embedding[rows.slots] for part in basis.parts]
     values = [part.finish(part.raw(rows.logged)) for part in basis.parts]
@@ -89,7 +83,7 @@ def _row_features(rows: Problem, basis: Basis) -> FloatArray:
     )
 
 
-def _errors(rows: Problem, basis: Basis, features: FloatArray, taken: FloatArray, ball: Ball) -> float:
+def _errors(rows: Batch, basis: Basis, features: FloatArray, taken: FloatArray, ball: Ball) -> float:
     """( |mean e R^center| - r_Q |mean e T| ) in standard errors of the first mean.
 
     e knows states and actions only, so it may be made from the rows that it is used on: given those, R^q* has mean 0.

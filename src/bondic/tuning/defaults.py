@@ -20,7 +20,7 @@ from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
-from bondic.rows import Problem, Question
+from bondic.rows import Rows
 from bondic.terms import ValueRange
 from bondic.tuning.radius import FittedRadius, held_out_radius
 from bondic.tuning.scales import Scales, measure_scales, pilot_points
@@ -86,7 +86,7 @@ def local_features(layout: Layout, scales: Scales, choices: Choices, bandwidth: 
 
 
 def default_instruments(
-    problem: Question, pilot: Problem | None, choices: Choices, names: tuple[int, ...] = ()
+    problem: Rows, pilot: Rows | None, choices: Choices, names: tuple[int, ...] = ()
 ) -> Instruments:
     """W with the middle values of what may be picked."""
     width = 1.0 if choices.weight_bandwidth is None else choices.weight_bandwidth
@@ -96,7 +96,7 @@ def default_instruments(
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
-def default_value_kernel(problem: Question, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
+def default_value_kernel(problem: Rows, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
     """k~: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
     scales = measure_scales(problem.some_points(_SCALE_ROWS), problem.layout.dimension, names)
     bandwidth = scales.bandwidth(choices.value_bandwidth)
@@ -105,7 +105,7 @@ def default_value_kernel(problem: Question, choices: Choices, names: tuple[int, 
     return Gaussian(bandwidth, on="point") + Constant(1.0)
 
 
-def default_center(problem: Question, limits: ValueRange) -> tuple[Function | None, float]:
+def default_center(problem: Rows, limits: ValueRange) -> tuple[Function | None, float]:
     """(center, half-width): the middle of the value range; 0 when the range depends on time, as q* is small at the end."""
     if problem.terms.horizon is not None:
         return None, max(abs(limits.low), abs(limits.high))
@@ -114,8 +114,8 @@ def default_center(problem: Question, limits: ValueRange) -> tuple[Function | No
 
 
 def default_ball(
-    problem: Question,
-    pilot: Problem | None,
+    problem: Rows,
+    pilot: Rows | None,
     kernel: Kernel,
     instruments: Instruments,
     choices: Choices,
@@ -123,10 +123,10 @@ def default_ball(
 ) -> tuple[Ball, str]:
     """Q around the middle of the value range. It may look at the log in any way: at the pilot and at the last rows.
 
-    Of a streamed log without a pilot it uses the first rows.
+    Without a pilot it uses the rows of the first block.
     """
     center, half = default_center(problem, limits)
-    first = pilot if pilot is not None else next(problem.parts())
+    first = pilot if pilot is not None else problem.first_block()
     sources = [first]
     last = problem.load(max(problem.rows.start, problem.rows.stop - _TAIL_ROWS), problem.rows.stop)
     if last is not None and problem is not pilot and pilot is not None:
@@ -141,12 +141,12 @@ def default_ball(
     return ball, _radius_note(fitted, rows, half, choices.radius_factor)
 
 
-def _looked_at(problem: Question, pilot: Problem | None) -> Provenance:
+def _looked_at(problem: Rows, pilot: Rows | None) -> Provenance:
     start = problem.rows.start if pilot is None else pilot.rows.start
     return Provenance("scales, bandwidth and radius chosen by bondic", (start, problem.rows.stop), problem.log_hash)
 
 
-def _radius_note(fitted: FittedRadius, rows: Problem, half: float, factor: float) -> str:
+def _radius_note(fitted: FittedRadius, rows: Rows, half: float, factor: float) -> str:
     where = f"rows {rows.rows.start}..{rows.rows.stop - 1}"
     if fitted.weak:
         why = f"{where} say too little about the value function ({fitted.weak}), so {factor:g} half-ranges stand in for a fit"
@@ -155,7 +155,7 @@ def _radius_note(fitted: FittedRadius, rows: Problem, half: float, factor: float
     return f"radius {fitted.radius:.6g}: every constant value (half-range {half:.6g}), and {why}"
 
 
-def provenance(pilot: Problem | None, what: str, how: str = "tuned") -> Provenance:
+def provenance(pilot: Rows | None, what: str, how: str = "tuned") -> Provenance:
     """Where a choice came from, in words and rows."""
     if pilot is None:
         return Provenance(f"{what} fixed beforehand")

@@ -15,7 +15,7 @@ from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
 from bondic.kernels.base import Kernel
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -37,7 +37,7 @@ _FEWER_TABLE_PAIRS = 600
 
 
 def pick_instruments(
-    pilot: Problem,
+    pilot: Rows,
     certified_rows: int,
     ball: Ball,
     choices: Choices,
@@ -46,15 +46,16 @@ def pick_instruments(
     rank: int = 100,
 ) -> tuple[Instruments, str]:
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
-    rows = pilot.select(int(pilot.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
+    whole = pilot.whole()
+    rows = pilot.select(int(whole.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
     rank = max(10, min(rank, _COORDINATES // pilot.layout.slots))
     values = make_basis(
-        ball.kernel, pilot.layout, np.concatenate([pilot.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
+        ball.kernel, pilot.layout, np.concatenate([whole.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
     )
     quick = replace(choices, pairs=min(_FEWER_PAIRS, feature_pairs(pilot.layout, choices, _COORDINATES)))
     best: tuple[float, int] | None = None
     for index, (_, kernel) in enumerate(_candidates(pilot, quick, names)):
-        weights = make_basis(kernel, pilot.layout, rows.logged, rank=rank, tolerance=1e-9)
+        weights = make_basis(kernel, pilot.layout, rows.whole().logged, rank=rank, tolerance=1e-9)
         spectrum = spectral.Spectrum.of(build_model(rows, weights, values, ball.center))
         kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [
@@ -68,7 +69,7 @@ def pick_instruments(
     return Instruments(kernel, provenance(pilot, "kernel", "picked")), name
 
 
-def pick_table(pilot: Problem, certified_rows: int, box: Box, choices: Choices) -> tuple[Instruments, str]:
+def pick_table(pilot: Rows, certified_rows: int, box: Box, choices: Choices) -> tuple[Instruments, str]:
     """The same among tables with more or less of a constant; Q is a box, which no W has to test."""
     shares = (0.0, *_SHARES) if choices.constant_share is None else (choices.constant_share,)
     model = table_model(pilot, box.center, _FEWER_TABLE_PAIRS)
@@ -86,11 +87,11 @@ def _table_name(share: float) -> str:
     return "state-action table" if share == 0 else f"state-action table, constant share {share:g}"
 
 
-def _noise_level(pilot: Problem, rows: int) -> float:
+def _noise_level(pilot: Rows, rows: int) -> float:
     return largest_width(pilot.terms) * math.sqrt(math.log(2.0 / _NOMINAL) / (2.0 * rows))
 
 
-def _candidates(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
+def _candidates(pilot: Rows, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
     widths = _WIDTHS if choices.weight_bandwidth is None else (choices.weight_bandwidth,)
     shares = _SHARES if choices.constant_share is None else (choices.constant_share,)
     scales = measure_scales(pilot_points(pilot), pilot.layout.dimension, names)

@@ -19,7 +19,7 @@ from bondic.classes.box import constant_function, constant_value
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.kernels.base import Kernel
-from bondic.rows import Cloud, Problem
+from bondic.rows import Cloud, Rows
 from bondic.search.basis import Basis, make_basis
 from bondic.search.model import build_model, cloud_coordinates
 
@@ -42,7 +42,7 @@ class FittedRadius:
 
 
 def held_out_radius(
-    pilot: Problem,
+    pilot: Rows,
     values: Kernel,
     instruments: Kernel,
     *,
@@ -66,7 +66,7 @@ def held_out_radius(
     return _joined(fits.floored(level), factor, half_range)
 
 
-def held_out_norm(pilot: Problem, values: Kernel, instruments: Kernel, *, rank: int = 200) -> float:
+def held_out_norm(pilot: Rows, values: Kernel, instruments: Kernel, *, rank: int = 200) -> float:
     """|q^| of the same fit around 0: ten times it is the radius of the paper."""
     return _HeldOut.of(pilot, values, instruments, rank).floored(None).fitted_norm
 
@@ -75,23 +75,24 @@ def held_out_norm(pilot: Problem, values: Kernel, instruments: Kernel, *, rank: 
 class _HeldOut:
     """The two halves of a log and the coordinates in which q^ is fitted."""
 
-    pilot: Problem
-    fit: Problem
-    judge: Problem
+    pilot: Rows
+    fit: Rows
+    judge: Rows
     values: Basis
     weights: Basis
 
     @staticmethod
-    def of(pilot: Problem, values: Kernel, instruments: Kernel, rank: int) -> _HeldOut:
-        cut = int(pilot.log_rows[len(pilot) // 2])  # half of the rows that count: the others lie beyond the horizon
+    def of(pilot: Rows, values: Kernel, instruments: Kernel, rank: int) -> _HeldOut:
+        rows = pilot.whole()
+        cut = int(rows.log_rows[len(rows) // 2])  # half of the rows that count: the others lie beyond the horizon
         rank = max(20, min(rank, _COORDINATES // pilot.layout.slots))
-        points = np.concatenate([pilot.logged, pilot.initial.points])
+        points = np.concatenate([rows.logged, pilot.initial.points])
         return _HeldOut(
             pilot,
             pilot.select(pilot.rows.start, cut),
             pilot.select(cut),
             make_basis(values, pilot.layout, points, rank=rank, tolerance=1e-9),
-            make_basis(instruments, pilot.layout, pilot.logged, rank=rank, tolerance=1e-9),
+            make_basis(instruments, pilot.layout, rows.logged, rank=rank, tolerance=1e-9),
         )
 
     def best(self, center: Function | None) -> tuple[FittedRadius, FloatArray]:
@@ -112,14 +113,15 @@ class _HeldOut:
     def floored(self, center: Function | None) -> FittedRadius:
         """The best fit around `center`, its norm at least what the residuals ask for."""
         best, _ = self.best(center)
-        residual = bellman_residual(self.pilot, values_at_rows(self.pilot, center))
+        rows = self.pilot.whole()
+        residual = bellman_residual(rows, values_at_rows(rows, center))
         top = self.values.kernel.sup_diag
         floor = float(np.abs(residual).max()) / ((1 + self.pilot.gamma) * math.sqrt(top))  # 0 if unbounded
         return replace(best, fitted_norm=max(best.fitted_norm, floor))
 
     def level(self, center: Function | None, theta: FloatArray) -> Function | None:
         """The mean of a fit around a constant over the rows, as a constant."""
-        rows = self.pilot
+        rows = self.pilot.whole()
         one = np.eye(rows.layout.slots)[rows.slots]
         cloud = Cloud(rows.logged, one, np.zeros(len(rows), dtype=np.int64))
         mean = cloud_coordinates(self.values, cloud, np.array([1.0 / len(rows)]))
@@ -130,15 +132,16 @@ def _joined(fitted: FittedRadius, factor: float, half_range: float) -> FittedRad
     return replace(fitted, radius=max(math.hypot(half_range, factor * fitted.fitted_norm), 1e-300))
 
 
-def weakness(pilot: Problem) -> str:
+def weakness(pilot: Rows) -> str:
     """Why these rows say too little about the size of q*; empty when they do not."""
     if len(pilot) < _FEWEST_ROWS:
         return f"only {len(pilot)} rows"
-    ends = 1.0 - float(np.mean(pilot.continues))
-    if np.ptp(pilot.rewards) == 0.0 and ends in (0.0, 1.0):
-        return f"every reward among the {len(pilot)} rows is {pilot.rewards[0]:g}"
-    if pilot.layout.discrete and pilot.layout.slots > 1 and np.unique(pilot.slots).size == 1:
-        return f"only the action {int(pilot.slots[0])} was taken in the {len(pilot)} rows"
+    rows = pilot.whole()
+    ends = 1.0 - float(np.mean(rows.continues))
+    if np.ptp(rows.rewards) == 0.0 and ends in (0.0, 1.0):
+        return f"every reward among the {len(pilot)} rows is {rows.rewards[0]:g}"
+    if pilot.layout.discrete and pilot.layout.slots > 1 and np.unique(rows.slots).size == 1:
+        return f"only the action {int(rows.slots[0])} was taken in the {len(pilot)} rows"
     if len(pilot) < pilot.layout.dimension:
         return f"{len(pilot)} rows are fewer than the {pilot.layout.dimension} columns of a state"
     return ""

@@ -15,7 +15,7 @@ from bondic.bounds.dual import ClassTest
 from bondic.classes.instruments import Instruments
 from bondic.kernels.base import Kernel, Sum
 from bondic.kernels.dirac import Dirac
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.tuning.defaults import Choices, feature_pairs, local_features, provenance
 from bondic.tuning.scales import measure_scales, pilot_points
 
@@ -34,7 +34,7 @@ _VISITS = 2
 
 
 def class_tests(
-    pilot: Problem | None, choices: Choices, names: tuple[int, ...], probability: float
+    pilot: Rows | None, choices: Choices, names: tuple[int, ...], probability: float
 ) -> tuple[ClassTest, ...]:
     """The tests with equal shares of `probability`; none without a pilot, which their scales come from."""
     if pilot is None:
@@ -44,12 +44,13 @@ def class_tests(
     return tuple(ClassTest(name, Instruments(kernel, origin), probability / len(kernels)) for name, kernel in kernels)
 
 
-def _kernels(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
+def _kernels(pilot: Rows, choices: Choices, names: tuple[int, ...]) -> list[tuple[str, Kernel]]:
     layout, points = pilot.layout, pilot_points(pilot)
     choices = replace(choices, pairs=feature_pairs(layout, choices, _COORDINATES))
     scales = measure_scales(points, layout.dimension, names)
     out: list[tuple[str, Kernel]] = []
-    pairs = np.unique(np.column_stack([pilot.logged, pilot.slots]), axis=0).shape[0]
+    rows = pilot.whole()
+    pairs = np.unique(np.column_stack([rows.logged, rows.slots]), axis=0).shape[0]
     if layout.discrete and pairs * _VISITS <= len(pilot):
         out.append(("single state-action pairs", Dirac(on="state") * Dirac(on="action")))
     for width in _NARROW:
@@ -68,10 +69,11 @@ def _kernels(pilot: Problem, choices: Choices, names: tuple[int, ...]) -> list[t
     return out
 
 
-def _informative(pilot: Problem) -> list[int]:
+def _informative(pilot: Rows) -> list[int]:
     """The columns most correlated with the reward on the pilot, a few of them."""
-    points = pilot.logged - pilot.logged.mean(axis=0)
-    reward = pilot.rewards - pilot.rewards.mean()
+    rows = pilot.whole()
+    points = rows.logged - rows.logged.mean(axis=0)
+    reward = rows.rewards - rows.rewards.mean()
     size = np.sqrt((points**2).sum(axis=0)) + 1e-300
     strength = np.abs(points.T @ reward) / size
     return sorted(int(c) for c in np.argsort(-strength, kind="stable")[:_MOST_COLUMNS])

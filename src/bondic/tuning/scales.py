@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import pdist
 
 from bondic.data.spread import spread_rows
-from bondic.rows import Problem
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -35,9 +35,10 @@ class Scales:
         return out
 
 
-def pilot_points(pilot: Problem) -> FloatArray:
+def pilot_points(pilot: Rows) -> FloatArray:
     """Every point of these rows; a one-step log has no next ones."""
-    return np.concatenate([pilot.logged, pilot.next.points]) if len(pilot.next.points) else pilot.logged
+    rows = pilot.whole()
+    return np.concatenate([rows.logged, rows.next.points]) if len(rows.next.points) else rows.logged
 
 
 def measure_scales(points: FloatArray | None, dimension: int, names: tuple[int, ...] = ()) -> Scales:

@@ -1,22 +1,20 @@
-"""The ablations on the synthetic world: radius of Q, mixture rate of the behaviour, length of trajectories."""
+"""The ablations on the synthetic world: radius of Q, mixture rate of the behavior, length of trajectories."""
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table, lengths_against
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, found_rows, lengths_against, outcome
 from bondic_lab.reproduction.figures import Outcome, Panel, Series
 from bondic_lab.reproduction.intervals import dual_intervals
 from bondic_lab.reproduction.known import ALIGNED, LINE, synthetic, synthetic_variance
 from bondic_lab.reproduction.prior import promise
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import binomial_checks, groups, slope
+from bondic_lab.reproduction.summary import efficiency_limit, groups, slope
 from bondic_lab.reproduction.trials import Cell
 
 GAUGES = ("paper", "half", "plug-in")
@@ -31,8 +29,7 @@ ALPHA = 0.1
 
 
 def limit(rows: int, **log: Any) -> float:
-    """2 z_{1−α/2} sqrt(V*/n), section 10: the length of the best regular interval in the limit of many rows."""
-    return 2.0 * float(stats.norm.ppf(1.0 - ALPHA / 2.0)) * math.sqrt(synthetic_variance(**log) / rows)
+    return efficiency_limit(synthetic_variance(**log), rows, ALPHA)
 
 
 def limits_against(rows: list[Row], x: str) -> Series:
@@ -55,7 +52,7 @@ def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return [
         row | asdict(promise(row["gauge"], cell["rows"], float(ball.radius), ALPHA))
         for factor, ball, part in zip(FACTORS, balls, found, strict=True)
-        for row in dual_rows(setup, part, started, factor=factor, limit=best)
+        for row in found_rows(setup, part, started, factor=factor, limit=best)
     ]
 
 
@@ -81,8 +78,7 @@ def radius_summary(rows: list[Row]) -> Outcome:
         for other in ("1 ‖q*‖", "100 ‖q*‖"):
             shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
             notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
-    table, checks = interval_table(rows, "rows", "factor"), binomial_checks(rows, "rows", "factor")
-    return Outcome("ablation-radius", "Radius of Q, synthetic", tuple(panels), table, tuple(checks), tuple(notes))
+    return outcome("Radius of Q, synthetic", panels, rows, "rows", "factor", notes=notes)
 
 
 def temperature_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -96,25 +92,24 @@ def temperature_cells(quick: bool) -> list[tuple[Cell, int]]:
 def temperature_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = synthetic(cell["rows"], rng, mixtures=cell["rates"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA])[0]
-    return dual_rows(setup, found, started, limit=limit(cell["rows"], mixtures=tuple(cell["rates"])))
+    best = limit(cell["rows"], mixtures=tuple(cell["rates"]))
+    return dual_rows(setup, started, gauges=GAUGES, alphas=[ALPHA], limit=best)
 
 
 def temperature_summary(rows: list[Row]) -> Outcome:
-    """The union stands to the right of the single behaviours."""
+    """The union stands to the right of the single behaviors."""
     shown = [row | {"place": len(RATES) if row["rate"] == UNION else RATES.index(row["rate"])} for row in rows]
     names = (*(f"{rate:g}" for rate in RATES), "union")
     title = f"synthetic, n = {rows[0]['rows']}, r_Q = 10 ‖q*‖"
     panel = Panel(
         title,
-        "mixture rate of the target in the behaviour",
+        "mixture rate of the target in the behavior",
         "length",
         (*lengths_against(shown, "place"), limits_against(shown, "place")),
         ticks=names,
         y_log=True,
     )
-    table, checks = interval_table(rows, "rate"), binomial_checks(rows, "rate")
-    return Outcome("ablation-temperature", "Behaviour mixtures", (panel,), table, tuple(checks))
+    return outcome("Behavior mixtures", (panel,), rows, "rate")
 
 
 def length_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -129,9 +124,8 @@ def length_cells(quick: bool) -> list[tuple[Cell, int]]:
 def length_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = synthetic(cell["rows"], rng, gamma=cell["gamma"], length=cell["steps"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA])[0]
     best = limit(cell["rows"], gamma=cell["gamma"], length=cell["steps"])
-    return dual_rows(setup, found, started, limit=best)
+    return dual_rows(setup, started, gauges=GAUGES, alphas=[ALPHA], limit=best)
 
 
 def length_summary(rows: list[Row]) -> Outcome:
@@ -146,12 +140,9 @@ def length_summary(rows: list[Row]) -> Outcome:
         )
         for (gamma,), found in groups(rows, "gamma").items()
     )
-    table, checks = interval_table(rows, "gamma", "steps"), binomial_checks(rows, "gamma", "steps")
-    return Outcome("ablation-length", "Length of trajectories, n fixed", panels, table, tuple(checks))
+    return outcome("Length of trajectories, n fixed", panels, rows, "gamma", "steps")
 
 
-RADIUS = Experiment("ablation-radius", "Radius of Q", radius_cells, radius_trial, radius_summary)
-TEMPERATURE = Experiment(
-    "ablation-temperature", "Mixture rate of the behaviour", temperature_cells, temperature_trial, temperature_summary
-)
-LENGTH = Experiment("ablation-length", "Length of trajectories", length_cells, length_trial, length_summary)
+RADIUS = Experiment("ablation-radius", radius_cells, radius_trial, radius_summary)
+TEMPERATURE = Experiment("ablation-temperature", temperature_cells, temperature_trial, temperature_summary)
+LENGTH = Experiment("ablation-length", length_cells, length_trial, length_summary)

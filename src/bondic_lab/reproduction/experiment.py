@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from bondic.errors import InvalidInput
 from bondic.result import Result
-from bondic_lab.reproduction.figures import Outcome, Series
-from bondic_lab.reproduction.intervals import Found
+from bondic_lab.reproduction.figures import Outcome, Panel, Series
+from bondic_lab.reproduction.intervals import GAUGES, Found, dual_intervals
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import failed, groups, median, raw_length
+from bondic_lab.reproduction.summary import along, binomial_checks, failed, groups, median, raw_length
 from bondic_lab.reproduction.trials import Cell, Job, Progress, Trial, run_jobs
 from bondic_lab.reproduction.worlds import Setup
 
@@ -35,10 +35,13 @@ class Experiment:
     """`cells(quick)` gives every cell with its number of trials; `--trials` replaces that number."""
 
     name: str
-    title: str
     cells: Callable[[bool], list[tuple[Cell, int]]]
     trial: Trial
-    summarise: Callable[[list[Row]], Outcome]
+    sum_up: Callable[[list[Row]], Outcome]
+
+    def summarize(self, rows: list[Row]) -> Outcome:
+        """What all rows say, under the experiment's own name."""
+        return replace(self.sum_up(rows), name=self.name)
 
     def jobs(self, *, quick: bool, trials: int | None) -> list[Job]:
         if trials is not None and trials < 1:
@@ -60,11 +63,25 @@ class Experiment:
     ) -> Outcome:
         """Run what `folder` does not hold yet, then sum up all."""
         jobs = self.jobs(quick=quick, trials=trials)
-        return self.summarise(run_jobs(jobs, folder, processes=processes, progress=progress))
+        return self.summarize(run_jobs(jobs, folder, processes=processes, progress=progress))
 
 
-def dual_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any) -> list[Row]:
-    """Intervals of (10) as rows; seconds are those of the whole trial, divided evenly."""
+def dual_rows(
+    setup: Setup,
+    started: float,
+    *,
+    gauges: Sequence[str] = GAUGES,
+    alphas: Sequence[float] = (0.1,),
+    rank: int = 150,
+    **more: Any,
+) -> list[Row]:
+    """Intervals of (10) as rows."""
+    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=gauges, alphas=alphas, rank=rank)
+    return found_rows(setup, found[0], started, **more)
+
+
+def found_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any) -> list[Row]:
+    """Seconds are those of the whole trial, divided evenly."""
     seconds = (time.perf_counter() - started) / max(len(found), 1)
     return [
         {"method": item.gauge, **asdict(item), "truth": setup.truth, "slack": setup.slack, "seconds": seconds, **more}
@@ -72,36 +89,28 @@ def dual_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any)
     ]
 
 
-def rival_row(setup: Setup, name: str, result: Result, seconds: float, **more: Any) -> Row:
+def rival_row(setup: Setup, name: str, result: Result, started: float, **more: Any) -> Row:
     """A rival's interval as a row with the same columns; it has no terms."""
-    return {
-        "method": name,
-        "gauge": "",
-        "alpha": result.alpha,
-        "low": result.low,
-        "high": result.high,
-        "raw_low": result.low,
-        "raw_high": result.high,
-        "status": result.status.name,
-        "guarantee": result.guarantee,
-        "noise": float("nan"),
-        "bias": float("nan"),
-        "truth": setup.truth,
-        "slack": setup.slack,
-        "seconds": seconds,
-        **more,
-    }
+    nothing, status, low, high = float("nan"), result.status.name, result.low, result.high
+    found = Found("", result.alpha, low, high, low, high, status, result.guarantee, nothing, nothing)
+    return found_rows(setup, [found], started, **more)[0] | {"method": name}
+
+
+def outcome(title: str, panels: Sequence[Panel], rows: list[Row], *keys: str, notes: Sequence[str] = ()) -> Outcome:
+    """Panels with the table of all cells and the tests of their claims; `keys` name a cell."""
+    checks = binomial_checks(rows, *keys)
+    return Outcome("", title, tuple(panels), interval_table(rows, *keys), tuple(checks), tuple(notes))
 
 
 def lengths_against(rows: list[Row], x: str, by: str = "method", *, raw: bool = False) -> tuple[Series, ...]:
     """Median length against `x`, one line per `by`, band from first to third quartile; `raw` is F⁺ − F⁻ uncut."""
     out = []
     for (label,), lines in groups(rows, by).items():
-        points = sorted(groups(lines, x).items(), key=lambda item: item[0])
+        points = along(lines, x)
         sizes = [[raw_length(row) if raw else row["high"] - row["low"] for row in found] for _, found in points]
         low, middle, high = (tuple(float(np.quantile(size, q)) for size in sizes) for q in (0.25, 0.5, 0.75))
         name = LABELS.get(str(label), str(label))
-        out.append(Series(name, tuple(float(key[0]) for key, _ in points), middle, low, high))
+        out.append(Series(name, tuple(at for at, _ in points), middle, low, high))
     return tuple(out)
 
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table
 from bondic_lab.reproduction.figures import Outcome, Panel, Series
-from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import binomial_checks, failed, groups, median, raw_length, slope
+from bondic_lab.reproduction.summary import along, binomial_checks, failed, groups, median, raw_length, slope
 from bondic_lab.reproduction.trials import Cell
 from bondic_lab.reproduction.worlds import simulated
 
@@ -30,11 +29,10 @@ def cells(quick: bool) -> list[tuple[Cell, int]]:
 def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = simulated(WORLD, cell["rows"], rng)
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=cell["alphas"])[0]
-    return dual_rows(setup, found, started)
+    return dual_rows(setup, started, alphas=cell["alphas"])
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     by_n = [row for row in rows if row["panel"] == "n"]
     by_alpha = [row for row in rows if row["panel"] == "alpha"]
     at = by_alpha[0]["rows"]
@@ -56,15 +54,15 @@ def summarise(rows: list[Row]) -> Outcome:
     )
     table = interval_table(by_n, "rows") + interval_table(by_alpha, "alpha")
     checks = tuple(binomial_checks(by_alpha, "rows"))
-    return Outcome("fig1", "Inverted pendulum", panels, table, checks, tuple(notes))
+    return Outcome("", "Inverted pendulum", panels, table, checks, tuple(notes))
 
 
 def _bands(rows: list[Row], x: str, *, flip: bool = False) -> tuple[Series, ...]:
     """Median ends as a band per method."""
     out = []
     for (method,), found in groups(rows, "method").items():
-        points = sorted(groups(found, x).items(), key=lambda item: item[0])
-        at = tuple(1.0 - float(key[0]) if flip else float(key[0]) for key, _ in points)
+        points = along(found, x)
+        at = tuple(1.0 - value if flip else value for value, _ in points)
         low = tuple(median(part, "low") for _, part in points)
         high = tuple(median(part, "high") for _, part in points)
         out.append(Series(LABELS[method], at, (), low, high, kind="band"))
@@ -74,8 +72,8 @@ def _bands(rows: list[Row], x: str, *, flip: bool = False) -> tuple[Series, ...]
 def _lengths(rows: list[Row]) -> tuple[tuple[Series, ...], list[str], str]:
     out, notes, slopes = [], [], []
     for (method,), found in groups(rows, "method").items():
-        points = sorted(groups(found, "rows").items(), key=lambda item: item[0])
-        sizes = [float(key[0]) for key, _ in points]
+        points = along(found, "rows")
+        sizes = [n for n, _ in points]
         lengths = [float(np.median([raw_length(row) for row in part])) for _, part in points]
         overall, last = slope(sizes, lengths), slope(sizes[-3:], lengths[-3:])
         notes.append(f"slope of log length in log n, {LABELS[method]}: {overall:.2f}; largest three n: {last:.2f}")
@@ -87,11 +85,11 @@ def _lengths(rows: list[Row]) -> tuple[tuple[Series, ...], list[str], str]:
 def _failures(rows: list[Row]) -> tuple[Series, ...]:
     out = []
     for (method,), found in groups(rows, "method").items():
-        points = sorted(groups(found, "alpha").items(), key=lambda item: item[0])
+        points = along(found, "alpha")
         rates = tuple(sum(map(failed, part)) / len(part) for _, part in points)
-        out.append(Series(LABELS[method], tuple(float(key[0]) for key, _ in points), rates))
+        out.append(Series(LABELS[method], tuple(alpha for alpha, _ in points), rates))
     top = max(row["alpha"] for row in rows)
     return (*out, Series("allowed", (0.0, top), (0.0, top), kind="dashed"))
 
 
-EXPERIMENT = Experiment("fig1", "Inverted pendulum: n, δ, failures", cells, trial, summarise)
+EXPERIMENT = Experiment("fig1", cells, trial, summarize)

@@ -9,11 +9,10 @@ import numpy as np
 from bondic.baselines.registry import make_baseline
 from bondic.errors import BondicError
 from bondic.estimate import estimate_interval
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table, rival_row
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, outcome, rival_row
 from bondic_lab.reproduction.figures import Outcome, Panel, Series
-from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import binomial_checks, groups, median
+from bondic_lab.reproduction.summary import groups, median
 from bondic_lab.reproduction.trials import Cell
 from bondic_lab.reproduction.worlds import simulated
 
@@ -33,8 +32,7 @@ def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = simulated(cell["world"], cell["rows"], rng, whole=True)
     assert setup.episodes is not None
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA])[0]
-    rows = dual_rows(setup, found, started, refused="")
+    rows = dual_rows(setup, started, alphas=[ALPHA], refused="")
     for name in RIVALS:
         started = time.perf_counter()
         # fitted Q gets the features of Q, so that all methods look at states through one kernel
@@ -44,7 +42,7 @@ def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
         except BondicError as problem:
             rows.append(_refused(rows[0], name, str(problem)))
             continue
-        rows.append(rival_row(setup, name, result, time.perf_counter() - started, refused=""))
+        rows.append(rival_row(setup, name, result, started, refused=""))
     return rows
 
 
@@ -55,7 +53,7 @@ def _refused(pattern: Row, name: str, why: str) -> Row:
     return pattern | ends | {"method": name, "gauge": "", "guarantee": "none", "status": "REFUSED", "refused": why}
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     given = [row for row in rows if row["status"] != "REFUSED"]
     panels = []
     for (world,), found in groups(given, "world").items():
@@ -73,11 +71,8 @@ def summarise(rows: list[Row]) -> Outcome:
         panels.append(Panel(title, "", "value", series, float(found[0]["truth"]), ticks=names))
     refused = {(row["world"], row["method"], row["refused"]) for row in rows if row["status"] == "REFUSED"}
     notes = tuple(f"{world}: {method} gives no interval: {why}" for world, method, why in sorted(refused))
-    checks = tuple(binomial_checks(given, "world"))
-    return Outcome(
-        "fig2", "Methods side by side, δ = 0.1", tuple(panels), interval_table(given, "world"), checks, notes
-    )
+    return outcome("Methods side by side, δ = 0.1", panels, given, "world", notes=notes)
 
 
 _ENDS = ("low", "high")
-EXPERIMENT = Experiment("fig2", "All methods on three worlds", cells, trial, summarise)
+EXPERIMENT = Experiment("fig2", cells, trial, summarize)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from bondic_lab.reproduction.summary import Check
@@ -48,4 +48,4 @@ class Outcome:
     panels: tuple[Panel, ...]
     table: tuple[dict[str, Any], ...]
     checks: tuple[Check, ...] = ()
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from bondic.methods.dual import Dual
 from bondic.methods.settle import settle
 from bondic.noise.bound import Gauge
 from bondic.noise.v_statistic import VStatistic
-from bondic.rows import Problem
+from bondic.rows import Rows
 from bondic.search import spectral
 from bondic.search.best_so_far import best_bounds
 from bondic.search.model import SearchModel
@@ -44,7 +44,7 @@ class Found:
 
 
 def dual_intervals(
-    problem: Problem,
+    problem: Rows,
     instruments: Instruments,
     balls: Sequence[Ball],
     *,

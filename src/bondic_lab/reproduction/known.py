@@ -17,11 +17,11 @@ from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.policies.discrete import TablePolicy
-from bondic.rows import Problem, make_problem
-from bondic_lab.reproduction.worlds import PAIRS, Setup, cut
+from bondic.rows import Rows, make_problem
+from bondic_lab.reproduction.worlds import PAIRS, Setup, cut, join
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import efficient_variance, log_distribution
-from bondic_lab.worlds.rollout import Floats, Rollout
+from bondic_lab.worlds.rollout import Floats
 from bondic_lab.worlds.tabular import TabularMDP
 
 ALIGNED = 10.0
@@ -42,7 +42,7 @@ _START_NODES, _ACTION_NODES = 16, 10
 
 @cache
 def synthetic_world(gamma: float = 0.95) -> ContinuousMDP:
-    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behaviour 1."""
+    """s, a ∈ R, q* a sum of 8 Gaussians and a constant; target temperature 0.1, behavior 1."""
     return ContinuousMDP.default(gamma)
 
 
@@ -54,17 +54,13 @@ def synthetic(
     length: int = 50,
     mixtures: Sequence[float] = (0.0,),
 ) -> Setup:
-    """A log of the behaviour α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
+    """A log of the behavior α π + (1 − α) β for each α, equally many rows each; ‖q*‖ and J* are exact."""
     mdp = synthetic_world(gamma)
     parts = []
     for index, (rate, share) in enumerate(zip(mixtures, _shares(rows, len(mixtures)), strict=True)):
-        part = cut(mdp.rollout(share // length + 1, length, rng, behaviour=float(rate)), share)
-        parts.append((part, index * 10**6))
-    columns = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "timesteps",
-               "behavior_action_probs")  # fmt: skip
-    joined = {key: np.concatenate([getattr(part, key) for part, _ in parts]) for key in columns}
-    ids = np.concatenate([np.asarray(part.episode_ids) + first for part, first in parts])
-    problem = _question(mdp, cut(Rollout(**joined, episode_ids=ids), rows))
+        part = mdp.rollout(share // length + 1, length, rng, behavior=float(rate))
+        parts.append(cut(replace(part, episode_ids=part.episode_ids + index * 10**6), share))
+    problem = _question(mdp, cut(join(parts), rows))
     # k: bandwidth 1/2 on (s, a); k~: the space in which ‖q*‖ is known
     weights = 0.5 * Constant(1.0) + 0.5 * _line_features()
     values = Gaussian(mdp.bandwidth, on="point") + mdp.offset * Constant(1.0)
@@ -92,7 +88,7 @@ def start_rule(mdp: ContinuousMDP) -> tuple[Floats, Floats, Floats]:
     return states[:, None], actions[:, None], np.repeat(share, draw.size) * np.tile(part, place.size)
 
 
-def _question(mdp: ContinuousMDP, log: Transitions) -> Problem:
+def _question(mdp: ContinuousMDP, log: Transitions) -> Rows:
     """The value from `start_rule`; next actions are drawn, first actions are those of the rule."""
     states, actions, weights = start_rule(mdp)
     problem = make_problem(
@@ -105,7 +101,6 @@ def _question(mdp: ContinuousMDP, log: Transitions) -> Problem:
         draws=DRAWS,
         initial_draws=1,
     )
-    assert isinstance(problem, Problem)
     starts = replace(problem.initial, points=np.hstack([states, actions]))
     return replace(problem, initial=starts, answers=replace(problem.answers, initial=actions[:, None, :], exact=True))
 
@@ -135,7 +130,6 @@ def tabular(rows: int, rng: np.random.Generator, *, seed: int, gamma: float, len
         reward_range=mdp.reward_range,
         may_terminate=False,
     )
-    assert isinstance(problem, Problem)
     table = Dirac(on="state") * Dirac(on="action")
     weights = 0.5 * Constant(1.0) + 0.5 * table
     norm = float(np.linalg.norm(mdp.q_star))

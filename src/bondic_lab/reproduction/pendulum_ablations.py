@@ -1,4 +1,4 @@
-"""The ablations on the inverted pendulum: temperature of the behaviour, bandwidths of k and k̃."""
+"""The ablations on the inverted pendulum: temperature of the behavior, bandwidths of k and k̃."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import time
 
 import numpy as np
 
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table, lengths_against
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, lengths_against, outcome
 from bondic_lab.reproduction.figures import Outcome, Panel
-from bondic_lab.reproduction.intervals import dual_intervals
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import binomial_checks, groups, raw_length
+from bondic_lab.reproduction.summary import groups, raw_length
 from bondic_lab.reproduction.trials import Cell
 from bondic_lab.reproduction.worlds import simulated
 
@@ -18,39 +17,37 @@ WORLD = "pendulum"
 TEMPERATURES, QUICK_TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0), (0.1, 0.3, 1.0)
 WEIGHT_BANDWIDTHS, QUICK_WEIGHT = (0.1, 0.25, 0.5, 1.0, 2.0), (0.5, 1.0)
 VALUE_BANDWIDTHS, QUICK_VALUE = (0.5, 1.0, 2.0, 3.0, 6.0), (1.0, 3.0)
-BEHAVIOUR_GAUGES = ("paper", "half", "plug-in")
+BEHAVIOR_GAUGES = ("paper", "half", "plug-in")
 BANDWIDTH_GAUGES = ("half", "plug-in")
 AT, QUICK_AT, BANDWIDTH_AT = 5000, 600, 2000
 
 
-def behaviour_cells(quick: bool) -> list[tuple[Cell, int]]:
+def behavior_cells(quick: bool) -> list[tuple[Cell, int]]:
     at, values = (QUICK_AT, QUICK_TEMPERATURES) if quick else (AT, TEMPERATURES)
     return [({"rows": at, "temperature": value}, 2 if quick else 20) for value in values]
 
 
-def behaviour_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
+def behavior_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = simulated(WORLD, cell["rows"], rng, temperature=cell["temperature"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=BEHAVIOUR_GAUGES)[0]
-    return dual_rows(setup, found, started, radius=setup.ball.radius)
+    return dual_rows(setup, started, gauges=BEHAVIOR_GAUGES, radius=setup.ball.radius)
 
 
-def behaviour_summary(rows: list[Row]) -> Outcome:
+def behavior_summary(rows: list[Row]) -> Outcome:
     title = f"pendulum, n = {rows[0]['rows']}"
     panels = (
-        Panel(title, "temperature of the behaviour", "length", lengths_against(rows, "temperature")),
+        Panel(title, "temperature of the behavior", "length", lengths_against(rows, "temperature")),
         Panel(
             "not cut to the value range",
-            "temperature of the behaviour",
+            "temperature of the behavior",
             "F⁺ − F⁻",
             lengths_against(rows, "temperature", raw=True),
             y_log=True,
         ),
     )
-    table, checks = interval_table(rows, "temperature"), binomial_checks(rows, "temperature")
     radii = ", ".join(f"{key[0]:g}: {found[0]['radius']:.0f}" for key, found in groups(rows, "temperature").items())
     notes = (f"r_Q = 10 ‖q̂‖ by temperature: {radii}",)
-    return Outcome("ablation-behaviour", "Temperature of the behaviour", panels, table, tuple(checks), notes)
+    return outcome("Temperature of the behavior", panels, rows, "temperature", notes=notes)
 
 
 def bandwidth_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -63,8 +60,7 @@ def bandwidth_cells(quick: bool) -> list[tuple[Cell, int]]:
 def bandwidth_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = simulated(WORLD, cell["rows"], rng, weight_bandwidth=cell["k"], value_bandwidth=cell["k~"])
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=BANDWIDTH_GAUGES)[0]
-    return dual_rows(setup, found, started, radius=setup.ball.radius)
+    return dual_rows(setup, started, gauges=BANDWIDTH_GAUGES, radius=setup.ball.radius)
 
 
 def bandwidth_summary(rows: list[Row]) -> Outcome:
@@ -78,13 +74,8 @@ def bandwidth_summary(rows: list[Row]) -> Outcome:
         title = f"{LABELS[gauge]}, n = {rows[0]['rows']}: F⁺ − F⁻"
         names = tuple(f"{value:g}" for value in seconds), tuple(f"{k:g}" for k in firsts)
         panels.append(Panel(title, "bandwidth of k̃", "bandwidth of k", heat=heat, ticks=names[0], y_ticks=names[1]))
-    table, checks = interval_table(rows, "k", "k~"), binomial_checks(rows, "k", "k~")
-    return Outcome("ablation-bandwidth", "Bandwidths, pendulum", tuple(panels), table, tuple(checks))
+    return outcome("Bandwidths, pendulum", panels, rows, "k", "k~")
 
 
-BEHAVIOUR = Experiment(
-    "ablation-behaviour", "Temperature of the behaviour", behaviour_cells, behaviour_trial, behaviour_summary
-)
-BANDWIDTH = Experiment(
-    "ablation-bandwidth", "Bandwidths of k and k̃", bandwidth_cells, bandwidth_trial, bandwidth_summary
-)
+BEHAVIOR = Experiment("ablation-behavior", behavior_cells, behavior_trial, behavior_summary)
+BANDWIDTH = Experiment("ablation-bandwidth", bandwidth_cells, bandwidth_trial, bandwidth_summary)

@@ -19,8 +19,8 @@ try:
 except ImportError as problem:
     raise MissingExtra("matplotlib", "plot", "Drawing a figure") from problem
 
-COLOURS = ("#0b6e99", "#d1495b", "#3a9d5d", "#8d5a97", "#b8860b", "#555555", "#e07a1f")
-"""Distinct in hue and in lightness; a method has the same colour in all panels because order is the same."""
+COLORS = ("#0b6e99", "#d1495b", "#3a9d5d", "#8d5a97", "#b8860b", "#555555", "#e07a1f")
+"""Distinct in hue and in lightness; a method has the same color in all panels because order is the same."""
 
 _STYLE = {
     "font.size": 9,
@@ -63,7 +63,7 @@ def draw(outcome: Outcome) -> Any:
 
 
 def _one_legend(figure: Any, grid: Any) -> None:
-    """Below all panels, each label once: panels share their methods and colours."""
+    """Below all panels, each label once: panels share their methods and colors."""
     found: dict[str, Any] = {}
     for axes in grid:
         handles, labels = axes.get_legend_handles_labels()
@@ -86,7 +86,7 @@ def _draw_panel(figure: Any, axes: Any, panel: Panel) -> None:
     if panel.truth is not None:
         axes.axhline(panel.truth, color="black", linewidth=1.2, linestyle=":", label="J*", zorder=5)
     for place, series in enumerate(panel.series):
-        _draw_series(axes, series, COLOURS[place % len(COLOURS)], width=max(1.2, 4.2 - place))
+        _draw_series(axes, series, COLORS[place % len(COLORS)], width=max(1.2, 4.2 - place))
     if panel.ticks:
         slant = max(map(len, panel.ticks)) > 6
         turned = {"rotation": 35, "ha": "right"} if slant else {}
@@ -110,14 +110,14 @@ def _name_sizes(axes: Any, panel: Panel) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _draw_series(axes: Any, series: Series, colour: str, width: float) -> None:
+def _draw_series(axes: Any, series: Series, color: str, width: float) -> None:
     """Later lines are thinner, so that equal ones (trivial intervals, say) stay visible under one another."""
-    shape = {"color": colour, "marker": "o", "markersize": 3, "linewidth": width}
+    shape = {"color": color, "marker": "o", "markersize": 3, "linewidth": width}
     if series.kind == "band":
         axes.plot(series.x, series.low, label=series.label, **shape)
         axes.plot(series.x, series.high, **shape)
     elif series.kind == "bars":
-        axes.vlines(series.x, series.low, series.high, color=colour, linewidth=6, alpha=0.45, label=series.label)
+        axes.vlines(series.x, series.low, series.high, color=color, linewidth=6, alpha=0.45, label=series.label)
     elif series.kind == "points":
         axes.plot(series.x, series.y, ".", color="#333333", markersize=3, alpha=0.5, label=series.label)
     elif series.kind == "dashed":
@@ -125,7 +125,7 @@ def _draw_series(axes: Any, series: Series, colour: str, width: float) -> None:
     else:
         axes.plot(series.x, series.y, label=series.label, **shape)
         if series.low:
-            axes.fill_between(series.x, series.low, series.high, color=colour, alpha=0.15)
+            axes.fill_between(series.x, series.low, series.high, color=color, alpha=0.15)
 
 
 def _draw_heat(figure: Any, axes: Any, panel: Panel) -> None:
@@ -139,6 +139,6 @@ def _draw_heat(figure: Any, axes: Any, panel: Panel) -> None:
     axes.set_yticks(range(len(panel.y_ticks)), panel.y_ticks)
     middle = 0.5 * (np.log10(values).min() + np.log10(values).max())
     for (line, column), value in np.ndenumerate(values):
-        colour = "black" if np.log10(value) > middle else "white"
-        axes.text(column, line, f"{value:.3g}", ha="center", va="center", color=colour, fontsize=8)
+        color = "black" if np.log10(value) > middle else "white"
+        axes.text(column, line, f"{value:.3g}", ha="center", va="center", color=color, fontsize=8)
     figure.colorbar(shown, ax=axes, label="log₁₀ length")

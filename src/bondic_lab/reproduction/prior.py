@@ -57,7 +57,7 @@ class Population:
 
 @cache
 def population(gamma: float, length: int) -> Population:
-    """The law of the log of `known.synthetic` with one behaviour."""
+    """The law of the log of `known.synthetic` with one behavior."""
     mdp = synthetic_world(gamma)
     return describe(mdp, log_distribution(mdp, length), LANDMARKS)
 

@@ -14,7 +14,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ablations.RADIUS,
         ablations.TEMPERATURE,
         pendulum_ablations.BANDWIDTH,
-        pendulum_ablations.BEHAVIOUR,
+        pendulum_ablations.BEHAVIOR,
         ablations.LENGTH,
         tightness.EXPERIMENT,
     )

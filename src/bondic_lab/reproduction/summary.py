@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -28,6 +29,11 @@ def groups(rows: Iterable[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
     return out
 
 
+def along(rows: Iterable[Row], key: str) -> list[tuple[float, list[Row]]]:
+    """Rows by the value of a number, in increasing order."""
+    return sorted(((float(at), found) for (at,), found in groups(rows, key).items()), key=lambda item: item[0])
+
+
 def median(rows: Sequence[Row], key: str) -> float:
     return float(np.median([row[key] for row in rows]))
 
@@ -40,6 +46,11 @@ def raw_length(row: Row) -> float:
 def slope(sizes: Sequence[float], lengths: Sequence[float]) -> float:
     """b of the least-squares line log length = a + b log n."""
     return float(np.polyfit(np.log(sizes), np.log(lengths), 1)[0])
+
+
+def efficiency_limit(variance: float, rows: int, alpha: float) -> float:
+    """2 z_{1−α/2} sqrt(V*/n), section 10: the length of the best regular interval in the limit of many rows."""
+    return float(2.0 * stats.norm.ppf(1.0 - alpha / 2.0) * math.sqrt(variance / rows))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ The a-priori length puts the true density ratio ω* into (10) and bounds its dis
 
     2 ( ε_n ‖ω*‖_{H_k} + r_Q (1 + γ) max|ω*| sqrt( 2 log(2/δ) / n ) ),   k̃(x, x) ≤ 1.
 
-The searched ω minimises (10), so the measured length may be far below; it cannot be below the efficiency limit for long
+The searched ω minimizes (10), so the measured length may be far below; it cannot be below the efficiency limit for long
 without failing. The second term treats rows as independent, so it is a yardstick here, not a bound.
 """
 
@@ -14,19 +14,16 @@ import math
 import time
 
 import numpy as np
-from scipy import stats
 
 from bondic.terms import Terms, range_of
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, outcome
 from bondic_lab.reproduction.figures import Outcome, Panel, Series
-from bondic_lab.reproduction.intervals import dual_intervals
 from bondic_lab.reproduction.known import tabular, tabular_world
 from bondic_lab.reproduction.store import Row
-from bondic_lab.reproduction.summary import binomial_checks, groups, raw_length, slope
+from bondic_lab.reproduction.summary import along, efficiency_limit, groups, raw_length, slope
 from bondic_lab.reproduction.trials import Cell
 from bondic_lab.worlds.tabular import TabularMDP
 
-GAUGES = ("paper", "half", "plug-in", "feng2020")
 WORLDS = ((11, 0.5), (11, 0.9), (12, 0.95))
 ROWS, QUICK_ROWS = (1000, 4000, 16_000, 64_000), (500, 2000)
 STEPS = 50
@@ -44,17 +41,10 @@ def cells(quick: bool) -> list[tuple[Cell, int]]:
 def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     started = time.perf_counter()
     setup = tabular(cell["rows"], rng, seed=cell["seed"], gamma=cell["gamma"], length=STEPS)
-    found = dual_intervals(setup.problem, setup.instruments, [setup.ball], gauges=GAUGES, alphas=[ALPHA], rank=50)[0]
     mdp, n = tabular_world(cell["seed"], cell["gamma"]), cell["rows"]
-    limit = efficiency_limit(mdp, n, ALPHA)
+    limit = efficiency_limit(mdp.efficient_variance(mdp.log_distribution(STEPS)), n, ALPHA)
     prior = a_priori_length(mdp, n, ALPHA, setup.ball.radius)
-    return dual_rows(setup, found, started, limit=limit, prior=prior)
-
-
-def efficiency_limit(mdp: TabularMDP, rows: int, alpha: float) -> float:
-    """2 z_{1−α/2} sqrt(V*/n): the length of the best regular interval in the limit of many rows."""
-    variance = mdp.efficient_variance(mdp.log_distribution(STEPS))
-    return float(2.0 * stats.norm.ppf(1.0 - alpha / 2.0) * math.sqrt(variance / rows))
+    return dual_rows(setup, started, alphas=[ALPHA], rank=50, limit=limit, prior=prior)
 
 
 def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> float:
@@ -67,32 +57,30 @@ def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> 
     return 2.0 * unit * (0.5 * width * norm + float(radius) * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
 
 
-def summarise(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> Outcome:
     panels, notes = [], []
     for (seed, gamma), found in groups(rows, "seed", "gamma").items():
         series = []
         for (method,), part in groups(found, "method").items():
-            points = sorted(groups(part, "rows").items(), key=lambda item: item[0])
+            points = along(part, "rows")
             ratios = [np.median([(row["high"] - row["low"]) / row["limit"] for row in same]) for _, same in points]
-            sizes = tuple(float(key[0]) for key, _ in points)
+            sizes = tuple(n for n, _ in points)
             series.append(Series(LABELS[method], sizes, tuple(map(float, ratios))))
             raw = [float(np.median([raw_length(row) for row in same])) for _, same in points]
             notes.append(
                 f"γ = {gamma:g}, {LABELS[method]}: {ratios[-1]:.1f} times the limit at n = {sizes[-1]:g}; "
                 f"slope of log(F⁺ − F⁻) in log n {slope(sizes, raw):.2f}"
             )
-        points = sorted(groups(found, "rows").items(), key=lambda item: item[0])
+        points = along(found, "rows")
         prior = tuple(float(same[0]["prior"] / same[0]["limit"]) for _, same in points)
-        series.append(Series("a-priori length", tuple(float(key[0]) for key, _ in points), prior, kind="dashed"))
+        series.append(Series("a-priori length", tuple(n for n, _ in points), prior, kind="dashed"))
         limit = points[-1][1][0]["limit"]
         notes.append(
-            f"γ = {gamma:g}, a-priori length: {prior[-1]:.1f} times the limit at n = {points[-1][0][0]:g}, which is {limit:.2g}"
+            f"γ = {gamma:g}, a-priori length: {prior[-1]:.1f} times the limit at n = {points[-1][0]:g}, which is {limit:.2g}"
         )
         title = f"tabular {seed}, γ = {gamma:g}"
         panels.append(Panel(title, "rows n", "length ÷ efficiency limit", tuple(series), x_log=True, y_log=True))
-    table = interval_table(rows, "seed", "gamma", "rows")
-    checks = tuple(binomial_checks(rows, "seed", "gamma", "rows"))
-    return Outcome("tightness", "How tight is the interval", tuple(panels), table, checks, tuple(notes))
+    return outcome("How tight is the interval", panels, rows, "seed", "gamma", "rows", notes=notes)
 
 
-EXPERIMENT = Experiment("tightness", "Length against the efficiency limit", cells, trial, summarise)
+EXPERIMENT = Experiment("tightness", cells, trial, summarize)

@@ -9,7 +9,8 @@ never see a row that is certified.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -26,7 +27,7 @@ from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
-from bondic.rows import Problem, make_problem
+from bondic.rows import Rows, make_problem
 from bondic.tuning.radius import held_out_norm
 from bondic_lab.worlds.rollout import Floats, Rollout, discounted_returns, simulate_steps
 from bondic_lab.worlds.shipped import ENVIRONMENTS, shipped_policy
@@ -45,12 +46,12 @@ _PILOT_SEED, _START_SEED, _VALUE_SEED = 1, 2, 3
 class Setup:
     """One question with its answer; a miss by less than `slack` does not count."""
 
-    problem: Problem
+    problem: Rows
     instruments: Instruments
     ball: Ball  # with the radius the paper would take
     truth: float
     slack: float = 0.0
-    episodes: Problem | None = None  # the same question about a fixed number of whole episodes, where it was asked for
+    episodes: Rows | None = None  # the same question about a fixed number of whole episodes, where it was asked for
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Recipe:
     """Which shipped policy, how the log is made, which bandwidths; the value is simulated, see `simulate_value`."""
 
     stage: str
-    temperature: float  # of the behaviour; the target's is 0.1
+    temperature: float  # of the behavior; the target's is 0.1
     length: int
     value: float
     standard_error: float
@@ -142,6 +143,11 @@ def first_episodes(rollout: Rollout, count: int) -> Transitions:
     return Transitions(**columns)
 
 
+def join(parts: Sequence[Any]) -> Rollout:
+    """Logs, or rollouts, one after the other."""
+    return Rollout(**{field.name: np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Rollout)})
+
+
 def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Generator) -> Rollout:
     """Episodes from d_0, a few more than needed at a time, until there are `rows` rows and `count` episodes."""
     world, policy = ENVIRONMENTS[name](), shipped_policy(name, chosen.stage, chosen.temperature)
@@ -152,12 +158,12 @@ def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Ge
         part = simulate_steps(first, chosen.length, world.step, policy.action_probs, rng=rng)
         parts.append(replace(part, episode_ids=part.episode_ids + episodes))
         have, episodes = have + len(part.rewards), episodes + batch
-    return Rollout(**{key: np.concatenate([getattr(part, key) for part in parts]) for key in vars(parts[0])})
+    return join(parts)
 
 
-def _problem(name: str, log: Transitions) -> Problem:
+def _problem(name: str, log: Transitions) -> Rows:
     world, target = ENVIRONMENTS[name](), shipped_policy(name, RECIPES[name].stage, TARGET_TEMPERATURE)
-    found = make_problem(
+    return make_problem(
         log,
         target,
         InitialStates.exact(start_states(name)),
@@ -165,8 +171,6 @@ def _problem(name: str, log: Transitions) -> Problem:
         reward_range=world.reward_range,
         may_terminate=world.may_terminate,
     )
-    assert isinstance(found, Problem)
-    return found
 
 
 @cache
@@ -175,7 +179,7 @@ def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball, float]:
     simulation = _rollout(name, chosen, PILOT_ROWS, 0, np.random.default_rng(_PILOT_SEED))
     mean_length = len(simulation.rewards) / np.unique(simulation.episode_ids).size
     pilot = _problem(name, cut(simulation, PILOT_ROWS))
-    states = pilot.logged[:, : pilot.layout.dimension]
+    states = pilot.whole().logged[:, : pilot.layout.dimension]
     spread = states.std(axis=0)
     spread = np.where(spread > 1e-9, spread, 1.0)  # glucose: a component that never moves has no scale
     scale = spread * float(np.median(pdist(states[::5] / spread)))

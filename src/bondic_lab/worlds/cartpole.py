@@ -19,7 +19,7 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from bondic_lab.worlds.dynamics import Dynamics, check_schedule
+from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.rollout import Flags, Floats, Integers
 
 GRAVITY, TOTAL_MASS, POLE_MASS, HALF_LENGTH, FORCE, TIME_STEP = 9.8, 1.1, 0.1, 0.5, 10.0, 0.02
@@ -37,9 +37,6 @@ class CartPole(Dynamics):
     may_terminate: ClassVar[bool] = True
     gamma: float = 0.95
     horizon: int = 100
-
-    def __post_init__(self) -> None:
-        check_schedule(self.gamma, self.horizon)
 
     @property
     def n_actions(self) -> int:

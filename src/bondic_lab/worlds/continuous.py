@@ -7,7 +7,7 @@ Densities of visited pairs, and with them ω*, are in `worlds/occupancy.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from bondic.errors import InvalidInput
 from bondic.policies.continuous import GaussianPolicy
 from bondic.policies.mixture import MixturePolicy
 from bondic_lab.worlds.bumps import SLACK, Bumps
-from bondic_lab.worlds.rollout import Flags, Floats, Rollout, freeze, simulate_draws
+from bondic_lab.worlds.rollout import Flags, Floats, Rollout, freeze, freeze_fields, simulate_draws
 
 QFunction = Callable[[Floats, Floats], Floats]
 """States (n, 1) and actions (n, 1) to values (n,)."""
@@ -51,14 +51,11 @@ class ContinuousMDP:
     initial_variance: float  # v_0
     offset: float = 1.0  # of the constant kernel in k̃ = g + offset
     target_temperature: float = 0.1
-    behaviour_temperature: float = 1.0
+    behavior_temperature: float = 1.0
     reward_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, field.name, freeze(value.astype(np.float64)))
+        freeze_fields(self)
         _validate(self)
 
     @classmethod
@@ -147,7 +144,7 @@ class ContinuousMDP:
         """[min, max] of r(x_c) ∓ ( ‖∇r(x_c)‖ d + M d² / 2 ) over cells around x_c, and of r outside all cells, ∓ noise.
 
         A proof, not a sample: d is the half-diagonal of a cell, M = `_reward_curvature`. The cells cover [−R, R]² with R = 6 h +
-        the largest centre; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded on the line.
+        the largest center; outside, q* − c_0 lies within Σ|θ_j| e^{−18} of 0, and E v* is bounded on the line.
         """
         edge = 6.0 * self.bandwidth + max(np.abs(self.state_centers).max(), np.abs(self.action_centers).max())
         step = 2.0 * edge / COVER_CELLS
@@ -170,13 +167,13 @@ class ContinuousMDP:
         return self._policy(self.target_temperature)
 
     @property
-    def behaviour(self) -> GaussianPolicy:
-        """β(a|s) ∝ exp(−(a − κ s)² / (2 behaviour_temperature))."""
-        return self._policy(self.behaviour_temperature)
+    def behavior(self) -> GaussianPolicy:
+        """β(a|s) ∝ exp(−(a − κ s)² / (2 behavior_temperature))."""
+        return self._policy(self.behavior_temperature)
 
     def mixture(self, rate: float) -> MixturePolicy:
         """α π + (1 − α) β, drawn anew at every step."""
-        return MixturePolicy(rate, self.target, self.behaviour)
+        return MixturePolicy(rate, self.target, self.behavior)
 
     def starts(self, n: int, rng: np.random.Generator) -> Floats:
         """s_0 ~ d_0, n independent draws: (n, 1)."""
@@ -195,20 +192,18 @@ class ContinuousMDP:
         length: int,
         rng: np.random.Generator,
         *,
-        behaviour: Literal["logging", "target"] | float | Any = "logging",
+        behavior: Literal["logging", "target"] | float | Any = "logging",
     ) -> Rollout:
         """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from β, π, the mixture of a given rate, or a policy with a density.
 
         Actions are (n, 1); `behavior_action_probs` holds densities, as everywhere for continuous actions.
         """
-        known = {"logging": self.behaviour, "target": self.target}
-        if isinstance(behaviour, str) and behaviour not in known:
-            raise InvalidInput(f"Unknown behaviour {behaviour!r}; use one of {sorted(known)}, a rate or a policy.")
-        policy = known[behaviour] if isinstance(behaviour, str) else behaviour
+        known = {"logging": self.behavior, "target": self.target}
+        if isinstance(behavior, str) and behavior not in known:
+            raise InvalidInput(f"Unknown behavior {behavior!r}; use one of {sorted(known)}, a rate or a policy.")
+        policy = known[behavior] if isinstance(behavior, str) else behavior
         if isinstance(policy, int | float):
             policy = self.mixture(policy)
-        if n_episodes < 1 or length < 1:
-            raise InvalidInput(f"A rollout needs a step to log, got {n_episodes} episodes of length {length}.")
 
         def draw(states: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
             actions = policy.sample_action(states, generator)
@@ -219,13 +214,13 @@ class ContinuousMDP:
     @property
     def action_box(self) -> tuple[Floats, Floats]:
         """Finite low and high, (1,) each, that no action of π or β from within `state_box` will be seen to leave."""
-        high = abs(self.gain) * self.state_box[1] + ACTION_REACH * np.sqrt(self.behaviour_temperature)
+        high = abs(self.gain) * self.state_box[1] + ACTION_REACH * np.sqrt(self.behavior_temperature)
         return -high, high
 
     @property
     def state_box(self) -> tuple[Floats, Floats]:
         """Finite low and high, (1,) each, around the states of an episode; generous, not tight."""
-        wander = self.noise + abs(self.push) * np.sqrt(self.behaviour_temperature)
+        wander = self.noise + abs(self.push) * np.sqrt(self.behavior_temperature)
         start = abs(self.initial_mean) + STATE_REACH * np.sqrt(self.initial_variance)
         high = np.array([start + STATE_REACH * wander / (1.0 - abs(self.contraction))])
         return -high, high
@@ -303,7 +298,7 @@ def _validate(mdp: ContinuousMDP) -> None:
         raise InvalidInput(
             f"reversion + push * gain is {mdp.contraction}: states settle only if it lies in [-0.999, 0.999]."
         )
-    positive = ("bandwidth", "noise", "initial_variance", "offset", "target_temperature", "behaviour_temperature")
+    positive = ("bandwidth", "noise", "initial_variance", "offset", "target_temperature", "behavior_temperature")
     for name in positive:
         if not 0.0 < getattr(mdp, name) < np.inf:
             raise InvalidInput(

@@ -32,6 +32,14 @@ class Dynamics(ABC):
     gamma: float
     horizon: int  # rows after which an episode of the log is cut
 
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.gamma < 1.0:
+            raise InvalidInput(f"`gamma` is {self.gamma}: the discounted sum J* needs 0 <= gamma < 1.")
+        if int(self.horizon) != self.horizon or self.horizon < 1:
+            raise InvalidInput(
+                f"`horizon` is {self.horizon}: an episode has at least one row; pass a whole number >= 1."
+            )
+
     @property
     @abstractmethod
     def n_actions(self) -> int:
@@ -78,11 +86,3 @@ class Dynamics(ABC):
                 f"`{name}` is {value}: a rollout needs a step to log; pass a whole number of at least 1."
             )
         return int(value)
-
-
-def check_schedule(gamma: float, horizon: int) -> None:
-    """0 ≤ γ < 1 and horizon ≥ 1, which every environment needs."""
-    if not 0.0 <= gamma < 1.0:
-        raise InvalidInput(f"`gamma` is {gamma}: the discounted sum J* needs 0 <= gamma < 1.")
-    if int(horizon) != horizon or horizon < 1:
-        raise InvalidInput(f"`horizon` is {horizon}: an episode has at least one row; pass a whole number >= 1.")

@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic_lab.worlds.dynamics import Dynamics, check_schedule
+from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.glucose_model import DBAR, LEFT, STATES, WIDTH, Patient, advance
 from bondic_lab.worlds.rollout import Flags, Floats, Integers
 
@@ -72,7 +72,7 @@ class Glucose(Dynamics):
     sensor_sd: float = 5.0
 
     def __post_init__(self) -> None:
-        check_schedule(self.gamma, self.horizon)
+        super().__post_init__()
         if self.minutes < 1 or DAY % self.minutes:
             raise InvalidInput(
                 f"`minutes` is {self.minutes}: decisions fall on the same times every day; pass a divisor of 1440."

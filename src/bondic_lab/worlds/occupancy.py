@@ -111,7 +111,7 @@ def mean_under(law: Occupancy | LogDistribution, function: PairFunction) -> floa
 
 def state_grid(mdp: ContinuousMDP) -> tuple[Floats, float]:
     """Even nodes that cover the states of every policy of the world, and their distance."""
-    kicks = [_kick(mdp, heat) for heat in (mdp.target_temperature, mdp.behaviour_temperature)]
+    kicks = [_kick(mdp, heat) for heat in (mdp.target_temperature, mdp.behavior_temperature)]
     largest = np.sqrt(max(mdp.initial_variance, max(kicks) / (1.0 - mdp.contraction**2)))
     step = np.sqrt(min(mdp.initial_variance, *kicks)) / NODES_PER_DEVIATION
     means = (0.0, mdp.initial_mean, mdp.contraction * mdp.initial_mean)
@@ -124,7 +124,7 @@ def state_grid(mdp: ContinuousMDP) -> tuple[Floats, float]:
 def pair_grid(mdp: ContinuousMDP) -> tuple[Floats, Floats, float]:
     """(s, a) with s on `state_grid` and a − κ s on an even grid, flat, (n, 1) each, and the area of a cell."""
     nodes, step = state_grid(mdp)
-    temperatures = mdp.target_temperature, mdp.behaviour_temperature
+    temperatures = mdp.target_temperature, mdp.behavior_temperature
     width = float(np.sqrt(min(temperatures))) / NODES_PER_DEVIATION
     half = int(np.ceil(REACH * np.sqrt(max(temperatures)) / width))
     offsets = width * np.arange(-half, half + 1)
@@ -146,13 +146,13 @@ def _logged(mdp: ContinuousMDP, length: int, rate: float) -> Occupancy:
 def _step_density(mdp: ContinuousMDP, rate: float, states: Floats, origins: Floats) -> Floats:
     """Density of s' at `states` (n,), given s at `origins` (N,), under the mixture: (n, N)."""
     jumps = np.subtract.outer(states, mdp.contraction * origins)
-    parts = ((rate, mdp.target_temperature), (1.0 - rate, mdp.behaviour_temperature))
+    parts = ((rate, mdp.target_temperature), (1.0 - rate, mdp.behavior_temperature))
     return np.asarray(sum(share * _normal(jumps, _kick(mdp, heat)) for share, heat in parts if share > 0.0))
 
 
 def _action_density(mdp: ContinuousMDP, rate: float, offsets: Floats) -> Floats:
     """(α π + (1 − α) β)(κ s + offset | s)."""
-    parts = ((rate, mdp.target_temperature), (1.0 - rate, mdp.behaviour_temperature))
+    parts = ((rate, mdp.target_temperature), (1.0 - rate, mdp.behavior_temperature))
     return np.asarray(sum(share * _normal(offsets, heat) for share, heat in parts if share > 0.0))
 
 
@@ -172,7 +172,7 @@ def _refuse_thin_tails(mdp: ContinuousMDP, log: LogDistribution) -> None:
     for part in log.parts:
         heat = mdp.target_temperature
         if part.rate < 1.0:
-            heat = max(mdp.behaviour_temperature, heat if part.rate > 0.0 else 0.0)
+            heat = max(mdp.behavior_temperature, heat if part.rate > 0.0 else 0.0)
         variance = mdp.initial_variance
         for _ in range(log.length):
             logged, hottest = max(logged, variance), max(hottest, heat)
@@ -181,5 +181,5 @@ def _refuse_thin_tails(mdp: ContinuousMDP, log: LogDistribution) -> None:
         raise InvalidInput(
             f"The target spreads wider than the log (variances of states {reached:.3g} and {logged:.3g}, of actions "
             f"{mdp.target_temperature:.3g} and {hottest:.3g}): ω* has no finite second moment, or none that the grid can tell. "
-            "Take longer episodes or a hotter behaviour."
+            "Take longer episodes or a hotter behavior."
         )

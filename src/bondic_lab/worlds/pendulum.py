@@ -1,6 +1,6 @@
 """A heavy pole on a cart on a rail, pushed with one of seven forces: MuJoCo's inverted pendulum without MuJoCo.
 
-State (x, θ, x', θ'), force F = 100 a N, cart M, pole m with its centre at distance l and inertia J about it, lean φ = θ + θ_0:
+State (x, θ, x', θ'), force F = 100 a N, cart M, pole m with its center at distance l and inertia J about it, lean φ = θ + θ_0:
 
     (M + m) x'' + m l cos φ θ'' = F − x' + m l θ'² sin φ
     m l cos φ x'' + (J + m l²) θ'' = m g l sin φ − θ'
@@ -20,7 +20,7 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from bondic_lab.worlds.dynamics import Dynamics, check_schedule
+from bondic_lab.worlds.dynamics import Dynamics
 from bondic_lab.worlds.rollout import Flags, Floats, Integers
 
 FORCES = (-1.0, -0.3, -0.2, 0.0, 0.2, 0.3, 1.0)
@@ -31,7 +31,7 @@ BOX = np.array([2.0, 0.6, 20.0, 20.0])  # 100 N on 15 kg over 2 m or 0.4 rad giv
 
 
 def _capsule(radius: float, length: float) -> tuple[float, float]:
-    """Mass of a cylinder with two half balls, and its inertia about the centre, across the axis."""
+    """Mass of a cylinder with two half balls, and its inertia about the center, across the axis."""
     cylinder = DENSITY * math.pi * radius**2 * length
     balls = DENSITY * 4.0 / 3.0 * math.pi * radius**3
     inertia = cylinder * (3.0 * radius**2 + length**2) / 12.0
@@ -55,9 +55,6 @@ class InvertedPendulum(Dynamics):
     may_terminate: ClassVar[bool] = True
     gamma: float = 0.95
     horizon: int = 50
-
-    def __post_init__(self) -> None:
-        check_schedule(self.gamma, self.horizon)
 
     @property
     def n_actions(self) -> int:

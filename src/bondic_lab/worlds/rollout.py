@@ -1,16 +1,19 @@
 """The log D_n = (s_i, a_i, r_i, s'_i), theory section 1, of an environment with finitely many actions or a ∈ R^k.
 
 Two row orders, both valid under the data assumption: episode by episode (the episodes never see one
-another), and one interleaved stream in time order for the adaptive behaviour, whose action at row i looks at
+another), and one interleaved stream in time order for the adaptive behavior, whose action at row i looks at
 every earlier reward.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bondic.errors import InvalidInput
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -25,14 +28,11 @@ Outcomes = Callable[[Floats, np.random.Generator], tuple[Floats, Floats, Flags]]
 The action is chosen without looking at these draws, so the chosen column is a draw of (r, s') given (s, a).
 """
 
-Step = Callable[[Floats, Integers, np.random.Generator], tuple[Floats, Floats, Flags]]
-"""States (n, d) and actions (n,) to rewards (n,), next states (n, d), terminations (n,): the action is known."""
+Step = Callable[[Floats, Any, np.random.Generator], tuple[Floats, Floats, Flags]]
+"""States (n, d) and actions, (n,) or (n, k), to rewards (n,), next states (n, d), terminations (n,): the action is known."""
 
-ActionDraws = Callable[[Floats, np.random.Generator], tuple[Floats, Floats]]
-"""States (n, d) to actions (n, k), drawn from a policy with a density, and that density at them (n,)."""
-
-ContinuousStep = Callable[[Floats, Floats, np.random.Generator], tuple[Floats, Floats, Flags]]
-"""As `Step`, for actions (n, k)."""
+ActionDraws = Callable[[Floats, np.random.Generator], tuple[NDArray[Any], Floats]]
+"""States (n, d) to actions that were drawn there, (n,) or (n, k), and their probabilities or densities (n,)."""
 
 Turn = Callable[[Floats], tuple[NDArray[Any], Floats, Floats, Floats, Flags]]
 """States to actions, their probabilities, rewards, next states, terminations."""
@@ -45,6 +45,15 @@ def freeze(array: NDArray[Any]) -> NDArray[Any]:
     """The same array, read-only: a result that is kept must not be changed by whoever looks at it."""
     array.setflags(write=False)
     return array
+
+
+def freeze_fields(item: Any, *, integers: tuple[str, ...] = ()) -> None:
+    """Every array of a frozen dataclass as a read-only array of its own: floats, or whole numbers where named."""
+    for field in fields(item):
+        value = getattr(item, field.name)
+        if isinstance(value, np.ndarray):
+            kind = np.int64 if field.name in integers else np.float64
+            object.__setattr__(item, field.name, freeze(value.astype(kind)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +113,7 @@ def _choose_adaptively(
     n_rows, n_actions = probs.shape
     actions = np.zeros(n_rows, dtype=np.int64)
     chosen_probs = np.zeros(n_rows)
-    # Plain floats: this loop cannot be vectorised, and numpy scalars are ten times slower.
+    # Plain floats: this loop cannot be vectorized, and numpy scalars are ten times slower.
     for row, (base, outcome, uniform) in enumerate(
         zip(probs.tolist(), rewards.tolist(), uniforms.tolist(), strict=True)
     ):
@@ -159,21 +168,18 @@ def simulate_steps(
 ) -> Rollout:
     """As `simulate`, for dynamics too costly to be tried with every action; rows come episode by episode."""
 
-    def turn(states: Floats) -> tuple[Integers, Floats, Floats, Floats, Flags]:
-        actions, chosen_probs = _choose(action_probs(states), rng.random(len(states)))
-        return actions, chosen_probs, *step(states, actions, rng)
+    def draw(states: Floats, generator: np.random.Generator) -> tuple[Integers, Floats]:
+        return _choose(action_probs(states), generator.random(len(states)))
 
-    return _log(starts, length, turn, by_episode=True)
+    return simulate_draws(starts, length, step, draw, rng=rng)
 
 
-def simulate_draws(
-    starts: Floats, length: int, step: ContinuousStep, draw: ActionDraws, *, rng: np.random.Generator
-) -> Rollout:
-    """As `simulate_steps`, for actions that are drawn from a density."""
+def simulate_draws(starts: Floats, length: int, step: Step, draw: ActionDraws, *, rng: np.random.Generator) -> Rollout:
+    """As `simulate_steps`, for any way to draw actions."""
 
-    def turn(states: Floats) -> tuple[Floats, Floats, Floats, Floats, Flags]:
-        actions, densities = draw(states, rng)
-        return actions, densities, *step(states, actions, rng)
+    def turn(states: Floats) -> tuple[NDArray[Any], Floats, Floats, Floats, Flags]:
+        actions, chances = draw(states, rng)
+        return actions, chances, *step(states, actions, rng)
 
     return _log(starts, length, turn, by_episode=True)
 
@@ -196,7 +202,7 @@ def discounted_returns(
 def _log(starts: Floats, length: int, turn: Turn, *, by_episode: bool) -> Rollout:
     """Turns until every episode has ended or has `length` rows; those that have not ended are cut there."""
     if length < 1 or len(starts) < 1:
-        raise ValueError(f"a rollout needs a step to log, got {len(starts)} episodes of length {length}.")
+        raise InvalidInput(f"A rollout needs a step to log, got {len(starts)} episodes of length {length}.")
     states, ids = starts, np.arange(len(starts), dtype=np.int64)
     steps = []
     for time in range(length):
@@ -212,3 +218,42 @@ def _log(starts: Floats, length: int, turn: Turn, *, by_episode: bool) -> Rollou
         order = np.lexsort((columns[7], columns[6]))
         columns = [column[order] for column in columns]
     return Rollout(*columns)
+
+
+class FiniteWorld(ABC):
+    """A world that draws an outcome for every one of its finitely many actions: how it is stepped and logged."""
+
+    @property
+    @abstractmethod
+    def policies(self) -> tuple[Any, Any]:
+        """β and π, as `action_probs` takes them."""
+
+    @abstractmethod
+    def action_probs(self, policy: Any) -> ActionProbs:
+        """A policy of this world as a function of states."""
+
+    @abstractmethod
+    def starts(self, n: int, rng: np.random.Generator) -> Floats:
+        """s_0 ~ d_0, n independent draws: (n, d)."""
+
+    @abstractmethod
+    def outcomes(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
+        """One draw of (r, s', terminated) per state and action: `Outcomes`."""
+
+    def step(self, states: Floats, actions: Integers, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
+        """One draw of rewards (n,), next states (n, d) and terminations (n,), given states (n, d) and actions (n,)."""
+        return chosen(self.outcomes(states, rng), actions)
+
+    def rollout(self, n_episodes: int, length: int, rng: np.random.Generator, *, behavior: Any = "logging") -> Rollout:
+        """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from "logging" (β), "target" (π), "adaptive", or a given policy.
+
+        Rows come episode by episode, except "adaptive" (around β): one stream in time order (see `simulate`).
+        """
+        named = isinstance(behavior, str)
+        logging, target = self.policies
+        known = {"logging": logging, "target": target, "adaptive": logging}
+        if named and behavior not in known:
+            raise InvalidInput(f"Unknown behavior {behavior!r}; use one of {sorted(known)} or a policy of your own.")
+        probs = self.action_probs(known[behavior] if named else behavior)
+        adaptive = named and behavior == "adaptive"
+        return simulate(self.starts(n_episodes, rng), length, self.outcomes, probs, adaptive=adaptive, rng=rng)

@@ -16,7 +16,7 @@ from bondic_lab.worlds.pendulum import InvertedPendulum
 
 ENVIRONMENTS: dict[str, type[Dynamics]] = {kind.name: kind for kind in (CartPole, InvertedPendulum, Glucose)}
 STAGES = ("partly", "good")
-TARGET_TEMPERATURE, BEHAVIOUR_TEMPERATURE = 0.1, 1.0
+TARGET_TEMPERATURE, BEHAVIOR_TEMPERATURE = 0.1, 1.0
 
 
 @dataclass(frozen=True)

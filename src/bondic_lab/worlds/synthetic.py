@@ -5,14 +5,14 @@ residual are finite sums: s' takes finitely many values given (s, a), and there 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 from scipy.special import expit, softmax
 
-from bondic_lab.worlds.rollout import ActionProbs, Flags, Floats, Integers, Rollout, chosen, freeze, simulate
+from bondic_lab.worlds.rollout import ActionProbs, FiniteWorld, Flags, Floats, Integers, freeze, freeze_fields
 
 QFunction = Callable[[Floats, Integers], Floats]
 """States (n, d) and actions (n,) to values (n,)."""
@@ -22,7 +22,7 @@ SLACK = 1e-9  # relative; far above the rounding of these sums, far below anythi
 
 
 @dataclass(frozen=True, eq=False)
-class SyntheticMDP:
+class SyntheticMDP(FiniteWorld):
     """r(s, a) = q*(s, a) − γ (1 − T(s)) Σ_m p_m v*(ρ s + b_a + ξ_m),  v*(s) = Σ_a π(a|s) q*(s, a).
 
     g(s, z) = exp(−‖s − z‖² / (2 h²)); π ∝ exp(w_a·s / temperature); the episode ends with probability
@@ -45,16 +45,12 @@ class SyntheticMDP:
     initial_probs: Floats  # (n_0,)
     offset: float = 1.0  # of the constant kernel in k̃ = g × Dirac + offset
     target_temperature: float = 0.1
-    behaviour_temperature: float = 1.0
+    behavior_temperature: float = 1.0
     reward_noise: float = 0.0
     termination: float = 0.0  # κ
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                kind = np.int64 if field.name == "center_actions" else np.float64
-                object.__setattr__(self, field.name, freeze(value.astype(kind)))
+        freeze_fields(self, integers=("center_actions",))
         _validate(self)
 
     @classmethod
@@ -127,9 +123,9 @@ class SyntheticMDP:
         """π(a|s_i) ∝ exp(w_a·s_i / target_temperature): (n, d) to (n, K)."""
         return np.asarray(softmax(states @ self.score_weights.T / self.target_temperature, axis=1))
 
-    def behaviour_probs(self, states: Floats) -> Floats:
-        """β(a|s_i) ∝ exp(w_a·s_i / behaviour_temperature): (n, d) to (n, K)."""
-        return np.asarray(softmax(states @ self.score_weights.T / self.behaviour_temperature, axis=1))
+    def behavior_probs(self, states: Floats) -> Floats:
+        """β(a|s_i) ∝ exp(w_a·s_i / behavior_temperature): (n, d) to (n, K)."""
+        return np.asarray(softmax(states @ self.score_weights.T / self.behavior_temperature, axis=1))
 
     def termination_probs(self, states: Floats) -> Floats:
         """T(s_i) = κ / (1 + exp(−s_i1)): (n, d) to (n,)."""
@@ -186,7 +182,7 @@ class SyntheticMDP:
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """[min, max] over cells and a of r(cell centre, a) ∓ L_a · (cell half-diagonal) ∓ `reward_noise`.
+        """[min, max] over cells and a of r(cell center, a) ∓ L_a · (cell half-diagonal) ∓ `reward_noise`.
 
         A proof, not a sample: the cells cover the state box and L_a = `reward_slopes` bounds the slope of r.
         """
@@ -200,33 +196,15 @@ class SyntheticMDP:
         margin = self.reward_noise + SLACK * (1.0 + max(abs(q_low), abs(q_high)))
         return float(low - margin), float(high + margin)
 
-    def rollout(
-        self,
-        n_episodes: int,
-        length: int,
-        rng: np.random.Generator,
-        *,
-        behaviour: Literal["logging", "target", "adaptive"] | ActionProbs = "logging",
-    ) -> Rollout:
-        """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from β, π, a given policy, or adaptive around β.
+    @property
+    def policies(self) -> tuple[ActionProbs, ActionProbs]:
+        return self.behavior_probs, self.target_probs
 
-        Rows come episode by episode, except "adaptive": one stream in time order (see `rollout.simulate`).
-        """
-        logging = self.behaviour_probs
-        known = {"logging": logging, "target": self.target_probs, "adaptive": logging}
-        if isinstance(behaviour, str) and behaviour not in known:
-            raise ValueError(f"unknown behaviour {behaviour!r}; use one of {sorted(known)} or a function.")
-        policy = known[behaviour] if isinstance(behaviour, str) else behaviour
-        starts = self.starts(n_episodes, rng)
-        return simulate(starts, length, self._draw, policy, adaptive=behaviour == "adaptive", rng=rng)
+    def action_probs(self, policy: ActionProbs) -> ActionProbs:
+        return policy
 
     def starts(self, n: int, rng: np.random.Generator) -> Floats:
-        """s_0 ~ d_0, n independent draws: (n, d)."""
         return np.asarray(self.initial_states[rng.choice(len(self.initial_probs), n, p=self.initial_probs)])
-
-    def step(self, states: Floats, actions: Integers, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
-        """One draw of rewards (n,), next states (n, d) and terminations (n,), given states (n, d) and actions (n,)."""
-        return chosen(self._draw(states, rng), actions)
 
     def _gaussian(self, states: Floats) -> Floats:
         """g(s_i, z_j): (n, d) to (n, J)."""
@@ -257,8 +235,7 @@ class SyntheticMDP:
         alive = 1.0 - self.termination_probs(states)[:, None]
         return self.gamma * alive * self._expected_next(function, states)
 
-    def _draw(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
-        """One draw of (r, s', terminated) per state and action: `rollout.Outcomes`."""
+    def outcomes(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
         shape = (len(states), self.n_actions)
         jumps = self.jumps[rng.choice(len(self.jump_probs), shape, p=self.jump_probs)]
         signs = 2.0 * rng.integers(2, size=shape) - 1.0
@@ -266,7 +243,7 @@ class SyntheticMDP:
         return self.expected_rewards(states) + self.reward_noise * signs, self._means(states) + jumps, ended
 
     def _cover(self) -> tuple[Floats, float]:
-        """Cell centres of a regular grid on the state box, and the half-diagonal that covers each cell."""
+        """Cell centers of a regular grid on the state box, and the half-diagonal that covers each cell."""
         low, high = self.state_box
         per_axis = max(1, int(COVER_POINTS ** (1.0 / len(low))))
         step = (high - low) / per_axis
@@ -283,7 +260,7 @@ def _validate(mdp: SyntheticMDP) -> None:
         raise ValueError(f"`reversion` is {mdp.reversion}: the state stays bounded only for 0 <= ρ <= 0.999.")
     if mdp.offset <= 0.0:
         raise ValueError(f"`offset` is {mdp.offset}: c_0 has a finite norm only for an offset > 0.")
-    if min(mdp.bandwidth, mdp.target_temperature, mdp.behaviour_temperature) <= 0.0:
+    if min(mdp.bandwidth, mdp.target_temperature, mdp.behavior_temperature) <= 0.0:
         raise ValueError("`bandwidth` and both temperatures divide: they must be > 0.")
     if not 0.0 <= mdp.termination <= 1.0 or mdp.reward_noise < 0.0:
         raise ValueError("`termination` (a probability) must be in [0, 1], `reward_noise` >= 0.")

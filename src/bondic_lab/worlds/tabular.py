@@ -4,19 +4,19 @@ The oracle of the library: q*, J*, the discounted visitation, the density ratio 
 theory section 10 are exact here, for any finite problem.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 
-from bondic_lab.worlds.rollout import Flags, Floats, Integers, Rollout, chosen, freeze, simulate
+from bondic_lab.worlds.rollout import ActionProbs, FiniteWorld, Flags, Floats, freeze, freeze_fields
 
 TOLERANCE = 1e-12  # for sums to 1 and means of 0: rounding of the caller's own arithmetic
 
 
 @dataclass(frozen=True, eq=False)
-class TabularMDP:
+class TabularMDP(FiniteWorld):
     """P(s'|s, a), r = R(s, a, s') + ζ, terminated with probability T(s, a); theory (1)–(3).
 
     S states, A actions. The reward may depend on s' (R of shape (S, A) means it does not); the noise ζ has a
@@ -27,7 +27,7 @@ class TabularMDP:
     rewards: Floats  # R: (S, A, S), or (S, A)
     initial_probs: Floats  # d_0: (S,)
     target: Floats  # π: (S, A)
-    behaviour: Floats  # β: (S, A)
+    behavior: Floats  # β: (S, A)
     gamma: float
     reward_range: tuple[float, float]
     termination: Floats | float = 0.0  # T: (S, A), or one number
@@ -39,10 +39,7 @@ class TabularMDP:
         rewards = self.rewards if self.rewards.ndim == 3 else self.rewards[:, :, None]
         object.__setattr__(self, "rewards", np.broadcast_to(rewards, shape))
         object.__setattr__(self, "termination", np.broadcast_to(self.termination, shape[:2]))
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, np.ndarray):
-                object.__setattr__(self, item.name, freeze(value.astype(np.float64)))
+        freeze_fields(self)
         _validate(self)
 
     @classmethod
@@ -61,13 +58,13 @@ class TabularMDP:
         low, high = reward_range
         ones_s, ones_a = np.ones(n_states), np.ones(n_actions)
         # Half uniform: the log visits everything, so that ω* is bounded.
-        behaviour = 0.5 * rng.dirichlet(ones_a, n_states) + 0.5 / n_actions
+        behavior = 0.5 * rng.dirichlet(ones_a, n_states) + 0.5 / n_actions
         return cls(
             transitions=rng.dirichlet(ones_s, (n_states, n_actions)),
             rewards=rng.uniform(low + reward_noise, high - reward_noise, (n_states, n_actions)),
             initial_probs=rng.dirichlet(ones_s),
             target=rng.dirichlet(ones_a, n_states),
-            behaviour=behaviour,
+            behavior=behavior,
             gamma=gamma,
             reward_range=reward_range,
             termination=rng.uniform(0.0, termination, (n_states, n_actions)),
@@ -139,7 +136,7 @@ class TabularMDP:
         """d_log(s, a) = Σ_{t<length} P_β(s_t = s, a_t = a, alive) / Σ_{t<length} P_β(alive): (S, A)."""
         states, total = self.initial_probs, np.zeros(self._shape)
         for _ in range(length):
-            pairs = states[:, None] * self.behaviour
+            pairs = states[:, None] * self.behavior
             total += pairs
             states = np.einsum("sa,sat->t", (1.0 - self.termination) * pairs, self.transitions)
         return np.asarray(total / total.sum())
@@ -173,30 +170,13 @@ class TabularMDP:
         ratio = self.density_ratio(log_distribution)
         return float(np.sum(log_distribution * ratio**2 * self.residual_variances))
 
-    def rollout(
-        self,
-        n_episodes: int,
-        length: int,
-        rng: np.random.Generator,
-        *,
-        behaviour: Literal["logging", "target", "adaptive"] | Floats = "logging",
-    ) -> Rollout:
-        """(r_i, s'_i) ~ P(· | s_i, a_i), s_0 ~ d_0; a_i from β, π, a given table, or adaptive around β.
+    @property
+    def policies(self) -> tuple[Floats, Floats]:
+        return self.behavior, self.target
 
-        An observation is the state's index as a float, shape (n, 1). Rows come episode by episode, except
-        "adaptive": one stream in time order (see `rollout.simulate`).
-        """
-        known = {"logging": self.behaviour, "target": self.target, "adaptive": self.behaviour}
-        if isinstance(behaviour, str) and behaviour not in known:
-            raise ValueError(f"unknown behaviour {behaviour!r}; use one of {sorted(known)} or a table.")
-        table = known[behaviour] if isinstance(behaviour, str) else behaviour
-        adaptive = isinstance(behaviour, str) and behaviour == "adaptive"
-        starts = self.starts(n_episodes, rng)
-
-        def policy(states: Floats) -> Floats:
-            return np.asarray(table[states[:, 0].astype(np.int64)])
-
-        return simulate(starts, length, self._draw, policy, adaptive=adaptive, rng=rng)
+    def action_probs(self, policy: Floats) -> ActionProbs:
+        """A table (S, A) as a function: an observation is the state's index as a float, shape (n, 1)."""
+        return lambda states: np.asarray(policy[states[:, 0].astype(np.int64)])
 
     @property
     def n_actions(self) -> int:
@@ -209,12 +189,7 @@ class TabularMDP:
         return np.zeros(1), np.full(1, self._shape[0] - 1.0)
 
     def starts(self, n: int, rng: np.random.Generator) -> Floats:
-        """s_0 ~ d_0, n independent draws: (n, 1)."""
         return rng.choice(len(self.initial_probs), (n, 1), p=self.initial_probs).astype(np.float64)
-
-    def step(self, states: Floats, actions: Integers, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
-        """One draw of rewards (n,), next states (n, 1) and terminations (n,), given states (n, 1) and actions (n,)."""
-        return chosen(self._draw(states, rng), actions)
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -241,8 +216,7 @@ class TabularMDP:
         """γ (1 − T(s, a)) Σ_{s'} P(s'|s, a) v(s'): (S,) to (S, A)."""
         return np.asarray(self.gamma * (1.0 - self.termination) * (self.transitions @ values))
 
-    def _draw(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
-        """One draw of (r, s', terminated) per state and action: `rollout.Outcomes`."""
+    def outcomes(self, states: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Flags]:
         index = states[:, 0].astype(np.int64)
         shape = (len(index), self._shape[1])
         # Inverse distribution function; the last column is left out, so rounding of the sum cannot overrun.
@@ -256,7 +230,7 @@ class TabularMDP:
 
 def _validate(mdp: TabularMDP) -> None:
     """Refuse tables that are no distributions and rewards that leave the range every interval rests on."""
-    for name in ("transitions", "initial_probs", "target", "behaviour", "noise_probs"):
+    for name in ("transitions", "initial_probs", "target", "behavior", "noise_probs"):
         probs = getattr(mdp, name)
         if probs.min() < 0.0 or np.abs(probs.sum(axis=-1) - 1.0).max() > TOLERANCE:
             raise ValueError(f"`{name}` must be >= 0 and sum to 1 along its last axis: it is a distribution.")

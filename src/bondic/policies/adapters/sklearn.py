@@ -1,4 +1,4 @@
-"""Classifiers in the style of scikit-learn: predict_proba, with `classes_` naming the columns. Recognised by what they
+"""Classifiers in the style of scikit-learn: predict_proba, with `classes_` naming the columns. Recognized by what they
 offer; the library itself is imported by whoever built or stored the model."""
 
 from __future__ import annotations

@@ -1,0 +1,179 @@
+"""Rows of a log in the form the formulas need: points, slot weights, rewards.
+
+Points are rows z = (observation | time? | continuous action?). A discrete action is a *slot*: next and initial
+points carry a row of slot weights pi(. | s'), so that means over next actions are exact sums. A continuous
+next action is represented by m draws with weight 1/m each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.blocks import RowRange
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import Layout
+from bondic.rows.frame import Frame
+from bondic.terms import Terms
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points with slot weights; `rows[j]` tells which row (or initial state) point j belongs to, in ascending order."""
+
+    points: FloatArray  # (N, D)
+    weights: FloatArray  # (N, slots)
+    rows: IntArray  # (N,)
+
+    def per_row(self, values: FloatArray, count: int) -> FloatArray:
+        """sum over the points of a row of weights . values; values (N, slots) -> (count,)."""
+        means = np.einsum("ij,ij->i", self.weights, values)
+        return np.asarray(np.bincount(self.rows, weights=means, minlength=count))
+
+    @property
+    def roundings(self) -> int:
+        """Float operations behind one entry of `per_row`."""
+        longest = int(np.bincount(self.rows).max()) if self.rows.size else 0
+        return int(longest + self.weights.shape[1] + 2)
+
+
+def make_cloud(
+    states: FloatArray, times: IntArray | None, answers: FloatArray, rows: IntArray, *, discrete: bool
+) -> Cloud:
+    """States with the policy's answers at them: one point each, or one for every draw."""
+    if answers.shape[0] != states.shape[0]:
+        raise InvalidInput(f"The policy's answers cover {answers.shape[0]} states; there are {states.shape[0]}.")
+    if discrete:
+        return Cloud(_points(states, times), answers, rows)
+    m = answers.shape[1]
+    points = _points(
+        np.repeat(states, m, axis=0),
+        None if times is None else np.repeat(times, m),
+        answers.reshape(-1, answers.shape[2]),
+    )
+    return Cloud(points, np.full((points.shape[0], 1), 1.0 / m), np.repeat(rows, m))
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows that count, in order, with the policy's answers at their next states."""
+
+    terms: Terms
+    layout: Layout
+    initial: Cloud
+    initial_states: InitialStates
+    logged: FloatArray  # (n, D)
+    slots: IntArray  # (n,) slot of the logged action
+    rewards: FloatArray  # (n,)
+    continues: BoolArray  # (n,) the transition has a next point
+    next: Cloud  # next points of continuing rows
+    times: IntArray | None  # (n,)
+    log_rows: IntArray  # (n,) where each row stands in the log
+    rows: RowRange  # the stretch of the log, rows beyond the horizon included
+
+    def __len__(self) -> int:
+        return int(self.rewards.shape[0])
+
+    @property
+    def gamma(self) -> float:
+        return self.terms.gamma
+
+    @property
+    def next_answers(self) -> FloatArray:
+        """What the policy said at the next states: (states, slots), or (states, m, k)."""
+        if self.layout.discrete:
+            return self.next.weights
+        draws = self.next.rows.size // max(1, int(self.continues.sum()))
+        dimension = self.layout.action_dim
+        return self.next.points[:, -dimension:].reshape(-1, max(1, draws), dimension)
+
+    def cut(self, rows: RowRange) -> Batch:
+        """Those of the rows that lie in the stretch."""
+        if rows.start <= self.rows.start and self.rows.stop <= rows.stop:
+            return self
+        part = RowRange(max(rows.start, self.rows.start), min(rows.stop, self.rows.stop))
+        first, last = (int(k) for k in np.searchsorted(self.log_rows, [part.start, part.stop]))
+        here = slice(first, last)
+        there = slice(*(int(k) for k in np.searchsorted(self.next.rows, [first, last])))
+        return replace(
+            self,
+            logged=self.logged[here],
+            slots=self.slots[here],
+            rewards=self.rewards[here],
+            continues=self.continues[here],
+            next=Cloud(self.next.points[there], self.next.weights[there], self.next.rows[there] - first),
+            times=None if self.times is None else self.times[here],
+            log_rows=self.log_rows[here],
+            rows=part,
+        )
+
+
+def make_batch(start: Batch, log: Transitions, frame: Frame, answers: FloatArray, first_row: int) -> Batch:
+    """Rows `first_row`, ... of a log, with the policy's answers; `start` has what does not depend on them."""
+    kept = np.flatnonzero(frame.kept)
+    logged, slots = logged_pairs(log, frame)
+    later = None if frame.times is None else frame.times[frame.continues] + 1
+    following = log.next_observations[frame.next_rows]
+    positions = np.flatnonzero(frame.continues)
+    return replace(
+        start,
+        logged=logged,
+        slots=slots,
+        rewards=log.rewards[kept],
+        continues=frame.continues,
+        next=make_cloud(following, later, answers, positions, discrete=start.layout.discrete),
+        times=frame.times,
+        log_rows=kept + first_row,
+        rows=RowRange(first_row, first_row + len(log)),
+    )
+
+
+def join(batches: Sequence[Batch]) -> Batch:
+    """Several batches as one."""
+    if len(batches) == 1:
+        return batches[0]
+    tops = np.cumsum([0, *map(len, batches)])
+    clouds = [batch.next for batch in batches]
+    times = [batch.times for batch in batches if batch.times is not None]
+    return replace(
+        batches[0],
+        logged=np.concatenate([batch.logged for batch in batches]),
+        slots=np.concatenate([batch.slots for batch in batches]),
+        rewards=np.concatenate([batch.rewards for batch in batches]),
+        continues=np.concatenate([batch.continues for batch in batches]),
+        log_rows=np.concatenate([batch.log_rows for batch in batches]),
+        next=Cloud(
+            np.concatenate([cloud.points for cloud in clouds]),
+            np.concatenate([cloud.weights for cloud in clouds]),
+            np.concatenate([cloud.rows + top for cloud, top in zip(clouds, tops, strict=False)]),
+        ),
+        times=np.concatenate(times) if times else None,
+        rows=RowRange(batches[0].rows.start, batches[-1].rows.stop),
+    )
+
+
+def logged_pairs(log: Transitions, frame: Frame) -> tuple[FloatArray, IntArray]:
+    """Points (n, D) and slots (n,) of the rows that count."""
+    rows = np.flatnonzero(frame.kept)
+    discrete = log.discrete_actions
+    points = _points(log.observations[rows], frame.times, None if discrete else log.actions[rows])
+    return points, np.asarray(log.actions[rows] if discrete else np.zeros(rows.size), dtype=np.int64)
+
+
+def _points(observations: FloatArray, times: IntArray | None, actions: Any = None) -> FloatArray:
+    parts = [observations]
+    if times is not None:
+        parts.append(times[:, None].astype(np.float64))
+    if actions is not None:
+        parts.append(actions)
+    return np.ascontiguousarray(np.hstack(parts))

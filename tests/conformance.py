@@ -1,0 +1,217 @@
+"""What every engine of kernel sums has to do. A subclass sets `engine` and inherits the tests:
+
+    class TestMine(EngineCase):
+        engine = Mine()
+
+Exact answers: every pair in 50 digits, or the reference engine where the sets are larger.
+"""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from mpmath import mpf
+
+import bondic
+import naive
+from bondic.executors.threads import Serial, Threads
+from bondic.kernels.normal_form import Term
+from bondic.rounding import U, upper_sum
+from bondic.sums.engine import Engine, Survey, enclose
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Measure
+from bondic.sums.reference import Reference
+
+FREQUENCIES = np.random.default_rng(1).normal(size=(3, 2))
+ONE = np.ones((1, 1))
+
+LEAVES = {
+    "gaussian": (bondic.Gaussian([0.7, 1.3]), lambda x, y: naive.gaussian(x, y, [0.7, 1.3])),
+    "narrow": (bondic.Gaussian(0.05), lambda x, y: naive.gaussian(x, y, 0.05)),
+    "laplace": (bondic.Laplace(0.9), lambda x, y: naive.laplace(x, y, 0.9)),
+    "matern": (bondic.Matern(1.1), lambda x, y: naive.matern(x, y, 1.1, 2.5)),
+    "waves": (bondic.RandomFeatures(FREQUENCIES), lambda x, y: naive.random_feature(x, y, FREQUENCIES)),
+}
+PRODUCTS = [(), *((name,) for name in LEAVES), ("gaussian", "gaussian"), ("gaussian", "waves"), ("matern", "laplace")]
+
+
+def make_term(names):
+    """3 times the product of these leaves, and its value in 50 digits."""
+    term = Term(3.0, tuple((LEAVES[name][0], (0, 1)) for name in names), ONE)
+    return term, lambda x, y: 3 * math.prod((LEAVES[name][1](x, y) for name in names), start=mpf(1))
+
+
+def _points(rng, n):
+    return rng.normal(size=(n, 2))
+
+
+POINTS = {
+    "cloud": _points,
+    "all equal": lambda rng, n: np.tile(_points(rng, 1), (n, 1)),
+    "offset 1e8": lambda rng, n: 1e8 + _points(rng, n),
+    "far outliers": lambda rng, n: np.vstack([_points(rng, n - 1), [[1e5, -1e5]]]),
+}
+WEIGHTS = {
+    "signed": lambda rng, n: rng.normal(size=(n, 2)),
+    "canceling": lambda rng, n: np.outer((-1.0) ** np.arange(n), [1.0, 1 + 2.0**-30]),  # noqa: ARG005
+    "mostly zero": lambda rng, n: rng.normal(size=(n, 2)) * (np.arange(n) % 5 == 0)[:, None] * [1.0, 0.0],
+    "tiny": lambda rng, n: 1e-160 * rng.normal(size=(n, 2)),
+    "spread": lambda rng, n: rng.normal(size=(n, 2)) * 10.0 ** rng.integers(-12, 12, size=(n, 2)),
+}
+
+
+def exact(twin, points, column):
+    """u^T K u, every pair once or twice."""
+    total = mpf(0)
+    for i, x in enumerate(points):
+        for j in range(i + 1):
+            total += (1 if i == j else 2) * mpf(float(column[i])) * mpf(float(column[j])) * twin(x, points[j])
+    return total
+
+
+class EngineCase:
+    """Tests of one engine."""
+
+    engine: ClassVar[Engine]
+
+    def survey(self, points, columns, *, whole=True, groups=2, executor=Serial(), count=None):  # noqa: B008
+        known = columns if whole else None
+        return Survey(len(points) if count is None else count, points, known, groups, 2, executor)
+
+    def can(self, *, whole=True):
+        """Products of leaves that the engine says it can do; sets are large enough for any plan."""
+        rng = np.random.default_rng(0)
+        points, columns = _points(rng, 3000), rng.normal(size=(3000, 2))
+        survey = self.survey(points, columns, whole=whole, count=10**6)
+        return [names for names in PRODUCTS if self.engine.cost(make_term(names)[0], survey) is not None]
+
+    def sums(self, term, points, columns, *, cuts=1, batches=1, **known):
+        """One enclosure per column; points in `cuts` forks of `batches` batches each."""
+        survey = self.survey(points, columns, **known)
+        if self.engine.cost(term, survey) is None:
+            return None
+        partial = self.engine.begin(term, survey)
+        try:
+            while partial.wants_more:
+                forks = [partial, *(partial.fork() for _ in range(cuts - 1))]
+                for fork, rows in zip(forks, np.array_split(np.arange(len(points)), cuts), strict=True):
+                    for some in np.array_split(rows, batches) if rows.size else ():
+                        fork.add(points[some], columns[some])
+                for fork in forks[1:]:
+                    partial.merge(fork)
+                partial.end_pass()
+            squares = [upper_sum(np.abs(columns[:, c])) ** 2 * (1 + 4 * U) for c in range(2)]
+            return enclose(partial.values(), 2, squares)
+        finally:
+            partial.close()
+
+    def test_it_can_do_something_and_knows_what(self):
+        assert self.can()
+        assert self.can() == self.can()
+        assert self.engine.name
+
+    @pytest.mark.parametrize("weights", WEIGHTS)
+    @pytest.mark.parametrize("shape", POINTS)
+    def test_the_exact_sum_is_enclosed(self, shape, weights):
+        rng = np.random.default_rng(5)
+        points, columns = POINTS[shape](rng, 11), WEIGHTS[weights](rng, 11)
+        for names in self.can():
+            if "waves" in names and shape == "offset 1e8":
+                continue  # angles of 1e8 have no digits to spare
+            term, twin = make_term(names)
+            found = self.sums(term, points, columns, count=10**6)
+            if found is not None:
+                for c in range(2):
+                    truth = exact(twin, points, columns[:, c])
+                    # products of tiny weights underflow: Sums charges that, as many times TINY as there are points
+                    assert abs(mpf(found[c].mid) - truth) <= mpf(found[c].rad) + 11 * mpf(2) ** -1020
+
+    @pytest.mark.parametrize("whole", [True, False])
+    @pytest.mark.parametrize("weights", ["signed", "canceling"])
+    def test_it_agrees_with_the_reference_and_its_radius_is_of_use(self, weights, whole):
+        rng = np.random.default_rng(6)
+        points, columns = _points(rng, 1300), WEIGHTS[weights](rng, 1300)
+        for names in self.can(whole=whole):
+            term, _ = make_term(names)
+            found = self.sums(term, points, columns, batches=3, whole=whole, count=1300 if whole else 10**6)
+            if found is not None:
+                share = Reference().own(term, points, columns, Serial())
+                masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
+                for one, other, mass in zip(found, enclose([share], 2, masses), masses, strict=True):
+                    assert abs(one.mid - other.mid) <= one.rad + other.rad
+                    assert one.rad <= 1e-8 * 3 * mass
+
+    @pytest.mark.parametrize("whole", [True, False])
+    @pytest.mark.parametrize("cuts", [2, 5])
+    def test_merged_halves_enclose_the_same_number(self, cuts, whole):
+        rng = np.random.default_rng(7)
+        points, columns = np.vstack([_points(rng, 1190), 9.0 + _points(rng, 10)]), rng.normal(size=(1200, 2))
+        for names in self.can(whole=whole):
+            term, _ = make_term(names)
+            count = 1200 if whole else 10**6
+            alone = self.sums(term, points, columns, whole=whole, count=count)
+            merged = self.sums(term, points, columns, whole=whole, count=count, cuts=cuts, batches=2)
+            if alone is not None:
+                for one, other in zip(alone, merged, strict=True):
+                    assert abs(one.mid - other.mid) <= one.rad + other.rad
+                    assert other.rad <= 3 * one.rad + 1e-300
+                    assert abs(one.mid) > 1e3 * one.rad  # a share that got lost would show
+
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_nothing_sums_to_nothing(self, whole):
+        rng = np.random.default_rng(8)
+        points, nobody = _points(rng, 2000), np.zeros((0, 2))
+        for names in self.can(whole=whole):
+            term, _ = make_term(names)
+            survey = self.survey(points, np.ones((2000, 2)), whole=whole, count=10**6)
+            if self.engine.cost(term, survey) is None:
+                continue
+            partial = self.engine.begin(term, survey)
+            while partial.wants_more:
+                partial.merge(partial.fork())
+                partial.end_pass()
+            for value in enclose(partial.values(), 2, [upper_sum(nobody[:, 0])] * 2):
+                assert value.mid == 0.0
+                assert value.rad <= 1e-290
+            partial.close()
+
+    def test_threads_leave_no_trace(self):
+        rng = np.random.default_rng(9)
+        points, columns = _points(rng, 2500), rng.normal(size=(2500, 2))
+        for names in self.can():
+            term, _ = make_term(names)
+            one, two = (self.sums(term, points, columns, executor=executor) for executor in (Serial(), Threads(2)))
+            assert one == two
+
+    def test_values_enclose_the_exact_ones(self):
+        rng = np.random.default_rng(10)
+        x, y, columns = _points(rng, 4), _points(rng, 9), rng.normal(size=(9, 2))
+        for names in self.can():
+            term, twin = make_term(names)
+            crossed = self.engine.cross(term, x, y, columns, Serial())
+            if crossed is None:
+                continue
+            size, error = term.bounds(x, y)
+            for i in range(4):
+                for c in range(2):
+                    truth = sum((mpf(float(columns[j, c])) * twin(x[i], y[j]) for j in range(9)), mpf(0))
+                    allowed = np.abs(columns[:, c]).sum() * (
+                        max(error, crossed.error) + size * (crossed.roundings + 4) * U
+                    )
+                    assert abs(mpf(float(crossed.values[i, c])) - truth) <= mpf(float(allowed))
+
+    def test_errors_of_weights_are_charged_on_top(self):
+        """All weights too large by one share: through `Sums`, with this engine alone."""
+        rng = np.random.default_rng(11)
+        points, weights, share = _points(rng, 1500), np.abs(rng.normal(size=(1, 1500, 1))), 1e-6
+        sums = Sums((self.engine,), Serial())
+        for names in self.can():
+            term, _ = make_term(names)
+            survey = self.survey(points, weights[0], groups=1)
+            if self.engine.cost(term, survey) is None:
+                continue
+            (right,) = sums.squares((term,), Measure(points, weights))
+            (wrong,) = sums.squares((term,), Measure(points, weights * (1 + share), share))
+            assert wrong.lower <= right.upper
+            assert wrong.rad >= 1.9 * share * right.mid

@@ -1,0 +1,211 @@
+"""Every engine against the conformance suite; one that a user might write; what `Sums` does with them."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.engines.cutoff import Cutoff
+from bondic.engines.products import Pairs
+from bondic.engines.series import Series
+from bondic.errors import InvalidInput
+from bondic.executors.threads import Serial, Threads
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.proofs.io import save_certificate
+from bondic.rounding import U
+from bondic.sums import forms
+from bondic.sums.engine import Collected, Crossed, Engine, Share
+from bondic.sums.forms import Sums
+from bondic.sums.linear import Constants, Features
+from bondic.sums.measure import Measure, Stream
+from bondic.sums.reference import Reference
+from conformance import EngineCase
+
+LAYOUT = Layout(2, False, 0, 2)
+
+
+class TestReference(EngineCase):
+    engine = Reference()
+
+
+class TestPairs(EngineCase):
+    engine = Pairs()
+
+
+class TestSeries(EngineCase):
+    engine = Series(always=True)
+
+
+class TestSeriesByCost(EngineCase):
+    engine = Series()
+
+
+class TestCutoff(EngineCase):
+    engine = Cutoff(always=True)
+
+
+class TestConstants(EngineCase):
+    engine = Constants()
+
+
+class TestFeatures(EngineCase):
+    engine = Features()
+
+
+class Toy(Engine):
+    """All pairs at once, in one product of matrices: for a few thousand points."""
+
+    name = "toy"
+
+    def cost(self, term, survey):  # noqa: ARG002
+        return float(survey.count) ** 2
+
+    def begin(self, term, survey):
+        def finish(points, columns):
+            size, error = term.bounds(points, points)
+            totals = columns * (term.block(points, points) @ columns)  # a row each; Sums adds rows exactly
+            return [Share(totals, error + (len(points) + 4) * U * size)]
+
+        return Collected(survey, finish)
+
+    def cross(self, term, x, y, columns, executor):  # noqa: ARG002
+        return Crossed(term.block(x, y) @ columns, 0.0, len(y))
+
+
+class TestToy(EngineCase):
+    engine = Toy()
+
+
+def test_an_engine_of_ones_own_is_used_through_sums(rng):
+    points, weights = rng.normal(size=(200, 2)), rng.normal(size=(2, 200, 2))
+    kernel = bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Matern(1.0) + bondic.Constant(2.0)
+    terms, measure, toy = normal_form(kernel, LAYOUT), Measure(points, weights), Sums(engines=(Toy(),))
+    for one, other in zip(toy.squares(terms, measure), Sums().squares(terms, measure), strict=True):
+        assert abs(one.mid - other.mid) <= one.rad + other.rad
+        assert 0 < one.rad <= 2 * other.rad
+    function = bondic.KernelFunction(kernel, LAYOUT, points, weights[0])
+    mine, error = function.values(points[:20], toy)
+    theirs, more = function.values(points[:20])
+    assert np.abs(mine - theirs).max() <= error + more
+    assert abs(function.norm(toy).mid - function.norm().mid) <= function.norm(toy).rad + function.norm().rad
+
+
+def test_sums_without_an_engine_for_a_term_say_so(rng):
+    points, weights = rng.normal(size=(5, 2)), rng.normal(size=(1, 5, 2))
+    terms, sums = normal_form(bondic.Laplace(1.0), LAYOUT), Sums((Constants(), Features()))
+    with pytest.raises(InvalidInput, match=r"No engine .*constant, features.*Laplace"):
+        sums.squares(terms, Measure(points, weights))
+    with pytest.raises(InvalidInput, match="No engine"):
+        sums.values(terms, points, points, weights[0])
+    with pytest.raises(InvalidInput, match="one of auto, pairs, series, cutoff, reference, not 'numpy'"):
+        Sums.named("numpy")
+    with pytest.raises(InvalidInput, match="at least one thread"):
+        Threads(0)
+
+
+KERNELS = {
+    "series": bondic.Gaussian(0.9) * bondic.Dirac() + bondic.Constant(0.5),
+    "cutoff": bondic.Gaussian(0.02) * bondic.Dirac(),
+    "pairs": bondic.Matern(0.7) * bondic.Dirac(),
+    "features": bondic.RandomFeatures.gaussian(8, 2, 1.0, seed=0),
+}
+
+
+@pytest.mark.parametrize("most", [2**24, 0], ids=["held", "streamed"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_how_a_measure_is_stored_leaves_no_trace(name, most, rng, monkeypatch):
+    """Batches of arrays that exist, or made when asked for: the same bits; one batch or five: the same number."""
+    monkeypatch.setattr(forms, "MOST_HELD", most)
+    points, groups = rng.normal(size=(5000, 2)), rng.normal(size=(2, 5000, 2))
+    points[4000:] = points[:1000]
+    terms, cuts = normal_form(KERNELS[name], LAYOUT), np.array_split(np.arange(5000), 5)
+    batches = [Measure(points[cut], groups[:, cut], 1e-15) for cut in cuts]
+    kept = Stream(lambda: iter(batches), lambda: points[::7], 5000, 2, 2, 2)
+    made = Stream(
+        lambda: (Measure(points[cut].copy(), groups[:, cut].copy(), 1e-15) for cut in cuts),
+        lambda: points[::7].copy(), 5000, 2, 2, 2,
+    )  # fmt: skip
+    found = Sums().squares(terms, kept)
+    assert found == Sums().squares(terms, made)
+    whole = Sums().squares(terms, Measure(points, groups, 1e-15))
+    if most:
+        assert found == whole
+    for one, other in zip(found, whole, strict=True):
+        assert abs(one.mid - other.mid) <= one.rad + other.rad
+        assert one.rad <= 1e-4 * one.mid
+
+
+def test_the_number_of_numbers_decides_who_holds(rng, monkeypatch):
+    points, groups = rng.normal(size=(60, 2)), rng.normal(size=(1, 60, 2))
+    seen = []
+    monkeypatch.setattr(Sums, "_streamed", lambda *_: seen.append("streamed"))
+    monkeypatch.setattr(Sums, "_held", lambda *_: seen.append("held"))
+    terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
+    for most in (60 * 4, 60 * 4 - 1):
+        monkeypatch.setattr(forms, "MOST_HELD", most)
+        Sums().squares(terms, Measure(points, groups))
+    assert seen == ["held", "streamed"]
+
+
+def test_as_many_weightings_at_once_as_are_held():
+    assert Sums().together(1000, 4, 2) == (2**24 // 1000 - 4) // 2
+    assert Sums().together(10**9, 4, 2) == forms.STREAMED_TOGETHER
+
+
+@pytest.mark.parametrize("executor", [Serial(), Threads(1), Threads(3)])
+def test_executors_keep_the_order_and_obey_an_interrupt(executor):
+    finished = []
+    assert executor.run(lambda k: k * k, range(20), finished.append) == [k * k for k in range(20)]
+    assert sorted(finished) == list(range(20))
+    assert executor.run(lambda k: k, []) == []
+    begun = []
+
+    def stop(place):
+        raise KeyboardInterrupt(place)
+
+    def slow(place):
+        begun.append(place)
+        time.sleep(0.01)
+
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(slow, range(500), stop)
+    assert len(begun) < 20
+    with pytest.raises(ZeroDivisionError):
+        executor.run(lambda k: 1 // k, range(5))
+
+
+_REFERENCE_ALONE = """
+import sys
+import numpy as np, bondic
+from bondic.sums.forms import Sums
+from bondic.proofs.io import load_certificate
+from bondic.proofs.verify import verify
+data = dict(np.load(sys.argv[1]))
+verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())
+print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))
+"""
+
+
+def test_a_certificate_is_verified_without_compiled_code(tmp_path):
+    """A log, its certificate, and a process in which nothing but the reference sums: no engine is even imported."""
+    rng = np.random.default_rng(0)
+    data = {
+        "observations": rng.normal(size=(80, 2)), "actions": rng.integers(2, size=80), "rewards": rng.random(80),
+        "next_observations": rng.normal(size=(80, 2)), "terminations": rng.random(80) < 0.1,
+    }  # fmt: skip
+    start, terms = bondic.InitialStates.exact(np.zeros((1, 2))), {"gamma": 0.5, "reward_range": (0.0, 1.0)}
+    problem = bondic.make_problem(bondic.Transitions(**data), bondic.UniformPolicy(2), start, **terms)
+    kernel = bondic.Gaussian(1.0) * bondic.Dirac()
+    method = bondic.Dual(ball=bondic.Ball(kernel, 1.0), instruments=bondic.Instruments(kernel), pilot=0)
+    result = bondic.estimate_interval(problem, method=method)
+    save_certificate(result.certificate, tmp_path / "certificate.json")
+    np.savez(tmp_path / "log.npz", **data)
+    command = [sys.executable, "-c", _REFERENCE_ALONE, str(tmp_path / "log.npz"), str(tmp_path / "certificate.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    low, high, *loaded = done.stdout.split()
+    assert not loaded
+    assert float(low) == pytest.approx(result.low, abs=1e-9)
+    assert float(high) == pytest.approx(result.high, abs=1e-9)

@@ -1,0 +1,184 @@
+"""One word, one meaning: names that were given up stay away, one spelling, and every field of a public class is explained.
+
+The lists of what is still there only shrink: a test fails as well when something on them has gone.
+"""
+
+import ast
+import dataclasses
+import inspect
+import re
+import tokenize
+from pathlib import Path
+
+import bondic
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+# --- names --------------------------------------------------------------------------------------------
+
+RETIRED = {
+    "Question": "rows of a log are Rows, held or read",
+    "Questions": "rows of a log are Rows, held or read",
+    "questions": "rows of a log are Rows, held or read",
+    "StreamedProblem": "rows of a log are Rows, held or read",
+    "SignedMeasure": "points with weights are a Measure",
+    "BoundTerms": "what a bound says is a Claim, made of parts",
+    "in_memory": "it converted nothing",
+    "refuse_nothing": "say what is accepted",
+    "settle": "say what is decided",
+    "def states": "`out.states` read as a noun",
+    "reach": "it had fourteen meanings: horizon, span, width, ...",
+    "_meet": "say what is computed",
+    "_look": "say what is looked for",
+    "_lift": "say what is computed",
+}
+"""What to say instead. Functions, classes, modules, arguments and attributes with these names do not come back; with `def`,
+functions alone."""
+STILL_THERE = {"_lift", "_look", "_meet", "def states", "reach", "settle"}
+"""Those that are on their way out: delete a name here when its last use goes."""
+
+
+def identifiers(path):
+    """Every name that a file uses: defined, imported, called, or an attribute; and its own."""
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from (node.name, f"def {node.name}")
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield from (node.name.split(".")[-1], node.asname or "")
+        elif isinstance(node, ast.keyword):
+            yield node.arg or ""
+
+
+def test_retired_names_do_not_come_back():
+    used = {}
+    for path in SOURCES:
+        for name in RETIRED.keys() & set(identifiers(path)):
+            used.setdefault(name, []).append(str(path.relative_to(ROOT / "src")))
+    back = {name: (RETIRED[name], files) for name, files in used.items() if name not in STILL_THERE}
+    assert not back, f"given up, and used again: {back}"
+    gone = STILL_THERE - set(used)
+    assert not gone, f"no longer used: delete {sorted(gone)} from STILL_THERE in {Path(__file__).name}"
+
+
+def test_one_class_has_a_name_to_itself():
+    """Two classes with one name are two meanings of a word; names with an underscore are a file's own."""
+    homes = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
+    twice = {name: files for name, files in homes.items() if len(files) > 1}
+    assert twice.keys() - SHARED == set(), f"one name, several classes: {twice}"
+    assert SHARED - twice.keys() == set(), f"no longer shared: delete {SHARED - twice.keys()} from SHARED"
+
+
+SHARED = {
+    "Batch", "Cloud", "Finding", "Found", "Outcome", "Part", "Plan", "Recipe", "Rows", "Series", "Split",
+}  # fmt: skip
+"""Names of several classes that are still to be told apart."""
+
+# --- arguments ----------------------------------------------------------------------------------------
+
+STILL_UNDOCUMENTED = {
+    "ActionEmbedding", "Ball", "Blocks", "Box", "CallablePolicy", "CallableSampler", "Certificate", "Choices",
+    "ConicSearch", "Constant", "DeterministicPolicy", "Dirac", "Dual", "ExplicitFeatures", "FeatureFunction",
+    "Finding", "Frontier", "Gaussian", "GaussianPolicy", "GaussianSeries", "InitialStates", "Instruments",
+    "KernelFunction", "Laplace", "Linear", "LoadedLog", "Matern", "MixturePolicy", "NeuralSearch", "Pinelis",
+    "PlugIn", "Primal", "Provenance", "RandomFeatures", "Result", "RowRange", "Rows", "SoftmaxPolicy",
+    "TimeMask", "Transitions", "UniformPolicy", "VStatistic", "Verification",
+}  # fmt: skip
+"""Public dataclasses with a field that nothing explains: delete a name here when its fields have their lines."""
+
+
+def public_dataclasses():
+    found = (getattr(bondic, name) for name in bondic.__all__)
+    return sorted((item for item in found if dataclasses.is_dataclass(item)), key=lambda item: item.__name__)
+
+
+def unexplained(cls):
+    """Fields without a comment on their line, a text below them, or a line `name : type` in the docstring."""
+    for field in dataclasses.fields(cls):
+        owner = next(base for base in cls.__mro__ if field.name in vars(base).get("__annotations__", {}))
+        if field.init and not field.name.startswith("_") and field.name not in explained(owner) | explained(cls):
+            yield field.name
+
+
+def explained(cls):
+    lines = inspect.getsource(cls).splitlines(keepends=True)
+    comments = {
+        token.start[0] for token in tokenize.generate_tokens(iter(lines).__next__) if token.type == tokenize.COMMENT
+    }
+    node = ast.parse(inspect.cleandoc("".join(lines)) if lines[0][0] == " " else "".join(lines)).body[0]
+    out = set(re.findall(r"^ *(\w+) : ", cls.__doc__ or "", re.MULTILINE))
+    for item, after in zip(node.body, [*node.body[1:], None], strict=True):
+        if isinstance(item, ast.AnnAssign):
+            below = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+            if below or comments & set(range(item.lineno, item.end_lineno + 1)):
+                out.add(item.target.id)
+    return out
+
+
+def test_every_field_of_a_public_dataclass_is_explained():
+    lacking = {cls.__name__: fields for cls in public_dataclasses() if (fields := list(unexplained(cls)))}
+    new = {name: fields for name, fields in lacking.items() if name not in STILL_UNDOCUMENTED}
+    assert not new, f"a comment beside the field, or `name : type` in the docstring, is missing: {new}"
+    done = STILL_UNDOCUMENTED - set(lacking)
+    assert not done, f"explained by now: delete {sorted(done)} from STILL_UNDOCUMENTED in {Path(__file__).name}"
+
+
+def test_a_field_without_words_would_be_seen():
+    @dataclasses.dataclass
+    class Example:
+        """An example.
+
+        second : int
+            In the docstring.
+        """
+
+        first: int  # beside it
+        second: int
+        third: int
+        """Below it."""
+        fourth: int
+
+    assert list(unexplained(Example)) == ["fourth"]
+
+
+# --- spelling -----------------------------------------------------------------------------------------
+
+PROSE = [
+    path
+    for folder in ("src", "docs")
+    for kind in ("py", "md", "js", "css")
+    for path in (ROOT / folder).rglob(f"*.{kind}")
+]
+BRITISH = re.compile(
+    r"behaviour|centre|colour|neighbour|favour|grey|artefact|labelled|cancelled|cancelling|modelled|travelled|"
+    r"(?:normal|factor|optim|minim|maxim|summar|general|real|initial|serial|regular|discret|random|recogn|standard|vector|"
+    r"linear|marginal|symmetr|local|penal|character|parametr|organ)is(?:e|ed|er|es|ing|ation|ations)\b",
+    re.IGNORECASE,
+)
+MEANT = ("behaviour_action_probs",)
+"""A name of a column that people use, and an argument of `bondic reproduce`."""
+
+
+def british(path):
+    """Where a file spells a word the British way."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        words = BRITISH.search(re.sub("|".join(MEANT), "", line))
+        if words is not None:
+            yield f"{path.relative_to(ROOT)}:{number}: {words[0]}"
+
+
+def test_spelling_is_american():
+    assert [place for path in [*PROSE, ROOT / "README.md"] for place in british(path)] == []
+    assert BRITISH.search("the optimiser of neighbours")
+    assert not BRITISH.search("otherwise a promise of noise")

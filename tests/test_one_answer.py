@@ -1,0 +1,252 @@
+"""One log, one answer: in memory or read in batches of any size, the same bits of the interval, of eps and of the certificate.
+
+Blocks are made short here, so that small logs have several of them.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bondic as b
+from bondic.bounds.dual import Setting
+from bondic.data.blocks import RowRange
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import Layout
+from bondic.rows.draws import Draws
+from bondic.rows.frame import make_frame
+from bondic.rows.returns import ReturnCheck
+from bondic.rows.rows import LONGEST_BLOCK, block_length
+
+BLOCK, ROWS, LENGTH = 128, 700, 25
+BATCHES = (50, 128, 333, 5000)
+QUICK = {"rank": 40, "choices": b.Choices(pairs=12)}
+EASY = {"gamma": 0.6, "reward_range": (-1.0, 1.0), "accept": None}
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", BLOCK)
+
+
+def columns(*, continuous=False, table=False, rows=ROWS, seed=3):
+    rng = np.random.default_rng(seed)
+    states = rng.integers(4, size=(rows, 1)).astype(float) if table else rng.normal(size=(rows, 2))
+    actions = rng.normal(size=(rows, 1)) if continuous else rng.integers(2, size=rows)
+    following = np.roll(states, -1, axis=0)
+    steps = np.arange(rows)
+    return {
+        "observations": states,
+        "actions": actions,
+        "rewards": np.tanh(states[:, 0] - 0.3 * actions.reshape(rows, -1)[:, 0] ** 2),
+        "next_observations": following,
+        "terminations": (steps % LENGTH == LENGTH - 1) & (steps % 50 == 49),
+        "truncations": (steps % LENGTH == LENGTH - 1) & (steps % 50 != 49),
+        "episode_ids": steps // LENGTH,
+        "timesteps": steps % LENGTH,
+    }
+
+
+def logs(data):
+    """The same log in memory and streamed, with four batch sizes."""
+    return [b.Transitions(**data), *(b.stream_log(data, batch_rows=size) for size in BATCHES)]
+
+
+GAUSS = b.GaussianPolicy(lambda s: 0.3 * s[:, :1], 0.6)
+SOFT = b.SoftmaxPolicy(lambda s: np.stack([s[:, 0], -s[:, 0]], axis=1))
+KERNELS = {
+    "gaussian": b.Gaussian(1.5) + b.Constant(1.0),
+    "linear": b.Linear(60.0, on="observation") + b.Constant(1.0),
+    "matern": b.Matern(1.5, nu=1.5) + b.Constant(0.5),
+}
+CASES = [
+    (name, continuous, horizon)
+    for name in (*KERNELS, "table")
+    for continuous in (False, True)
+    for horizon in (None, 12)
+    if not (name == "table" and continuous)
+]
+GAUGES = ("half", b.FixedLambda(0.05), "paper")
+
+
+def questions(name, continuous, horizon):
+    data = columns(continuous=continuous, table=name == "table")
+    policy = GAUSS if continuous else SOFT
+    start = b.InitialStates.exact(data["observations"][:5])
+    return [b.make_problem(log, policy, start, **EASY, horizon=horizon) for log in logs(data)]
+
+
+def method(name, gauge):
+    if name == "table":
+        return b.Dual(pilot=100, gauge=gauge, **QUICK)
+    kernel = KERNELS[name]
+    return b.Dual(instruments=b.Instruments(kernel), ball=b.Ball(kernel, 20.0), gauge=gauge, **QUICK)
+
+
+@pytest.mark.parametrize(("place", "case"), list(enumerate(CASES)), ids=[f"{n}-{c}-{h}" for n, c, h in CASES])
+def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
+    name, continuous, _ = case
+    gauge = GAUGES[place % 3]
+    results = [b.estimate_interval(p, method=method(name, gauge)) for p in questions(*case)]
+    first = results[0]
+    assert results[0].rows[1] == ROWS
+    for other in results[1:]:
+        assert (other.low, other.high, other.estimate) == (first.low, first.high, first.estimate)
+        for part in ("claims", "ends", "rejection", "assumptions"):
+            assert other.certificate.body[part] == first.certificate.body[part]
+    policy = GAUSS if continuous else SOFT
+    data = logs(columns(continuous=continuous, table=name == "table"))
+    checked = [b.verify(found.certificate, log, policy) for found in (first, results[2]) for log in (data[0], data[3])]
+    assert len({(found.low, found.high) for found in checked}) == 1
+    assert b.verify(first.certificate, data[1]).low == checked[0].low
+
+
+@pytest.mark.parametrize("name", ["gaussian", "matern"])
+def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
+    monkeypatch.setattr("bondic.bounds.weighing._HELD_NUMBERS", 0)
+    found = [b.estimate_interval(p, method=method(name, "half")) for p in questions(name, True, None)[:3]]
+    assert (
+        len({(result.low, result.high, result.certificate.body["ends"]["lower"]["claim"]["bound"]) for result in found})
+        == 1
+    )
+
+
+@pytest.mark.parametrize("gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper")], ids=lambda g: g.name)
+@pytest.mark.parametrize("horizon", [None, 12])
+@pytest.mark.parametrize("name", KERNELS)
+def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
+    kernel = KERNELS[name]
+    found = []
+    for problem in questions(name, True, horizon):
+        for stretch in (problem, problem.select(37), problem[200:391]):
+            setting = Setting(stretch, b.Ball(kernel, 2.0), b.Instruments(kernel), gauge, 0.1, None, 2)
+            eps = setting.epsilon()
+            found.append((len(stretch), eps.mid, eps.rad, setting.facts().total_width))
+    assert found == found[:3] * (1 + len(BATCHES))
+
+
+def assert_same(one, other):
+    for name in ("logged", "slots", "rewards", "continues", "log_rows"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in ("points", "weights", "rows"):
+        np.testing.assert_array_equal(getattr(one.next, name), getattr(other.next, name))
+    assert one.rows == other.rows
+    assert (one.times is None) == (other.times is None)
+
+
+@pytest.mark.parametrize("horizon", [None, 12])
+@pytest.mark.parametrize("continuous", [False, True])
+def test_rows_are_the_same_in_every_batch_stretch_and_sample(continuous, horizon):
+    held, *read = questions("gaussian", continuous, horizon)
+    for other in read:
+        for a, z in ((0, ROWS), (0, BLOCK), (37, 391), (BLOCK, BLOCK + 1), (600, ROWS)):
+            one, two = held[a:z], other[a:z]
+            assert len(one) == len(two) == len(one.whole())
+            assert one.time_counts == two.time_counts
+            for mine, theirs in zip(one.batches(), two.batches(), strict=True):
+                assert_same(mine, theirs)
+            assert_same(one.whole(), two.whole())
+            assert_same(one.load(a, z).whole(), two.load(a, z).whole())
+            for mine, theirs in zip(one.logged_rows(), two.logged_rows(), strict=True):
+                np.testing.assert_array_equal(mine[0], theirs[0])
+        for most in (10, 64, 699, 700):
+            np.testing.assert_array_equal(held.some_points(most), other.some_points(most))
+    borders = [batch.rows.start for batch in held[37:391].batches()]
+    assert borders == [37, 128, 256, 384]
+
+
+def test_a_selected_row_keeps_its_draws():
+    """The policy is asked for the whole block, also where a part of it is selected."""
+    whole, *read = questions("gaussian", True, None)
+    part = whole.select(150, 210).whole()
+    inside = (whole.whole().next.rows >= 150) & (whole.whole().next.rows < 210)
+    np.testing.assert_array_equal(part.next.points, whole.whole().next.points[inside])
+    np.testing.assert_array_equal(read[0].select(150, 210).whole().next.points, part.next.points)
+
+
+def test_draws_have_a_key_per_block_and_one_for_the_start():
+    draws = Draws(7)
+    streams = [draws.at_start(), *(draws.at_block(k) for k in range(4)), Draws(8).at_start(), Draws(8).at_block(0)]
+    numbers = np.array([rng.standard_normal(100) for rng in streams])
+    assert np.unique(numbers).size == numbers.size
+    np.testing.assert_array_equal(numbers[2], Draws(7).at_block(1).standard_normal(100))
+
+
+def test_the_policy_is_asked_once_for_a_log_in_memory():
+    class Counting:
+        asked = 0
+
+        def action_probs(self, observations):
+            self.asked += len(observations)
+            return SOFT.action_probs(observations)
+
+    data = columns()
+    start = b.InitialStates.exact(data["observations"][:5])
+    policy = Counting()
+    problem = b.make_problem(b.Transitions(**data), policy, start, **EASY)
+    wanted = 5 + int((~data["terminations"]).sum())
+    for _ in range(3):
+        assert sum(len(batch) for batch in problem.select(100).batches()) == ROWS - 100
+    problem.some_points(100)
+    assert policy.asked == wanted
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_a_sample_of_points_is_asked_for_block_by_block(continuous):
+    """No block is asked for twice."""
+    _, read, *_ = questions("gaussian", continuous, None)
+    blocks = []
+    ask = type(read).block
+
+    def counting(self, where, *rest):
+        blocks.append(where.start)
+        return ask(self, where, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(read), "block", counting)
+        read.some_points(160)
+    assert sorted(set(blocks)) == sorted(blocks)
+
+
+def test_the_length_of_a_block_follows_from_the_layout(monkeypatch):
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", LONGEST_BLOCK)
+    lengths = [block_length(Layout(2, False, 0, 2), 1), block_length(Layout(17, False, 6, 1), 5)]
+    lengths += [block_length(Layout(2, False, 0, slots), 1) for slots in (64, 5000)]
+    assert lengths == [65_536, 8192, 4096, 256]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, ROWS])
+def test_returns_of_alternating_episodes_are_checked_in_any_cut(size):
+    """Ten rewards of 0.1 in an episode whose returns are stated to be at most 0.85, three episodes taking turns."""
+    n = 60
+    data = {
+        "observations": np.arange(n, dtype=float)[:, None],
+        "actions": np.zeros(n, dtype=int),
+        "rewards": np.full(n, 0.1),
+        "next_observations": np.arange(n, dtype=float)[:, None] + 3.0,
+        "terminations": np.arange(n) % 30 >= 27,
+        "episode_ids": np.arange(n) % 3 + 3 * (np.arange(n) // 30),
+        "timesteps": np.arange(n) % 30 // 3,
+    }
+    statement = {"gamma": 0.99, "reward_range": (0.0, 1.0), "accept": None}
+    policy, start = b.UniformPolicy(1), b.InitialStates.exact([[0.0]])
+    terms = replace(b.make_problem(b.Transitions(**data), policy, start, **statement).terms, value_range=(0.0, 0.85))
+    problem = b.make_problem(b.Transitions(**data), policy, start, **statement)
+    with pytest.raises(InvalidInput, match="outside the stated `value_range`"):
+        feed(terms, problem.log, size)
+    feed(replace(terms, value_range=(0.0, 1.0)), problem.log, size)
+
+
+def feed(terms, log, size):
+    check = ReturnCheck(terms)
+    for where, part in log.batches(RowRange(0, len(log)), size):
+        check.feed(part, make_frame(part, terms), where.start)
+
+
+def test_a_stretch_is_cut_by_rows_in_order():
+    problem = questions("gaussian", False, None)[1]
+    assert problem[:100].rows == RowRange(0, 100)
+    assert problem[600:].rows == RowRange(600, ROWS)
+    for wrong in (slice(0, 10, 2), 3):
+        with pytest.raises(InvalidInput, match="order is that of time"):
+            problem[wrong]
