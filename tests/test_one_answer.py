@@ -111,7 +111,7 @@ def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper")], ids=lambda g: g.name)
+@pytest.mark.parametrize("gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper")], ids=repr)
 @pytest.mark.parametrize("horizon", [None, 12])
 @pytest.mark.parametrize("name", KERNELS)
 def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):
