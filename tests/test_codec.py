@@ -28,6 +28,7 @@ from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.v_statistic import VStatistic
 from bondic.registry import from_outside, lookup, names, register, registered
 from bondic.rounding import Enclosure, U
+from bondic.sums.forms import STANDARD
 from bondic.terms import Terms
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
@@ -284,9 +285,8 @@ def test_what_is_no_data_is_not_written(value):
 # --- a kernel and a noise bound from outside ------------------------------------------------------------
 
 
-@register("kernel", "test-cauchy")
 @dataclass(frozen=True, eq=False)
-class Cauchy(Leaf):
+class CauchyFormula(Leaf):
     """k(x, y) = 1 / (1 + |(x - y) / h|^2)."""
 
     bandwidth: float
@@ -312,6 +312,12 @@ class Cauchy(Leaf):
 
     def max_abs(self, x: FloatArray, y: FloatArray) -> float:
         return 1e3 if self.flaw == "indefinite" else float(x.shape[1] == y.shape[1])
+
+
+@register("kernel", "test-cauchy")
+@dataclass(frozen=True, eq=False)
+class Cauchy(CauchyFormula):
+    pass
 
 
 def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
@@ -355,7 +361,7 @@ class Unregistered(bondic.Gaussian):
 
 @register("kernel", "test-forgetful")
 @dataclass(frozen=True, eq=False)
-class Forgetful(Cauchy):
+class Forgetful(CauchyFormula):
     hidden: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -364,20 +370,23 @@ class Forgetful(Cauchy):
 
 @register("kernel", "test-vague")
 @dataclass(frozen=True, eq=False)
-class Vague(Cauchy):
+class Vague(CauchyFormula):
     setting: object = None
 
 
 @register("kernel", "test-wide")
 @dataclass(frozen=True, eq=False)
-class Wide(Cauchy):
+class Wide(CauchyFormula):
     def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return super().block(x - np.arange(3.0), y - np.arange(3.0))
 
 
 @register("kernel", "test-probed")
 @dataclass(frozen=True, eq=False)
-class Probed(Wide):
+class Probed(CauchyFormula):
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return super().block(x - np.arange(3.0), y - np.arange(3.0))
+
     def probe(self) -> FloatArray:
         return np.random.default_rng(0).uniform(size=(6, 3))
 
@@ -404,17 +413,22 @@ def test_a_leaf_may_bring_its_own_points():
 
 @register("noise", "test-doubled")
 @dataclass(frozen=True)
-class Doubled(bondic.Pinelis):
-    """Twice the library's bound: valid, and wide."""
+class Doubled(Gauge):
+    """Twice another bound: valid, and wide."""
 
+    bound: Gauge = field(default_factory=bondic.Pinelis)
     flaw: str = ""
+    guarantee = "finite-sample"
 
     def epsilon(self, facts, probability):
-        wide = Enclosure(2.0) * super().epsilon(facts, 1 - probability if self.flaw == "order" else probability)
+        wide = Enclosure(2.0) * self.bound.epsilon(facts, 1 - probability if self.flaw == "order" else probability)
         return Enclosure(math.inf) if self.flaw == "infinite" else wide
 
     def level(self, facts, observed):
-        return super().level(facts, observed if self.flaw == "level" else observed / 2)
+        return self.bound.level(facts, observed if self.flaw == "level" else observed / 2)
+
+    def describe(self):
+        return f"twice the {self.bound.describe()}"
 
 
 def test_noise_bounds_from_outside():
@@ -431,6 +445,45 @@ def test_noise_bounds_from_outside():
         bondic.Dual(gauge=Nameless())
 
 
+@register("function", "test-doubled")
+@dataclass(frozen=True, eq=False)
+class Twice(Function):
+    """A weight function from outside: twice another."""
+
+    part: Function
+    is_zero = False
+
+    @property
+    def kernel(self):
+        return self.part.kernel
+
+    @property
+    def layout(self):
+        return self.part.layout
+
+    def values(self, points, sums=STANDARD):
+        values, error = self.part.values(points, sums)
+        return 2.0 * values, 2.0 * error
+
+    def norm(self, sums=STANDARD):
+        return Enclosure(2.0) * self.part.norm(sums)
+
+
+def test_functions_from_outside():
+    kernel = bondic.ExplicitFeatures(waves, 2.0, "waves")
+    own = Twice(FeatureFunction(kernel, LAYOUT, np.ones(2)))
+    assert bondic.Dual(candidates=(own,)).candidates == (own,)
+    assert bondic.Ball(bondic.Constant(1.0), 1.0, center=own).center is own
+
+    class Loose(Function):
+        kernel, layout, is_zero = bondic.Constant(1.0), LAYOUT, False
+        values = norm = None
+
+    for make in (lambda f: bondic.Dual(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
+        with pytest.raises(InvalidInput, match=r'Loose is not registered.*@register\("function", "a-name"\)'):
+            make(Loose())
+
+
 # --- the registry ---------------------------------------------------------------------------------------
 
 
@@ -445,8 +498,9 @@ def test_names_are_given_once_and_to_the_right_kind():
         ("colour", "red", Unregistered, "no kind 'colour'; there are class, function, kernel"),
         ("noise", "test-new", Unregistered, "is no Gauge"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),
+        ("kernel", "test-new", Unregistered, "is derived from Gaussian, and wherever .* computes with that formula"),
         (
-            "kernel", "test-new", frozen(type("Mixed", (bondic.Gaussian,), {"__annotations__": {"kernel": int}, "kernel": 1})),
+            "kernel", "test-new", frozen(type("Mixed", (Leaf,), {"__annotations__": {"kernel": int}, "kernel": 1})),
             "called 'kernel'",
         ),
     ):  # fmt: skip

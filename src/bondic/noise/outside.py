@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 
 from bondic.claims import Guarantee
-from bondic.codec import check_round_trip
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Gauge, NoiseFacts
 from bondic.registry import from_outside
@@ -21,7 +21,7 @@ def check_gauge(gauge: Gauge) -> None:
     """Refuse a bound that no certificate can hold, or whose p-values and levels do not fit together on a made-up log."""
     if not from_outside(gauge):
         return
-    check_round_trip(gauge, "noise")
+    check_outside(gauge, "noise")
     once, rows = np.ones(1), np.full(1, float(_ROWS))
     facts = NoiseFacts(_ROWS, _ROWS, 1.0, once, rows, 1.0, 1.0, 1.0, read_charge=lambda: Enclosure(float(_ROWS)))
     name = type(gauge).__name__
