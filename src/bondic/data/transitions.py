@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,12 @@ from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
-from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
 from bondic.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from bondic.data.hygiene.inspection import Inspection
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -170,6 +172,8 @@ class Transitions:
     @cached_property
     def inspection(self) -> Inspection:
         """What looks wrong in this log: see `inspect_log`."""
+        from bondic.data.hygiene.inspection import Inspection  # verification has no use for it
+
         return Inspection.of(self)
 
     @property
