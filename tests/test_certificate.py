@@ -13,7 +13,7 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate
-from problems import continuous, synthetic
+from builders import continuous, synthetic
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from bondic.functions.functions import KernelFunction
 from bondic.proofs.assumptions import list_assumptions
 from bondic.proofs.certificate import Certificate, make_certificate
 from bondic.proofs.foreign_text import clean_text
-from problems import synthetic
+from builders import synthetic
 
 
 @pytest.fixture(scope="module")
