@@ -12,11 +12,13 @@ import bondic as b
 from bondic.bounds.dual import Setting
 from bondic.data.blocks import RowRange
 from bondic.errors import InvalidInput
+from bondic.executors.threads import Threads
 from bondic.kernels.normal_form import Layout
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
+from bondic.sums.forms import Sums
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
 BATCHES = (50, 128, 333, 5000)
@@ -99,6 +101,14 @@ def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
     checked = [b.verify(found.certificate, log, policy) for found in (first, results[2]) for log in (data[0], data[3])]
     assert len({(found.low, found.high) for found in checked}) == 1
     assert b.verify(first.certificate, data[1]).low == checked[0].low
+
+
+@pytest.mark.parametrize("name", ["gaussian", "linear", "matern"])
+def test_the_number_of_threads_leaves_no_trace(name):
+    asked = questions(name, True, None)[0]
+    workers = [Sums(executor=Threads(count)) for count in (1, 2, 3)]
+    found = [b.estimate_interval(asked, method=replace(method(name, "half"), engine=sums)) for sums in workers]
+    assert len({(result.low, result.high, *(claim.bound for claim in result.claims)) for result in found}) == 1
 
 
 @pytest.mark.parametrize("name", ["gaussian", "matern"])

@@ -29,6 +29,7 @@ from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
+from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
@@ -62,7 +63,9 @@ class Dual:
     rank: int = 600
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
-    engine: EngineName = "auto"
+    engine: EngineName | Sums = (
+        "auto"  # how sums are computed: a name, or sums with engines and an executor of your own
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.gauge, Gauge):

@@ -52,8 +52,10 @@ class Sums:
     executor: Executor | None = None
 
     @staticmethod
-    def named(name: str) -> Sums:
-        """The engines behind a name: auto, pairs, series, cutoff or reference."""
+    def named(name: str | Sums) -> Sums:
+        """The engines behind a name: auto, pairs, series, cutoff or reference; sums stay as they are."""
+        if isinstance(name, Sums):
+            return name
         return Sums.reference() if name == "reference" else Sums(named_engines(name))
 
     @staticmethod
