@@ -27,8 +27,7 @@ from bondic.noise.bound import NoiseFacts
 from bondic.noise.v_statistic import VStatistic
 from bondic.rounding import Enclosure
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log, synthetic
-from worlds import exact_problem, tabular_problem
+from builders import as_log, exact_problem, synthetic, tabular_problem
 
 
 def world(*, gamma=0.6, termination=0.0, seed=3, states=3):

@@ -25,7 +25,7 @@ from bondic.baselines.outcome import split_ends
 from bondic.baselines.trajectories import trajectories
 from bondic.errors import InvalidInput, PolicyError
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log, part
+from builders import as_log, part
 
 WEIGHTINGS = ("tis", "pdis", "sntis", "snpdis")
 

@@ -16,7 +16,7 @@ from bondic.report.exports import result_dict
 from bondic.report.html import result_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
-from problems import tabular
+from builders import tabular
 
 
 @pytest.fixture(scope="module")

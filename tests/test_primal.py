@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import bondic as b
-import worlds
+import builders
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.finite_class import finite_class_bound
 from bondic.bounds.primal import primal_point
@@ -34,7 +34,7 @@ def everything(problem):
 
 def make_setting(rng, *, continuous=False, features=False, radius=4.0, share=0.5, away=0.0):
     """A log of 25 rows whose noise level is `share` of the loss of q = 0; exact means over actions."""
-    problem = worlds.noise_problem(rng, 25, continuous=continuous, away=away, spread=0.0)
+    problem = builders.noise_problem(rng, 25, continuous=continuous, away=away, spread=0.0)
     value = b.Gaussian(1.2, on="point") if continuous else b.Gaussian(1.2) * b.Dirac()
     weight = b.Gaussian(0.9, on="point") if continuous else b.Gaussian(0.9) * b.Dirac()
     if features:
@@ -138,7 +138,7 @@ def test_an_infeasible_function_may_lie_outside(rng):
 
 def test_a_primal_point_is_what_it_says(rng):
     """Value, distance and loss of q = center + shift, against dense sums."""
-    problem = worlds.noise_problem(rng, 25)
+    problem = builders.noise_problem(rng, 25)
     kernel = b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0)
     center = b.KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
     shift = b.KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
@@ -149,21 +149,21 @@ def test_a_primal_point_is_what_it_says(rng):
     def value(points, slots):
         total = 0.0
         for f in (center, shift):
-            x, i, c = worlds.pairs_of(f.centers, f.weights)
-            gram = worlds.gaussian_matrix(points, x, 1.2) * (slots[:, None] == i) + 1.0
+            x, i, c = builders.pairs_of(f.centers, f.weights)
+            gram = builders.gaussian_matrix(points, x, 1.2) * (slots[:, None] == i) + 1.0
             total = total + gram @ c
         return total
 
-    points, slots, c = worlds.measure_of(problem, np.zeros(25))
+    points, slots, c = builders.measure_of(problem, np.zeros(25))
     assert q.value.mid == pytest.approx(c @ value(points, slots), rel=1e-12)
-    x, i, c = worlds.pairs_of(shift.centers, shift.weights)
-    norm = c @ (worlds.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0) @ c
+    x, i, c = builders.pairs_of(shift.centers, shift.weights)
+    norm = c @ (builders.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0) @ c
     assert q.distance.mid == pytest.approx(math.sqrt(norm), rel=1e-12)
     after = np.zeros(25)
-    x, i, c = worlds.pairs_of(problem.whole().next.points, problem.whole().next.weights)
+    x, i, c = builders.pairs_of(problem.whole().next.points, problem.whole().next.weights)
     np.add.at(after, np.repeat(problem.whole().next.rows, 3), c * value(x, i))
     residual = value(problem.whole().logged, problem.whole().slots) - 0.9 * after - problem.whole().rewards
-    gram = worlds.gaussian_matrix(problem.whole().logged, problem.whole().logged, 0.9) * (
+    gram = builders.gaussian_matrix(problem.whole().logged, problem.whole().logged, 0.9) * (
         problem.whole().slots[:, None] == problem.whole().slots
     )
     assert q.loss.mid == pytest.approx(math.sqrt(residual @ gram @ residual) / 25, rel=1e-12)
@@ -272,7 +272,7 @@ def steps(s):
 
 
 def finite_class(rng, n=80):
-    problem = worlds.noise_problem(rng, n)
+    problem = builders.noise_problem(rng, n)
     basis = make_basis(b.ExplicitFeatures(steps, 4.0, "steps"), problem.layout, problem.whole().logged, rank=4)
     members = tuple(basis.function(row) for row in np.eye(4))
     return problem, basis, members
@@ -298,8 +298,8 @@ def test_finite_class_bound_is_its_formula(rng):
     weights = np.array([1.5, -0.7, 0.0, 2.0])
 
     def ball_norm(omega):
-        x, i, c = worlds.measure_of(problem, omega)
-        gram = worlds.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0
+        x, i, c = builders.measure_of(problem, omega)
+        gram = builders.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0
         return math.sqrt(c @ gram @ c)
 
     ball = b.Ball(b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0), 3.0)
@@ -347,8 +347,8 @@ def test_finite_class_event(rng):
     n, delta, seeds = 60, 0.1, 400
     misses = np.zeros(2, dtype=int)
     for _ in range(seeds):
-        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(n, 1, rng)))
-        truth = function_values(problem.whole(), worlds.table_function(mdp.q_star, problem.layout))
+        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(n, 1, rng)))
+        truth = function_values(problem.whole(), builders.table_function(mdp.q_star, problem.layout))
         noise = bellman_residual(problem.whole(), truth)
         gauge = FiniteClass.planned(n, probability=delta, members=1, mean_square=100.0)
         (bound,) = gauge.bounds(np.ones((1, n)), np.full(n, 10.0), delta)
@@ -363,12 +363,12 @@ def test_finite_class_interval_contains_the_value(rng):
     mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.5)
     radius = float(np.linalg.norm(mdp.q_star))
     for _ in range(20):
-        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(20, 10, rng)))
+        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(20, 10, rng)))
         members = tuple(
-            worlds.table_function(row.reshape(3, 2), problem.layout, worlds.table_kernel()) for row in np.eye(6)
+            builders.table_function(row.reshape(3, 2), problem.layout, builders.table_kernel()) for row in np.eye(6)
         )
         gauge = FiniteClass.planned(200, probability=0.1, members=6, mean_square=0.7)
-        ball = b.Ball(worlds.table_kernel(), radius)
+        ball = b.Ball(builders.table_kernel(), radius)
         ratio = mdp.density_ratio(mdp.log_distribution(10)).ravel()
         lower, upper = finite_class_bound(problem.whole(), ball, members, gauge, ratio, probability=0.1)
         assert lower.bound <= mdp.value <= upper.bound

@@ -25,7 +25,7 @@ from bondic.report.bins import range_bins, round_bins
 from bondic.report.health import examine
 from bondic.report.page import report_page, script_json
 from bondic.report.support import column_names, find_support
-from problems import continuous, synthetic, tabular
+from builders import continuous, synthetic, tabular
 
 FEW = bondic.Choices(pairs=24)
 

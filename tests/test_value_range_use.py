@@ -18,7 +18,7 @@ from bondic.errors import VerificationError
 from bondic.proofs.certificate import Certificate, compute_digest
 from bondic.report.page import report_page
 from bondic.rows import Terms
-from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
+from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 
 KERNEL = bondic.Dirac(on="state") * bondic.Dirac()

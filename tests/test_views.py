@@ -22,7 +22,7 @@ from bondic.report import exports, plots
 from bondic.report.comparison import bar
 from bondic.report.page import report_page
 from bondic.rounding import Enclosure
-from problems import synthetic, tabular
+from builders import synthetic, tabular
 
 FEW = bondic.Choices(pairs=24)
 PROVED, AMBER = "proved for this finite log", "valid if the value function is no rougher than bondic assumes"
