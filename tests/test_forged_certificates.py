@@ -18,7 +18,7 @@ from bondic.kernels.base import Kernel
 from bondic.proofs.asked import Asked
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.dual import DualProof
-from bondic.proofs.foreign_text import clean_text
+from bondic.proofs.limits import clean_text
 from bondic.terms import range_of
 from builders import synthetic
 

@@ -21,9 +21,8 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.certificate import Certificate
-from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.io import load_certificate
-from bondic.proofs.limits import MOST_ARRAY_BYTES
+from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
 from bondic.proofs.verify import Verification, verify
 from bondic.rendering import STATE_WORDS
 

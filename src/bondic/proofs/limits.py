@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import VerificationError
-from bondic.proofs.foreign_text import clean_text, is_clean
+from bondic.errors import VerificationError, one_line
 
 MOST_TEXT_BYTES = 4 * 2**20
 """The JSON file; Python needs up to thirty times as much to hold it."""
@@ -36,6 +35,11 @@ DAMAGED = (
     ValueError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """What reading and evaluating a damaged certificate can raise; RecursionError is a RuntimeError."""
+
+
+def clean_text(text: Any, longest: int = 4000) -> str:
+    """One line of printable characters: a note with escape codes could rewrite the screen, and the interval on it."""
+    return one_line(text, longest)
 
 
 def refuse(condition: bool, message: str) -> None:
@@ -66,7 +70,7 @@ def check_values(body: Any) -> None:
 
 def _check_string(text: str) -> None:
     refuse(len(text) > LONGEST_STRING, f"The certificate holds a text of {len(text)} characters.")
-    refuse(not is_clean(text), f"The certificate holds text that cannot be printed (control characters): {text}")
+    refuse(not text.isprintable(), f"The certificate holds text that cannot be printed (control characters): {text}")
 
 
 def check_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> None:

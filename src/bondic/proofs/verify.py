@@ -14,8 +14,7 @@ from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.findings import Finding, check_rows, check_start, describe_start
-from bondic.proofs.foreign_text import clean_text
-from bondic.proofs.limits import DAMAGED, check_workload
+from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
