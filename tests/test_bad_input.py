@@ -570,7 +570,7 @@ def test_initial_states_default_to_the_episode_starts_and_are_paid_for():
     log = Transitions(**columns(**keys))
     read = evaluate(initial=None, **keys)
     given = evaluate(initial=InitialStates.from_log(log), **keys)
-    assert read.certificate.body["problem"] == given.certificate.body["problem"]
+    assert read.certificate.body["proof"]["asked"] == given.certificate.body["proof"]["asked"]
     assert (read.low, read.high) == pytest.approx((given.low, given.high), rel=1e-9)
     assert set(read.budget.parts) == {"noise", "initial"}
     (start,) = [item.text for item in read.assumptions if item.name == "start"]

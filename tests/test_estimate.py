@@ -12,7 +12,6 @@ import worlds
 from bondic.errors import InvalidInput
 from bondic.identity.residual import function_values
 from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
 from bondic.rounding import Enclosure
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
@@ -89,7 +88,7 @@ def test_the_ends_are_the_sums_of_their_terms(plain):
         assert end.bound == pytest.approx(end.value.mid + sign * spread, abs=1.01 * end.rounding)
         assert sign * end.bound >= sign * (end.value.mid + sign * spread)
         assert end["noise"].mid == pytest.approx(plain.rejection.epsilon * end["|omega|"].mid, rel=1e-9)
-        assert end["bias"].mid == pytest.approx(plain.certificate.body["ball"]["radius"] * end["|mu|"].mid, rel=1e-12)
+        assert end["bias"].mid == pytest.approx(plain.proof.ball.radius * end["|mu|"].mid, rel=1e-12)
     assert (plain.low, plain.high) == (plain.lower.bound, plain.upper.bound)
 
 
@@ -220,8 +219,7 @@ def test_misspecification_widens_by_its_formula(table, plain):
 
 def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
-    spec = result.certificate.body["ends"][end]["omega"]
-    function = Reader(result.certificate.arrays, problem.layout).function(spec)
+    function = result.proof.omegas[end]
     return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
@@ -253,7 +251,7 @@ def test_larger_radius_contains_smaller(table):
 def test_a_given_radius_is_used(table):
     """radius= keeps the default kernel and replaces the rule."""
     found = checked(table.problem, table.log, b.Dual(radius=7.5, choices=QUICK))
-    assert found.certificate.body["ball"]["radius"] == 7.5
+    assert found.proof.ball.radius == 7.5
     assert "radius 7.5 as given" in found.choices["Q"]
     for bad in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidInput, match="radius"):
@@ -294,13 +292,13 @@ def test_planned_rows_hold_at_stopping_times(table, plain):
     """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
-        assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"
+        assert isinstance(found.proof.noise, b.FixedLambda)
         assert "n may be a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
     assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
     rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
-    assert right.certificate.body["gauge"]["rate"] == pytest.approx(rate, rel=1e-9)
+    assert right.proof.noise.rate == pytest.approx(rate, rel=1e-9)
     own = table.run(gauge=b.FixedLambda(rate))
     assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
     with pytest.raises(InvalidInput, match="planned_rows works with gauge='half'"):
@@ -323,7 +321,7 @@ def test_more_candidates_never_hurt(table, plain, rng):
     )  # hardly any coordinates to search in
     poor = table.run(rank=1)
     assert poor.length >= plain.length
-    good = Reader(plain.certificate.arrays, layout).function(plain.certificate.body["ends"]["upper"]["omega"])
+    good = plain.proof.omegas["upper"]
     helped = table.run(rank=1, candidates=(good,))
     assert helped.high == pytest.approx(plain.high, abs=1e-9)
     bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
@@ -398,7 +396,7 @@ def test_finite_horizon(horizon, gamma):
     assert f"{problem.dropped} rows beyond it were dropped" in next(
         a.text for a in found.assumptions if a.name == "process"
     )
-    assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"  # one width per time
+    assert isinstance(found.proof.noise, b.FixedLambda)  # one width per time
     # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
     unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
     assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)

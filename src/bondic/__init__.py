@@ -42,6 +42,8 @@ _HOMES = {
     "ExplicitFeatures": "bondic.kernels.linear",
     "RandomFeatures": "bondic.kernels.features",
     "GaussianSeries": "bondic.kernels.series",
+    "Leaf": "bondic.kernels.base",
+    "register": "bondic.registry",
     "load_demo": "bondic.demo",
     "Rows": "bondic.rows",
     "make_problem": "bondic.rows",

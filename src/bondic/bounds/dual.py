@@ -17,10 +17,10 @@ from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Claim, End, Part
 from bondic.classes.instruments import Instruments
 from bondic.classes.value_class import ValueClass
+from bondic.codec import same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.identity.residual import mean_over_starts, values_at_starts
-from bondic.kernels.base import same_kernel
 from bondic.noise.bound import Gauge, NoiseFacts
 from bondic.noise.facts import noise_facts
 from bondic.rounding import Enclosure, U, inflate
@@ -100,7 +100,7 @@ class Setting:
 
 def check_weight_space(setting: Setting, omega: Function | None) -> None:
     """The noise bound eps |omega| needs the norm in the space of W's kernel, not of some other kernel."""
-    if omega is not None and not omega.is_zero and not same_kernel(omega.kernel, setting.instruments.kernel):
+    if omega is not None and not omega.is_zero and not same(omega.kernel, setting.instruments.kernel):
         raise InvalidInput(
             f"omega lives in the space of {omega.kernel!r}, W is {setting.instruments.kernel!r}. The noise bound holds "
             "for the norm of W's own kernel: build omega with instruments.kernel."

@@ -10,8 +10,11 @@ from bondic.classes.value_class import Origin, ValueClass, check_origin
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.kernels.base import Kernel
+from bondic.kernels.outside import check_kernel
+from bondic.registry import register
 
 
+@register("class", "ball")
 @dataclass(frozen=True, eq=False)
 class Ball(ValueClass):
     """Q = { q : |q - center| <= radius } in the RKHS of `kernel`; center 0 unless given.
@@ -29,6 +32,7 @@ class Ball(ValueClass):
 
     def __post_init__(self) -> None:
         check_origin(self.origin)
+        check_kernel(self.kernel)
         object.__setattr__(self, "radius", float(self.radius))
         object.__setattr__(self, "misspecification", float(self.misspecification))
         if not (math.isfinite(self.radius) and self.radius >= 0):

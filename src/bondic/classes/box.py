@@ -13,6 +13,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import FeatureFunction, Function
 from bondic.kernels.constant import Constant
 from bondic.kernels.normal_form import Layout
+from bondic.registry import register
 from bondic.rounding import Enclosure
 
 
@@ -30,6 +31,7 @@ def constant_value(function: Function | None) -> float | None:
     return None
 
 
+@register("class", "box")
 @dataclass(frozen=True, eq=False)
 class Box(ValueClass):
     """Q = { q : |q(x) - center(x)| <= radius at every point }: the ball of the largest deviation.

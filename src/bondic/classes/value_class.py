@@ -7,11 +7,13 @@ from typing import Literal
 
 from bondic.classes.provenance import Provenance
 from bondic.functions.functions import Function
+from bondic.registry import kind
 
 Origin = Literal["stated", "chosen"]
 """Who named the class: the user, or the library. A choice is shown as one."""
 
 
+@kind("class")
 class ValueClass(ABC):
     """Q = { q : |q - center| <= radius }; the bias of omega is at most radius times the dual norm of mu_omega.
 

@@ -48,5 +48,6 @@ def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool)
     words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
     with result_folder(out, force=force) as folder:
         write_texts(folder, {"report.html": words, "result.json": result_json(result)})
-        text, _ = save_certificate(result.proof, folder / "certificate")
+        assert result.certificate is not None
+        text, _ = save_certificate(result.certificate, folder / "certificate")
         return verify(load_certificate(text), demo.log, demo.policy)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 
-from bondic._version import __version__
 from bondic.bounds.dual import ALLOWANCE, START, Setting
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.robustness import robustness
-from bondic.claims import Claim, End, Side, Status, conclude, ends_of
+from bondic.claims import End, Side, Status, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
@@ -21,8 +17,10 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.settle import settle
 from bondic.noise.bound import Gauge
-from bondic.proofs.assumptions import list_assumptions
-from bondic.proofs.certificate import make_certificate
+from bondic.noise.outside import check_gauge
+from bondic.proofs.asked import Asked
+from bondic.proofs.dual import DualProof
+from bondic.proofs.proof import Claims
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.best_so_far import Ends, best_bounds
@@ -65,14 +63,12 @@ class Dual:
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
     engine: EngineName = "auto"
 
+    def __post_init__(self) -> None:
+        if isinstance(self.gauge, Gauge):
+            check_gauge(self.gauge)
+
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
-
-
-@cache
-def _versions() -> dict[str, str]:
-    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
-    return {"bondic": __version__, "python": platform.python_version(), **libraries}
 
 
 class _Clock:
@@ -111,55 +107,35 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     refutations = propose_refutations(setting)
     tests = run_tests(setting, refutations)
     rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
-    claims = tuple(end.claim for end in ends.values())
-    result = conclude(setting.range(), claims, rejection.rejected, method.side)
+    shown = Claims(tuple(end.claim for end in ends.values()), (rejection, *tests))
     clock.done("test")
-    estimate = search.estimate()
-    assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
-    versions = _versions()
-    notes = {**notes, **searched}
-    certificate = make_certificate(
-        setting,
+    proof = DualProof(
+        Asked.of(setting.problem),
         budget,
-        side=method.side,
-        ends=[(end.claim, end.omega) for end in ends.values()],
-        rejection=rejection,
-        witnesses=witnesses,
-        tests=tuple(zip(refutations, tests, strict=True)),
-        conclusion=result,
-        assumptions=assumptions,
-        information={"estimate": estimate, "gap": list(gaps), "choices": notes, "versions": versions},
+        method.side,
+        setting.ball,
+        setting.instruments,
+        setting.gauge,
+        {end: found.omega for end, found in ends.items()},
+        witnesses,
+        setting.tests,
+        refutations,
     )
-    return Result(
-        low=result.low,
-        high=result.high,
-        estimate=estimate,
-        alpha=alpha,
-        side=method.side,
+    result = Result.of(
+        proof,
+        setting.problem,
         method="dual",
-        guarantee=setting.gauge.guarantee,
-        status=result.status,
-        value_range=setting.range(),
-        claims=claims,
-        rejection=rejection,
+        estimate=search.estimate(),
+        claims=shown,
         gap=gaps,
-        rows=(setting.problem.rows.start, setting.problem.rows.stop),
-        budget=budget,
-        assumptions=assumptions,
-        choices=notes,
-        seeds={"policy draws": problem.seed, "features": method.choices.seed},
-        versions=versions,
-        hashes={"log": problem.log_hash, "certificate": certificate.digest},
-        effective_sample_size=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
+        choices={**notes, **searched},
+        seeds={"features": method.choices.seed},
+        effective=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
-        certificate=certificate,
         search=search,
-        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, claims)),
     )
-
-
-def _resting_on_log(status: Status, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    return tuple(claim for claim in claims if claim.uses_log) if status is Status.INTERVAL else ()
+    resting = tuple(claim for claim in shown.ends if claim.uses_log) if result.status is Status.INTERVAL else ()
+    return replace(result, robustness=robustness(setting, result.low, result.high, resting))
 
 
 def _end_points(

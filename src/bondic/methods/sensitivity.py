@@ -14,13 +14,12 @@ import numpy.typing as npt
 from bondic.bounds.dual import ALLOWANCE, DISCREPANCY, NOISE, NORM, VALUE, Setting
 from bondic.claims import Claim, ErrorBudget, check_alpha
 from bondic.classes.box import Box
-from bondic.errors import InvalidInput, VerificationError
+from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
-from bondic.proofs.rebuild import setting_of
-from bondic.proofs.spec import UserFunctions
+from bondic.proofs.dual import DualProof
 from bondic.result import Result
 from bondic.rounding import U
 from bondic.rows import Rows
@@ -66,28 +65,23 @@ def result_frontier(
     problem: Rows,
     *,
     radii: Sequence[float] | None = None,
-    functions: UserFunctions | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
     """The same for a result that is there already: its own end points are part of the frontier.
 
-    `problem` is the question that was answered; `functions` are needed when a kernel uses feature functions of your own.
+    `problem` is the question that was answered.
     """
-    certificate = result.proof
-    if problem.log_hash != certificate.body["problem"]["log_hash"]:
+    proof = result.proof
+    if not isinstance(proof, DualProof):
+        raise InvalidInput(f"The method {result.method!r} leaves no proof with a class Q: there is no radius to vary.")
+    if problem.log_hash != proof.asked.log_hash:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    try:
-        setting, budget = setting_of(certificate, problem.select(*result.rows), functions)
-    except (VerificationError, InvalidInput) as cause:
-        raise InvalidInput(
-            f"W, Q or the noise bound cannot be read back from the result's certificate: {cause} Pass functions=, or make the "
-            "frontier from the problem: radius_sensitivity(problem, alpha=..., method=...)."
-        ) from cause
+    setting = proof.setting(problem.select(*result.rows))
     own = tuple(_point(claim, claim[NOISE].rad) for claim in result.claims)
     options = Dual(side=result.side)
     # a search is only a source of proposals: whatever it is, what it proposes gets certified
     search = make_search(setting, options.rank) if result.search is None else result.search
-    found = _frontier(options, setting, budget, search, own, radii, progress)
+    found = _frontier(options, setting, proof.budget, search, own, radii, progress)
     floor = 0.0 if result.rejection is None else result.rejection.minimal_radius
     return replace(found, floor=min(floor, _LARGEST_FLOOR))
 

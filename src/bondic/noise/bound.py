@@ -7,12 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.claims import Guarantee
+from bondic.registry import kind
 from bondic.rounding import Enclosure, certified_dot, log_enclosure, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
@@ -59,10 +59,9 @@ def charge_of(batches: Iterable[tuple[FloatArray, FloatArray]]) -> Enclosure:
     return total
 
 
+@kind("noise")
 class Gauge(ABC):
     """One concentration inequality."""
-
-    name: ClassVar[str]
 
     @property
     @abstractmethod

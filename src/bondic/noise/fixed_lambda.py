@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
+from bondic.registry import register
 from bondic.rounding import Enclosure
 
 
+@register("noise", "fixed-lambda")
 @dataclass(frozen=True)
 class FixedLambda(Gauge):
     """n eps = ( log(2/delta) + lambda^2 sum_i B_i^2 k(x_i, x_i) / 8 ) / lambda, lambda fixed beforehand.
@@ -21,7 +22,6 @@ class FixedLambda(Gauge):
     """
 
     rate: float  # lambda
-    name: ClassVar[str] = "fixed-lambda"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", float(self.rate))

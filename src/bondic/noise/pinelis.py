@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
+from bondic.registry import register
 from bondic.rounding import Enclosure, U
 
 Constant = Literal["half", "range", "paper"]
 _CONSTANTS = ("half", "range", "paper")
 
 
+@register("noise", "pinelis")
 @dataclass(frozen=True)
 class Pinelis(Gauge):
     """eps_n = sqrt( 2 c log(2/delta) / n ), n fixed beforehand.
@@ -28,7 +30,6 @@ class Pinelis(Gauge):
     """
 
     constant: Constant = "half"
-    name: ClassVar[str] = "pinelis"
 
     def __post_init__(self) -> None:
         if self.constant not in _CONSTANTS:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
+from bondic.registry import register
 from bondic.rounding import Enclosure
 
 
+@register("noise", "plug-in")
 @dataclass(frozen=True)
 class PlugIn(Gauge):
     """eps = sqrt( 2 c log(2/delta) / n ) with c estimated from residuals of a fitted q: NO finite-sample guarantee."""
 
     variance: float
-    name: ClassVar[str] = "plug-in"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "variance", float(self.variance))

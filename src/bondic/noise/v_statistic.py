@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
 from bondic.noise.bound import SMALLEST, Gauge, NoiseFacts
+from bondic.registry import register
 from bondic.rounding import Enclosure, U, log_enclosure
 
 
+@register("noise", "v-statistic")
 @dataclass(frozen=True)
 class VStatistic(Gauge):
     """eps^2 = l ( 2 (n-1)/n sqrt( log(c/delta) / n ) + 1/n ), rows independent and identically distributed.
@@ -26,7 +28,6 @@ class VStatistic(Gauge):
     """
 
     constant: Literal["range", "paper"] = "paper"
-    name: ClassVar[str] = "v-statistic"
 
     def __post_init__(self) -> None:
         if self.constant not in ("range", "paper"):
