@@ -17,7 +17,7 @@ from bondic.kernels.normal_form import Layout, normal_form
 from bondic.proofs.io import save_certificate
 from bondic.rounding import U
 from bondic.sums import forms
-from bondic.sums.engine import Collected, Crossed, Share
+from bondic.sums.engine import Collected, Crossed, Engine, Share
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure, Stream
@@ -55,12 +55,12 @@ class TestFeatures(EngineCase):
     engine = Features()
 
 
-class Toy:
+class Toy(Engine):
     """All pairs at once, in one product of matrices: for a few thousand points."""
 
     name = "toy"
 
-    def cost(self, term, survey, limit):  # noqa: ARG002
+    def cost(self, term, survey):  # noqa: ARG002
         return float(survey.count) ** 2
 
     def begin(self, term, survey):

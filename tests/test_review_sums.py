@@ -14,7 +14,7 @@ from bondic.claims import conclude
 from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_stream
+from bondic.engines import series_sum
 from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
@@ -82,7 +82,7 @@ def far_stream(far):
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
-    monkeypatch.setattr(series_stream, "_MOST_FAR", 20)
+    monkeypatch.setattr(series_sum, "_MOST_FAR", 20)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     points, weights, stream = far_stream(30)
     (found,) = streamed_squares(terms, stream)

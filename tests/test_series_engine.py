@@ -195,17 +195,22 @@ def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
     rng = np.random.default_rng(8)
     points = np.vstack([rng.normal(size=(58, 2)) * 0.3, rng.normal(size=(2, 2)) * 3 + 4])
     columns = rng.normal(size=(60, 2))
-    monkeypatch.setattr(engine_of_series, "SMALLEST", 10)
+    (term,) = normal_form(bondic.Gaussian(1.0), Layout(2, False, 0, 1))
     monkeypatch.setattr(
-        engine_of_series, "choose_split", lambda norms, *_: engine_of_series.Split(float(np.sort(norms)[57]), 14, 0.0)
+        engine_of_series,
+        "choose_split",
+        lambda center, norms, *_: engine_of_series.Split(center, float(np.sort(norms)[57]), 14, 0.0),
     )
 
     def gaussian_forms(groups):
-        shares = engine_of_series.Cloud.scaled_by(points, np.ones(2), columns).shares(
-            Survey(60, points, columns, groups, 2, Serial())
-        )
-        assert len(shares) == 3
-        return enclose(shares, groups)
+        survey, engine = Survey(60, points, columns, groups, 2, Serial()), engine_of_series.Series(always=True)
+        assert engine.cost(term, survey) == 0.0
+        partial = engine.begin(term, survey)
+        while partial.wants_more:
+            partial.add(points, columns)
+            partial.end_pass()
+        assert len(partial.values()) == 3
+        return enclose(partial.values(), groups)
 
     found = gaussian_forms(2)
     for p in range(2):
@@ -222,7 +227,7 @@ def test_the_split_is_chosen_by_cost_and_meets_the_aim():
     points[:150] *= 3
     norms, masses = series.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
     size = masses.sum(axis=0) ** 2
-    split = engine_of_series.choose_split(norms, masses, 4, 1e-10 * size)
+    split = engine_of_series.choose_split(np.zeros(4), norms, masses, 1e-10 * size)
     assert split is not None
     assert split.reach < norms.max()
     assert split.cost < 0.5 * 20000**2 * 8

@@ -23,7 +23,7 @@ from bondic.data.memory import SMALLEST_BATCH, MemoryPlan, parse_memory
 from bondic.data.names import find_columns
 from bondic.data.parquet import ParquetStream, list_parts
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_stream
+from bondic.engines import series_sum
 from bondic.errors import InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rows import Rows
@@ -504,9 +504,9 @@ def test_far_points_that_matter_are_summed_directly(monkeypatch):
     points = np.concatenate([rng.normal(size=(1000, 2)), rng.normal(size=(400, 2)) + 9.0])
     groups = rng.uniform(size=(1, 1400, 2)) / 1400
     crossings = []
-    original = series_stream.SeriesStream._add_crossed
+    original = series_sum.SeriesSum._add_crossed
     monkeypatch.setattr(
-        series_stream.SeriesStream,
+        series_sum.SeriesSum,
         "_add_crossed",
         lambda self, *near: (crossings.append(1), original(self, *near))[1],
     )
@@ -519,7 +519,7 @@ def test_far_points_that_matter_are_summed_directly(monkeypatch):
 
 
 def test_too_many_far_points_lead_to_a_better_plan(monkeypatch):
-    monkeypatch.setattr(series_stream, "_MOST_FAR", 50)
+    monkeypatch.setattr(series_sum, "_MOST_FAR", 50)
     rng = np.random.default_rng(3)
     points = np.concatenate([rng.normal(size=(1000, 2)), rng.normal(size=(400, 2)) + 9.0])
     groups = rng.uniform(size=(1, 1400, 2)) / 1400

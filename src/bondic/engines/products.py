@@ -25,7 +25,7 @@ from bondic.kernels.masked import TimeMask
 from bondic.kernels.matern import Matern
 from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import U
-from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, Survey
+from bondic.sums.engine import Collected, Crossed, Engine, Partial, Progress, Share, Survey
 from bondic.sums.executor import Executor
 from bondic.sums.spool import Spooled
 
@@ -197,13 +197,12 @@ def _labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
     return np.split(inverse.reshape(-1).astype(np.float64), np.cumsum([len(points) for points in sets])[:-1])
 
 
-class Pairs:
+class Pairs(Engine):
     """All pairs, compiled."""
 
     name = "pairs"
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        del limit
+    def cost(self, term: Term, survey: Survey) -> float | None:
         return None if plan(term, survey.points) is None else pairs.pair_cost(survey.count, survey.width)
 
     def begin(self, term: Term, survey: Survey) -> Partial:
