@@ -6,6 +6,7 @@ compared; the rest is listed, so that it is not taken for checked.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,11 @@ class Finding:
     checks: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
     headline: tuple[str, ...] = ()
+
+    @staticmethod
+    def all_of(findings: Sequence[Finding]) -> Finding:
+        checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in findings), strict=True)
+        return Finding(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
 
 
 def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -> Finding:

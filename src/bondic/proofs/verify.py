@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.claims import Assumption, Claim, Guarantee, Rejection, Side, Status, conclude
+from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
@@ -20,7 +20,7 @@ from bondic.proofs.limits import DAMAGED, check_workload
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
-from bondic.terms import range_of
+from bondic.terms import ValueRange, range_of
 
 assert known.HOMES
 
@@ -90,44 +90,25 @@ def _verify(
     retest: Retest | None,
     sums: Sums,
 ) -> Verification:
-    check_certificate(certificate)
-    asked, claimed = certificate.asked, certificate.claims
-    _require(
-        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
-        "The digest does not match: the certificate was changed after it was made.",
-    )
-    _require(log.content_hash == asked.log_hash, "The log is not the one that was certified (content hashes differ).")
-    rows = asked.rebuild(log, policy, initial)
-    proof = certificate.proof(rows.layout, functions)
-    _check_budget(proof)
+    rows, proof = _open(certificate, log, policy, functions, initial)
     checked = [Finding(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
     check_workload(proof.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
     claims = proof.claims(rows, sums)
-    _compare_claims(claims, claimed, asked.slack)
+    _compare_claims(claims, certificate.claims, proof.asked.slack)
     checked += [
         Finding(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
         *proof.findings(rows, claims, log, retest, sums),
         check_rows(rows.rows, len(log), proof.provenances()),
         check_start(rows.initial_states, log, initial),
     ]
-    limits = range_of(rows.terms)
-    result = conclude(limits, claims.ends, claims.rejected, proof.side)
-    follows = conclude(limits, claimed.ends, claimed.rejected, proof.side)
-    for name in ("low", "high"):
-        expected, other = getattr(follows, name), getattr(certificate.conclusion, name)
-        _require(
-            math.isclose(other, expected, rel_tol=_OTHER_MACHINES, abs_tol=_OTHER_MACHINES * limits.width),
-            f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
-        )
-    _require(
-        certificate.conclusion.status is result.status, f"The status is {result.status.name}, not the claimed one."
-    )
+    result = _compare_conclusion(certificate, claims, range_of(rows.terms), proof.side)
     assumptions = proof.assumptions(rows, rejected=result.status is Status.REJECTED)
     _require(
         certificate.assumptions == assumptions,
         "The assumptions in the certificate are not those of its proof and rows.",
     )
     checked.append(Finding(("interval and status follow from the end points", "assumptions are those of the proof")))
+    found = Finding.all_of(checked)
     return Verification(
         result.low,
         result.high,
@@ -136,18 +117,31 @@ def _verify(
         proof.side,
         proof.guarantee,
         assumptions,
-        tuple(text for finding in checked for text in finding.checks),
-        tuple(text for finding in checked for text in finding.unchecked),
-        tuple(text for finding in checked for text in finding.headline),
+        found.checks,
+        found.unchecked,
+        found.headline,
         (rows.rows.start, rows.rows.stop),
         (rows.rows.start, len(log) - rows.rows.stop),
         describe_start(rows.initial_states),
     )
 
 
-def _check_budget(proof: Proof) -> None:
+def _open(
+    certificate: Certificate, log: Log, policy: Any, functions: UserFunctions | None, initial: InitialStates | None
+) -> tuple[Rows, Proof]:
+    """The rows that were asked about and the proof, once certificate and log are what they say."""
+    check_certificate(certificate)
+    _require(
+        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
+        "The digest does not match: the certificate was changed after it was made.",
+    )
+    asked = certificate.asked
+    _require(log.content_hash == asked.log_hash, "The log is not the one that was certified (content hashes differ).")
+    rows = asked.rebuild(log, policy, initial)
+    proof = certificate.proof(rows.layout, functions)
     alpha, spent = proof.budget.alpha, math.fsum(proof.budget.parts.values())
     _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    return rows, proof
 
 
 def _policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Finding:
@@ -189,6 +183,21 @@ def _compare_claim(mine: Claim, claimed: Claim, slack: float) -> None:
         near = abs(mid - other) <= _allowed(mid, part.size.rad, stored.size.rad) + slack * (abs(mid) + abs(other))
         _require(near, f"{what}: `{part.name}` is {mid!r} when recomputed, {other!r} in the certificate.")
     _compare_bound(what, mine, claimed, slack)
+
+
+def _compare_conclusion(certificate: Certificate, mine: Claims, limits: ValueRange, side: Side) -> Conclusion:
+    """What follows from my claims; the claimed interval has to follow from the claimed ones, which were compared with mine."""
+    stated, claimed = certificate.conclusion, certificate.claims
+    result = conclude(limits, mine.ends, mine.rejected, side)
+    follows = conclude(limits, claimed.ends, claimed.rejected, side)
+    for name in ("low", "high"):
+        expected, other = getattr(follows, name), getattr(stated, name)
+        _require(
+            math.isclose(other, expected, rel_tol=_OTHER_MACHINES, abs_tol=_OTHER_MACHINES * limits.width),
+            f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
+        )
+    _require(stated.status is result.status, f"The status is {result.status.name}, not the claimed one.")
+    return result
 
 
 def _allowed(mine: float, error: float, claimed_error: float) -> float:
