@@ -175,7 +175,7 @@ def test_a_one_sided_bound_leaves_the_other_end_alone(side):
 def test_the_search_of_the_result_is_used_again_and_leaves_with_the_rows(world):
     _, _, problem, result, frontier = world
     again = bondic.result_frontier(replace(result, search=None), problem)
-    assert frontier.points == again.points
+    assert frontier.to_dict() == again.to_dict()
     assert result.without_rows(problem).search is None
     model = replace(result.search.model, balance=result.search.model.balance * 0.5)
     broken = replace(result.search, model=model)  # proposals are certified whatever they come from
@@ -203,15 +203,15 @@ class OwnGauge(bondic.Pinelis):
     def epsilon(self, facts, probability):
         return super().epsilon(facts, probability) * 0.1
 
-    def level(self, facts, observed):
-        return super().level(facts, observed / 0.1)
+    def p_value(self, facts, epsilon):
+        return super().p_value(facts, epsilon / 0.1)
 
 
 def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():
     _, _, problem, result = ask(gauge=OwnGauge())
     frontier = bondic.result_frontier(result, problem)
     data = frontier.to_dict()
-    assert data["noise"] == {"kind": "fixed", "epsilon": frontier.levels()[0].upper}
+    assert data["noise"] == {"kind": "fixed", "epsilon": frontier.setting.epsilon().upper}
     assert "α cannot be moved" in report_page(result, problem, title="t", sensitivity=frontier)
 
 
