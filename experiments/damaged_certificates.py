@@ -222,7 +222,7 @@ def run(count: int, seed: int, jobs: int, seconds: float = float("inf")) -> Tall
             if time.monotonic() - begun > seconds:
                 for later in waiting:
                     later.cancel()
-            if future.canceled():
+            if future.cancelled():
                 continue
             try:
                 total.add(future.result())

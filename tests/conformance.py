@@ -155,7 +155,7 @@ class EngineCase:
             if alone is not None:
                 for one, other in zip(alone, merged, strict=True):
                     assert abs(one.mid - other.mid) <= one.rad + other.rad
-                    assert other.rad <= 3 * one.rad + 1e-300
+                    assert 0.9 * one.rad <= other.rad <= 3 * one.rad + 1e-300  # what a half was charged is not lost
                     assert abs(one.mid) > 1e3 * one.rad  # a share that got lost would show
 
     @pytest.mark.parametrize("whole", [True, False])

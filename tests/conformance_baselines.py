@@ -12,7 +12,7 @@ import bondic
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log, part
+from builders import as_log, part
 
 
 @cache

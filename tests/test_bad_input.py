@@ -10,7 +10,6 @@ import bondic
 from bondic import (
     Ball,
     BondicError,
-    CallablePolicy,
     Constant,
     Dirac,
     Dual,
@@ -21,7 +20,6 @@ from bondic import (
     InvalidInput,
     NumericalError,
     PolicyError,
-    Provenance,
     RowProbabilities,
     Status,
     Transitions,
@@ -34,6 +32,7 @@ from bondic import (
     verify,
 )
 from bondic.tuning.defaults import Choices
+from builders import columns
 
 START = InitialStates.exact([[0.0, 0.0]])
 POLICY = UniformPolicy(2)
@@ -42,17 +41,6 @@ METHOD = Dual(
     ball=Ball(Gaussian(1.0) * Dirac() + Constant(), 30.0),
 )
 QUICK = Choices(pairs=8, weight_bandwidth=1.0, constant_share=0.5)
-
-
-def columns(n=10, seed=0, **changes):
-    rng = np.random.default_rng(seed)
-    return {
-        "observations": rng.normal(size=(n, 2)),
-        "actions": rng.integers(0, 2, size=n),
-        "rewards": rng.uniform(-1, 1, size=n),
-        "next_observations": rng.normal(size=(n, 2)),
-        "terminations": np.zeros(n, dtype=bool),
-    } | changes
 
 
 def evaluate(policy=POLICY, *, method=METHOD, alpha=0.1, **changes):
@@ -99,14 +87,11 @@ def test_errors_can_be_caught_as_value_errors_and_as_errors_of_this_library():
 # Statements
 
 
-@pytest.mark.parametrize("gamma", [-0.1, 1.0, 1, 1.0001, 2, -1e-300])
+@pytest.mark.parametrize("gamma", [-0.1, 1.0, 1, 1.0001, 2, -1e-300, np.nan, np.inf, -np.inf, "0.9", None, [0.9], 1j])
 def test_a_discount_outside_0_to_1_is_refused(gamma):
-    expect_refused(f"`gamma` is {gamma}", "[0, 1)", "gamma = 1 needs a finite horizon: pass horizon=", gamma=gamma)
-
-
-@pytest.mark.parametrize("gamma", [np.nan, np.inf, -np.inf, "0.9", None, [0.9], 1j])
-def test_a_discount_that_is_no_number_is_refused(gamma):
-    expect_refused(f"`gamma` is {gamma!r}", "a discount in [0, 1) is needed", gamma=gamma)
+    number = isinstance(gamma, (int, float)) and np.isfinite(gamma)
+    why = "gamma = 1 needs a finite horizon: pass horizon=" if number else "a discount in [0, 1) is needed"
+    expect_refused(f"`gamma` is {gamma!r}", "[0, 1)", why, gamma=gamma)
 
 
 def test_a_discount_of_1_needs_a_horizon_and_time_alone_is_not_enough():
@@ -143,15 +128,6 @@ def test_a_horizon_that_is_no_number_of_steps_is_refused(horizon):
     expect_refused(f"`horizon` is {horizon!r}", "whole number of steps >= 1", horizon=horizon, timesteps=np.arange(10))
 
 
-@pytest.mark.parametrize("statement", [{"horizon": 3}, {"time_varying": True}])
-def test_value_that_depends_on_time_needs_timesteps(statement):
-    expect_refused("needs `timesteps` in the log", "value depends on time", **statement)
-
-
-def test_a_horizon_before_every_row_is_refused():
-    expect_refused("Every row lies at or beyond the horizon 3", horizon=3, timesteps=np.arange(10) + 3)
-
-
 @pytest.mark.parametrize("reward_range", [(1, -1), (-1, np.nan), (-np.inf, 1), (np.nan, np.nan)])
 def test_a_reward_range_that_is_no_range_is_refused(reward_range):
     low, high = (float(end) for end in reward_range)
@@ -167,156 +143,58 @@ def test_a_reward_range_that_is_no_pair_is_refused(reward_range):
 def test_a_reward_outside_its_range_is_refused_with_its_row(reward):
     rewards = np.zeros(10)
     rewards[[7, 9]] = reward
-    expect_refused(
-        "`rewards` leave `reward_range` [-1.0, 1.0]",
-        f"{reward} at row 7",
-        "valid only if every possible reward is inside",
-        "pass a wider range",
-        rewards=rewards,
-    )
+    needles = (f"{reward} at row 7", "valid only if every possible reward is inside", "pass a wider range")
+    expect_refused("`rewards` leave `reward_range` [-1.0, 1.0]", *needles, rewards=rewards)
 
 
-def test_a_float32_reward_just_above_its_range_is_shown_in_full():
-    """0.1 in float32 is more than 0.1: a message that rounds would say that 0.1 is not in [0, 0.1]."""
-    expect_refused("0.10000000149011612 at row 0", rewards=np.full(10, 0.1, dtype=np.float32), reward_range=(0, 0.1))
+REFUSED = {
+    "a horizon without times": (["needs `timesteps` in the log", "value depends on time"], {"horizon": 3}),
+    "time without times": (["needs `timesteps` in the log", "value depends on time"], {"time_varying": True}),
+    "a horizon before every row": (
+        ["Every row lies at or beyond the horizon 3"], {"horizon": 3, "timesteps": np.arange(10) + 3},
+    ),
+    # 0.1 in float32 is more than 0.1: a message that rounds would say that 0.1 is not in [0, 0.1]
+    "a reward just above its range": (
+        ["0.10000000149011612 at row 0"], {"rewards": np.full(10, 0.1, dtype=np.float32), "reward_range": (0, 0.1)},
+    ),
+    "rewards too large for floats": (
+        ["`rewards` is", "at row 0", "Rescale"],
+        {"rewards": columns()["rewards"] * 1e307, "reward_range": (-1e307, 1e307)},
+    ),
+    "an end of what never ends": (
+        ["may_terminate=False, but row 6 is terminated", "truncated"],
+        {"may_terminate": False, "terminations": np.arange(10) == 6},
+    ),
+    "starts of another dimension": (
+        ["Initial states have 1 dimensions, the log 2", "[[x_1, x_2, ...]]"],
+        {"initial": InitialStates.exact([0.0, 0.0])},
+    ),
+    "a bare array of starts": (
+        ["needs Transitions and InitialStates, not Transitions and ndarray", "InitialStates.exact"],
+        {"initial": np.zeros(2)},
+    ),
+    "no starts and no episodes": (
+        ["neither episode ids nor episode ends", "InitialStates.exact(states)"], {"initial": None},
+    ),
+    "a seed of None": (["`seed` is None", "draws can be repeated"], {"seed": None}),
+    "a seed below 0": (["`seed` is -1"], {"seed": -1}),
+    "half a seed": (["`seed` is 0.5"], {"seed": 0.5}),
+    "actions that the policy does not know": (
+        ["Row 5 has action 7, but the policy knows actions 0..1 only"],
+        {"actions": np.where(np.arange(10) % 3 == 2, np.arange(10) // 5 * 7, 0)},
+    ),
+    "floats for actions": (["sample_action(observations, rng)", "pass actions as integers"], {"actions": np.zeros(10)}),
+}  # fmt: skip
 
 
-def test_a_termination_contradicts_a_process_that_never_terminates():
-    ended = np.arange(10) == 6
-    expect_refused("may_terminate=False, but row 6 is terminated", "truncated", may_terminate=False, terminations=ended)
+@pytest.mark.parametrize(("needles", "changes"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_answered_is_refused(needles, changes):
+    expect_refused(*needles, **changes)
 
 
-def test_initial_states_of_another_dimension_are_refused():
-    expect_refused(
-        "Initial states have 1 dimensions, the log 2", "[[x_1, x_2, ...]]", initial=InitialStates.exact([0.0, 0.0])
-    )
-
-
-def test_bare_arrays_are_refused_and_the_message_says_how_to_wrap_them():
-    expect_refused(
-        "needs Transitions and InitialStates, not Transitions and ndarray", "InitialStates.exact", initial=np.zeros(2)
-    )
+def test_a_bare_table_is_no_log():
     with pytest.raises(InvalidInput, match="not dict and InitialStates"):
         make_problem(columns(), POLICY, START, gamma=0.9, reward_range=(-1, 1))
-
-
-@pytest.mark.parametrize("seed", [None, -1, 0.5])
-def test_a_seed_that_cannot_be_repeated_is_refused(seed):
-    expect_refused(f"`seed` is {seed!r}", "draws can be repeated", seed=seed)
-
-
-def test_without_initial_states_a_log_without_episodes_is_refused():
-    expect_refused("neither episode ids nor episode ends", "InitialStates.exact(states)", initial=None)
-
-
-# The log
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("name", ["observations", "rewards", "next_observations"])
-def test_numbers_that_are_not_finite_are_refused(name, bad):
-    column = columns()[name].copy()
-    column[3] = bad
-    expect_refused(f"`{name}` is not finite at row 3", "repair the value", "breaks the guarantee", **{name: column})
-
-
-def test_actions_that_are_not_finite_are_refused():
-    actions = np.where(np.arange(10) == 2, np.nan, 0.5)
-    expect_refused("`actions` is not finite at row 2", policy=GaussianPolicy(lambda x: x, 1.0), actions=actions)
-
-
-@pytest.mark.parametrize("name", ["actions", "rewards", "next_observations", "terminations"])
-def test_lengths_that_differ_are_refused(name):
-    expect_refused(f"`{name}` has 9 rows, the observations have 10", **{name: columns()[name][:9]})
-
-
-def test_an_empty_log_is_refused():
-    expect_refused("The log is empty", "at least one transition", n=0)
-
-
-def test_rows_out_of_time_order_are_refused():
-    times = np.array([0, 1, 2, 4, 3, 5, 6, 7, 8, 9])
-    expect_refused(
-        "Row 4 (timestep 3) comes after row 3 (timestep 4)",
-        "sort each episode by timestep",
-        episode_ids=np.zeros(10),
-        timesteps=times,
-    )
-
-
-def test_repeated_keys_are_refused():
-    times = np.array([0, 1, 2, 3, 3, 5, 6, 7, 8, 9])
-    expect_refused("Rows 3 and 4 carry the same (episode, timestep) key", episode_ids=np.zeros(10), timesteps=times)
-
-
-def twice(**more):
-    return {name: np.concatenate([column, column]) for name, column in columns(**more).items()}
-
-
-def test_a_log_pasted_twice_is_refused_by_its_keys():
-    keys = {"episode_ids": np.arange(10) // 5, "timesteps": np.arange(10) % 5}
-    with pytest.raises(InvalidInput, match="is the log pasted twice"):
-        Transitions(**twice(**keys))
-
-
-def test_a_continuous_log_pasted_twice_without_keys_warns():
-    with pytest.warns(ValidityWarning, match="10 rows equal an earlier row"):
-        assert len(Transitions(**twice())) == 20
-
-
-def test_a_discrete_log_pasted_twice_is_silent():
-    whole = {name: np.arange(20).reshape(10, 2) for name in ("observations", "next_observations")}
-    assert len(Transitions(**twice(**whole))) == 20
-
-
-def test_rows_after_a_termination_are_refused():
-    expect_refused(
-        "Row 4 follows row 3 in the same episode, but row 3 is terminated",
-        "drop the rows after it, or give the new episode its own id",
-        episode_ids=np.zeros(10),
-        terminations=np.arange(10) == 3,
-    )
-
-
-@pytest.mark.parametrize("action", [2, 7, 10**12])
-def test_actions_outside_the_policys_set_are_refused(action):
-    actions = np.zeros(10, dtype=int)
-    actions[[5, 8]] = action
-    expect_refused(f"Row 5 has action {action}, but the policy knows actions 0..1 only", actions=actions)
-
-
-# The policy
-
-
-def test_probabilities_that_do_not_sum_to_1_are_refused():
-    policy = CallablePolicy(lambda x: np.full((len(x), 2), 0.55))
-    expect_refused(
-        "initial state 0 sum to 1.1, not 1", "Normalize the policy's output", kind=PolicyError, policy=policy
-    )
-
-
-def test_a_policy_that_returns_the_wrong_shape_is_refused():
-    policy = CallablePolicy(lambda x: np.full((2, len(x)), 0.5))
-    expect_refused("have shape (2, 1); (1, number of actions) is needed", kind=PolicyError, policy=policy)
-
-
-def test_a_policy_that_raises_is_named_and_its_error_kept():
-    def broken(observations):
-        return observations["position"]
-
-    error = expect_refused(
-        "The policy raised IndexError at the initial state", kind=PolicyError, policy=CallablePolicy(broken)
-    )
-    assert isinstance(error.__cause__, IndexError)
-
-
-@pytest.mark.parametrize("policy", [None, lambda x: x, 0.5])
-def test_something_that_is_no_policy_is_refused_and_the_message_says_how_to_make_one(policy):
-    expect_refused("action_probs(observations)", "CallablePolicy", policy=policy)
-
-
-def test_a_discrete_policy_for_a_continuous_log_is_refused():
-    expect_refused("sample_action(observations, rng)", "pass actions as integers", actions=np.zeros(10))
 
 
 # The method
@@ -353,37 +231,6 @@ def test_a_ball_without_a_radius_is_refused(radius):
         Ball(Constant(), radius)
 
 
-@pytest.mark.parametrize("rows", [(0, 10), (4, 5), (9, 30)])
-def test_instruments_tuned_on_certified_rows_are_refused_with_both_stretches(rows):
-    log = Transitions(**columns())
-    tuned = Instruments(METHOD.instruments.kernel, Provenance("bandwidth tuned", rows, log.content_hash))
-    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
-    with pytest.raises(TunedOnCertifiedRows) as caught:
-        estimate_interval(problem, method=Dual(instruments=tuned, ball=METHOD.ball))
-    for needle in (f"W was tuned on rows {rows}", "certify rows (0, 10)", "tune on earlier rows", "problem.select"):
-        assert needle in str(caught.value)
-
-
-def test_instruments_tuned_on_rows_of_an_unknown_log_are_refused():
-    tuned = Instruments(METHOD.instruments.kernel, Provenance("bandwidth tuned", (0, 3)))
-    expect_refused(
-        "W was tuned on rows (0, 3)", kind=TunedOnCertifiedRows, method=Dual(instruments=tuned, ball=METHOD.ball)
-    )
-
-
-def test_instruments_tuned_on_earlier_rows_or_on_another_log_are_accepted():
-    log = Transitions(**columns())
-    problem = make_problem(log, POLICY, START, gamma=0.9, reward_range=(-1, 1))
-    kernel = METHOD.instruments.kernel
-    earlier = Instruments(kernel, Provenance("bandwidth tuned", (0, 4), log.content_hash))
-    result = estimate_interval(problem.select(4), method=Dual(instruments=earlier, ball=METHOD.ball))
-    assert result.rows == (4, 10)
-    assert "bandwidth tuned on rows 0..3" in result.choices["W"]
-    assert verify(result.certificate, log).low == pytest.approx(result.low)
-    elsewhere = Instruments(kernel, Provenance("bandwidth tuned", (0, 10), "hash of another log"))
-    assert estimate_interval(problem, method=Dual(instruments=elsewhere, ball=METHOD.ball)).rows == (0, 10)
-
-
 @pytest.mark.parametrize(("start", "pilot"), [(6, 20), (40, 0)])
 def test_a_later_stretch_of_the_log_can_be_certified_with_the_defaults(start, pilot):
     """What the message of TunedOnCertifiedRows recommends."""
@@ -400,35 +247,20 @@ def test_a_log_that_begins_beyond_the_horizon_can_be_certified_with_the_defaults
     assert result.rows == (0, 50)
 
 
-def test_by_default_w_is_tuned_on_rows_before_the_certified_ones():
-    result = evaluate(n=44, method=Dual(pilot=20, choices=QUICK))
-    assert result.rows == (20, 44)
-    assert "rows 0..19" in result.choices["W"]
-    assert "rows 20..43 are certified" in result.choices["pilot"]
-
-
 # Legal, though extreme
-
-
-def test_one_row_is_legal_and_says_next_to_nothing():
-    result = check_certified(Transitions(**columns(1)))
-    assert result.status is Status.TRIVIAL
-    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    assert result.high == pytest.approx(10.0)
-
-
-def test_one_terminal_row_is_legal():
-    check_certified(Transitions(**columns(1, terminations=[True])))
 
 
 @pytest.mark.parametrize("n", [1, 2, 6, 19])
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_handful_of_rows_is_legal_with_every_default_and_says_nothing(n, terminal):
+def test_a_handful_of_rows_is_legal_and_says_nothing_with_the_defaults(n, terminal):
     """A ball fitted to so few rows would be an assumption that nothing supports."""
     log = Transitions(**columns(n, seed=1, terminations=np.full(n, terminal)))
     result = check_certified(log, method=Dual(choices=QUICK))
     assert result.rows == (0, n)
     assert result.status is Status.TRIVIAL
+    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
+    if n == 1:
+        check_certified(log)
 
 
 def test_a_log_of_terminal_rows_only_is_legal():
@@ -455,28 +287,29 @@ def test_a_reward_range_of_one_point_is_legal(reward):
     assert result.low <= 10 * reward <= result.high
 
 
+@pytest.fixture(scope="module")
+def plain():
+    return check_certified(Transitions(**columns(30)))
+
+
 @pytest.mark.parametrize("scale", [1e12, 1e-12, 1e100, 1e-100])
-def test_rewards_of_any_size_scale_the_interval(scale):
+def test_rewards_of_any_size_scale_the_interval(scale, plain):
     """q*, its norm and the interval are proportional to the rewards."""
-    plain = check_certified(Transitions(**columns(30)))
     method = Dual(instruments=METHOD.instruments, ball=Ball(METHOD.ball.kernel, 30.0 * scale))
     log = Transitions(**columns(30, rewards=columns(30)["rewards"] * scale))
     scaled = check_certified(log, method=method, reward_range=(-scale, scale))
     assert scaled.status is plain.status
-    assert scaled.low == pytest.approx(plain.low * scale, rel=1e-6)
-    assert scaled.high == pytest.approx(plain.high * scale, rel=1e-6)
+    assert (scaled.low, scaled.high) == pytest.approx((plain.low * scale, plain.high * scale), rel=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e12, 1e-12, 1e100, 1e-100])
-def test_observations_of_any_size_with_kernels_to_match_give_the_same_interval(scale):
-    plain = check_certified(Transitions(**columns(30)))
+def test_observations_of_any_size_with_kernels_to_match_give_the_same_interval(scale, plain):
     names = ("observations", "next_observations")
     log = Transitions(**columns(30, **{name: columns(30)[name] * scale for name in names}))
     kernel = Gaussian(scale) * Dirac()
     method = Dual(instruments=Instruments(0.5 * Constant() + 0.5 * kernel), ball=Ball(kernel + Constant(), 30.0))
     scaled = check_certified(log, method=method)
-    assert scaled.low == pytest.approx(plain.low, rel=1e-6)
-    assert scaled.high == pytest.approx(plain.high, rel=1e-6)
+    assert (scaled.low, scaled.high) == pytest.approx((plain.low, plain.high), rel=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e12, 1e-12])
@@ -501,11 +334,6 @@ def test_a_huge_offset_of_the_observations_is_certified_with_the_defaults():
     moved = {name: base[name] + 1e12 for name in ("observations", "next_observations")}
     start = InitialStates.exact([[1e12, 1e12]])
     check_certified(Transitions(**base | moved), start=start, method=Dual(pilot=20, choices=QUICK))
-
-
-def test_rewards_too_large_for_floats_are_an_error_not_an_interval():
-    rewards = columns()["rewards"] * 1e307
-    expect_refused("`rewards` is", "at row 0", "Rescale", rewards=rewards, reward_range=(-1e307, 1e307))
 
 
 def test_observations_that_never_change_are_legal():
@@ -553,15 +381,6 @@ def test_integer_input_gives_the_interval_of_the_same_floats():
     assert (second.low, second.high) == pytest.approx((first.low, first.high), rel=1e-9)
 
 
-def test_the_callers_arrays_survive_the_whole_way_unchanged():
-    base = columns(12)
-    before = {name: column.copy() for name, column in base.items()}
-    check_certified(Transitions(**base))
-    for name, column in base.items():
-        np.testing.assert_array_equal(column, before[name])
-        assert column.flags.writeable
-
-
 # Initial states read off the log
 
 
@@ -600,11 +419,6 @@ def test_a_ball_that_the_log_contradicts_gives_a_result_that_says_so(side):
     states = {item.name: item.state for item in result.assumptions}
     assert [states[name] for name in ("data", "rewards", "values")] == ["rejected"] * 3
     assert "REJECTED" in repr(result)
-
-
-def test_a_rejection_can_be_verified_without_the_policy():
-    log, result = rejected()
-    assert verify(result.certificate, log).status == "REJECTED"
 
 
 def test_a_radius_above_the_reported_minimum_is_not_rejected():

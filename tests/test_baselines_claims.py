@@ -28,7 +28,7 @@ from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust
 from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log
+from builders import as_log
 
 
 def words(result):

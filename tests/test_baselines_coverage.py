@@ -14,8 +14,7 @@ from bondic.baselines.marginalized import Marginalized
 from bondic.baselines.model_based import ModelBased
 from bondic.baselines.trajectory_dr import DoublyRobust
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log
-from worlds import tabular_problem
+from builders import as_log, tabular_problem
 
 LOGS, MOST = 60, 25
 """At alpha = 0.2 more than 25 misses in 60 logs have probability below 1e-4."""

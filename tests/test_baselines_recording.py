@@ -9,7 +9,7 @@ import bondic
 from bondic.baselines.registry import make_baseline
 from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import part
+from builders import part
 
 TRAJECTORY_METHODS = ("hcope", "tis", "pdis", "sntis", "snpdis", "is-bca", "dr", "tis-hoeffding", "pdis-hoeffding")
 

@@ -25,9 +25,8 @@ from bondic.baselines.units import fold_numbers, grouped_error, resampled_starts
 from bondic.errors import InvalidInput, NumericalError
 from bondic.noise.v_statistic import VStatistic
 from bondic_lab.worlds.tabular import TabularMDP
+from builders import as_log, exact_problem, synthetic, tabular_problem
 from core_cases import plain_facts
-from problems import as_log, synthetic
-from worlds import exact_problem, tabular_problem
 
 
 def world(*, gamma=0.6, termination=0.0, seed=3, states=3):

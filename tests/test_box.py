@@ -27,7 +27,7 @@ from bondic.sums import total_variation
 from bondic.sums.measure import Measure, Stream
 from bondic.sums.total_variation import total_variations
 from bondic.terms import ValueRange, range_at_all_times
-from problems import tabular
+from builders import tabular
 
 
 def exact_variation(points, weights):

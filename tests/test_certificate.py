@@ -15,7 +15,7 @@ from bondic.functions.functions import ExpansionFunction, FeatureFunction, Kerne
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate
 from bondic.rounding import Enclosure
-from problems import continuous, synthetic
+from builders import continuous, synthetic
 
 
 @pytest.fixture(scope="module")

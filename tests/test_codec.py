@@ -23,11 +23,12 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.kernels.base import FloatArray, Kernel, Leaf, Part
 from bondic.kernels.normal_form import Layout
-from bondic.noise.bound import NoiseBound
+from bondic.noise.bound import NoiseBound, Uniform
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.v_statistic import VStatistic
 from bondic.registry import from_outside, lookup, names, register, registered
 from bondic.rounding import Enclosure, U
+from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import Terms
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
@@ -285,9 +286,8 @@ def test_what_is_no_data_is_not_written(value):
 # --- a kernel and a noise bound from outside ------------------------------------------------------------
 
 
-@register("kernel", "test-cauchy")
 @dataclass(frozen=True, eq=False)
-class Cauchy(Leaf):
+class CauchyFormula(Leaf):
     """k(x, y) = 1 / (1 + |(x - y) / h|^2)."""
 
     bandwidth: float
@@ -315,6 +315,12 @@ class Cauchy(Leaf):
         return 1e3 if self.flaw == "indefinite" else float(x.shape[1] == y.shape[1])
 
 
+@register("kernel", "test-cauchy")
+@dataclass(frozen=True, eq=False)
+class Cauchy(CauchyFormula):
+    pass
+
+
 def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     log = bondic.load_demo().log
     data = {name: column[:400] for name, column in log.columns().items() if column is not None}
@@ -329,8 +335,9 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     result = bondic.estimate_interval(problem, method=method)
     assert result.status is bondic.Status.INTERVAL
     bondic.save_certificate(result.certificate, tmp_path / "c")
-    checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log)
-    assert checked.low == pytest.approx(result.low, abs=1e-9)
+    for sums in (STANDARD, Sums.reference()):
+        checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
+        assert checked.low == pytest.approx(result.low, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +363,7 @@ class Unregistered(bondic.Gaussian):
 
 @register("kernel", "test-forgetful")
 @dataclass(frozen=True, eq=False)
-class Forgetful(Cauchy):
+class Forgetful(CauchyFormula):
     hidden: Any = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -365,20 +372,23 @@ class Forgetful(Cauchy):
 
 @register("kernel", "test-vague")
 @dataclass(frozen=True, eq=False)
-class Vague(Cauchy):
+class Vague(CauchyFormula):
     setting: object = None
 
 
 @register("kernel", "test-wide")
 @dataclass(frozen=True, eq=False)
-class Wide(Cauchy):
+class Wide(CauchyFormula):
     def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
         return super().block(x - np.arange(3.0), y - np.arange(3.0))
 
 
 @register("kernel", "test-probed")
 @dataclass(frozen=True, eq=False)
-class Probed(Wide):
+class Probed(CauchyFormula):
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return super().block(x - np.arange(3.0), y - np.arange(3.0))
+
     def probe(self) -> FloatArray:
         return np.random.default_rng(0).uniform(size=(6, 3))
 
@@ -405,17 +415,22 @@ def test_a_leaf_may_bring_its_own_points():
 
 @register("noise", "test-doubled")
 @dataclass(frozen=True)
-class Doubled(bondic.Pinelis):
-    """Twice the library's bound: valid, and wide."""
+class Doubled(Uniform):
+    """Twice another bound: valid, and wide."""
 
+    inner: NoiseBound = field(default_factory=bondic.Pinelis)
     flaw: str = ""
+    guarantee = "finite-sample"
 
     def epsilon(self, facts, probability):
-        wide = Enclosure(2.0) * super().epsilon(facts, 1 - probability if self.flaw == "order" else probability)
+        wide = Enclosure(2.0) * self.inner.epsilon(facts, 1 - probability if self.flaw == "order" else probability)
         return Enclosure(math.inf) if self.flaw == "infinite" else wide
 
     def p_value(self, facts, epsilon):
-        return super().p_value(facts, epsilon if self.flaw == "level" else epsilon / 2)
+        return self.inner.p_value(facts, epsilon if self.flaw == "level" else epsilon / 2)
+
+    def describe(self):
+        return f"twice the {self.inner.describe()}"
 
 
 def test_noise_bounds_from_outside():
@@ -432,6 +447,45 @@ def test_noise_bounds_from_outside():
         bondic.Dual(gauge=Nameless())
 
 
+@register("function", "test-doubled")
+@dataclass(frozen=True, eq=False)
+class Twice(Function):
+    """A weight function from outside: twice another."""
+
+    part: Function
+    is_zero = False
+
+    @property
+    def kernel(self):
+        return self.part.kernel
+
+    @property
+    def layout(self):
+        return self.part.layout
+
+    def values(self, points, sums=STANDARD):
+        values, error = self.part.values(points, sums)
+        return 2.0 * values, 2.0 * error
+
+    def norm(self, sums=STANDARD):
+        return Enclosure(2.0) * self.part.norm(sums)
+
+
+def test_functions_from_outside():
+    kernel = bondic.ExplicitFeatures(waves, 2.0, "waves")
+    own = Twice(FeatureFunction(kernel, LAYOUT, np.ones(2)))
+    assert bondic.Dual(candidates=(own,)).candidates == (own,)
+    assert bondic.Ball(bondic.Constant(1.0), 1.0, center=own).center is own
+
+    class Loose(Function):
+        kernel, layout, is_zero = bondic.Constant(1.0), LAYOUT, False
+        values = norm = None
+
+    for make in (lambda f: bondic.Dual(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
+        with pytest.raises(InvalidInput, match=r'Loose is not registered.*@register\("function", "a-name"\)'):
+            make(Loose())
+
+
 # --- the registry ---------------------------------------------------------------------------------------
 
 
@@ -443,11 +497,12 @@ def test_names_are_given_once_and_to_the_right_kind():
     frozen = dataclass(frozen=True)
     for kind, name, cls, words in (
         ("kernel", "gaussian", Unregistered, "taken by bondic.kernels.gaussian.Gaussian"),
-        ("colour", "red", Unregistered, "no kind 'colour'; there are class, function, kernel"),
+        ("color", "red", Unregistered, "no kind 'color'; there are class, function, kernel"),
         ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),
+        ("kernel", "test-new", Unregistered, "is derived from Gaussian, and wherever .* computes with that formula"),
         (
-            "kernel", "test-new", frozen(type("Mixed", (bondic.Gaussian,), {"__annotations__": {"kernel": int}, "kernel": 1})),
+            "kernel", "test-new", frozen(type("Mixed", (Leaf,), {"__annotations__": {"kernel": int}, "kernel": 1})),
             "called 'kernel'",
         ),
     ):  # fmt: skip

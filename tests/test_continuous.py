@@ -24,7 +24,7 @@ from bondic_lab.worlds.occupancy import (
     state_grid,
     visitation,
 )
-from problems import as_log
+from builders import as_log
 
 WORLDS = {
     "default": ContinuousMDP.default(0.95),

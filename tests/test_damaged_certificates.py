@@ -23,7 +23,7 @@ from experiments.certificate_damage import as_archive, as_member, as_text
 import bondic
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.certificate import Certificate, compute_digest
-from problems import synthetic
+from builders import synthetic
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from bondic.kernels.normal_form import Layout
 from bondic.methods.settle import TEST_SHARE, settle
 from bondic.tuning.radius import held_out_radius, weakness
 from bondic.tuning.states import check_categorical, state_kind
-from problems import synthetic, tabular
+from builders import synthetic, tabular
 
 QUICK = b.Choices(pairs=16)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-import worlds
+import builders
 from bondic.errors import InvalidInput
 from bondic.identity.residual import function_values
 from bondic.search.basis import make_basis
@@ -38,18 +38,18 @@ class Table:
     def __init__(self, seed=0, *, rows=600, initial=None, mdp=None, **statements):
         rng = np.random.default_rng(seed)
         self.mdp = mdp or TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.5, reward_noise=0.1)
-        self.log = worlds.log_of(self.mdp.rollout(rows // 10, 10, rng))
+        self.log = builders.as_log(self.mdp.rollout(rows // 10, 10, rng))
         self.policy = b.TablePolicy(self.mdp.target)
         if initial is None:
-            self.problem = worlds.tabular_problem(self.mdp, self.log, **statements)
+            self.problem = builders.tabular_problem(self.mdp, self.log, **statements)
         else:
             options = {"gamma": self.mdp.gamma, "reward_range": self.mdp.reward_range, **statements}
             self.problem = b.make_problem(self.log, self.policy, initial(rng, self.mdp), **options)
 
     def method(self, factor=1.2, **options):
         radius = factor * float(np.linalg.norm(self.mdp.q_star))
-        ball = options.pop("ball", b.Ball(worlds.table_kernel(), radius))
-        instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * worlds.table_kernel())
+        ball = options.pop("ball", b.Ball(builders.table_kernel(), radius))
+        instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * builders.table_kernel())
         return b.Dual(instruments=instruments, ball=ball, **options)
 
     def run(self, *, alpha=0.1, factor=1.2, **options):
@@ -167,8 +167,8 @@ def test_unknown_side(table):
 
 def test_a_center_moves_the_ball(table, plain):
     """Around q* a smaller ball is enough: the interval shrinks; the doubly robust value replaces the weighted reward."""
-    kernel = worlds.table_kernel()
-    center = worlds.table_function(table.mdp.q_star, table.problem.layout)
+    kernel = builders.table_kernel()
+    center = builders.table_function(table.mdp.q_star, table.problem.layout)
     found = table.run(ball=b.Ball(kernel, 1.2, center))
     assert found.status is b.Status.INTERVAL
     assert found.low <= table.mdp.value <= found.high
@@ -183,13 +183,13 @@ def test_a_center_moves_the_ball(table, plain):
         assert point.status is b.Status.TRIVIAL
         assert (point.low, point.high) == (plain.value_range.low, plain.value_range.high)
     assert "the given center" in next(a.text for a in found.assumptions if a.name == "values")
-    far = worlds.table_function(table.mdp.q_star + 30.0, table.problem.layout)
+    far = builders.table_function(table.mdp.q_star + 30.0, table.problem.layout)
     assert table.run(ball=b.Ball(kernel, 0.1, far)).status is b.Status.REJECTED
 
 
 def test_the_center_zero_is_no_center(table, plain):
-    zero = worlds.table_function(np.zeros_like(table.mdp.q_star), table.problem.layout)
-    ball = b.Ball(worlds.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), zero)
+    zero = builders.table_function(np.zeros_like(table.mdp.q_star), table.problem.layout)
+    ball = b.Ball(builders.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), zero)
     found = table.run(ball=ball)
     assert (found.low, found.high) == pytest.approx((plain.low, plain.high), abs=1e-9)
 
@@ -210,7 +210,7 @@ def test_misspecification_widens_by_its_formula(table, plain):
         lengths.append(found.length)
     assert lengths == sorted(lengths)
     assert lengths[1] > lengths[0]
-    allowed = b.Ball(worlds.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), misspecification=0.01)
+    allowed = b.Ball(builders.table_kernel(), 1.2 * float(np.linalg.norm(table.mdp.q_star)), misspecification=0.01)
     assert table.run(ball=allowed).interval == table.run(misspecification=0.01).interval
     with pytest.raises(InvalidInput, match="misspecification"):
         table.run(misspecification=-1.0)
@@ -224,8 +224,8 @@ def weights(problem, result, end):
 
 def test_misspecification_saves_a_class_that_is_too_small(table):
     """q* is one constant away from Q: rejected without the allowance, covered with it."""
-    kernel = worlds.table_kernel()
-    center = worlds.table_function(table.mdp.q_star + 5.0, table.problem.layout)
+    kernel = builders.table_kernel()
+    center = builders.table_function(table.mdp.q_star + 5.0, table.problem.layout)
     strict = table.run(ball=b.Ball(kernel, 0.1, center))
     assert strict.status is b.Status.REJECTED
     assert strict.rejection.p_value < 0.1
@@ -358,9 +358,9 @@ def test_scaling_rewards_scales_the_interval(table):
     results = []
     for scale in (1.0, 1e12, 1e-12):
         log = replace(table.log, rewards=table.log.rewards * scale)
-        problem = worlds.tabular_problem(table.mdp, log, reward_range=(0.0, scale))
+        problem = builders.tabular_problem(table.mdp, log, reward_range=(0.0, scale))
         radius = 1.2 * scale * float(np.linalg.norm(table.mdp.q_star))
-        results.append(checked(problem, log, table.method(ball=b.Ball(worlds.table_kernel(), radius))))
+        results.append(checked(problem, log, table.method(ball=b.Ball(builders.table_kernel(), radius))))
         assert results[-1].low == pytest.approx(scale * results[0].low, rel=1e-6)
         assert results[-1].high == pytest.approx(scale * results[0].high, rel=1e-6)
 
@@ -374,11 +374,11 @@ def test_finite_horizon(horizon, gamma):
     """J*_H of the tabular recursion, gamma = 1 included; rows beyond the horizon are dropped and counted."""
     rng = np.random.default_rng(horizon)
     mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=gamma, reward_noise=0.1, termination=0.3)
-    log = worlds.log_of(mdp.rollout(400, 5, rng))
-    problem = worlds.tabular_problem(mdp, log, horizon=horizon)
+    log = builders.as_log(mdp.rollout(400, 5, rng))
+    problem = builders.tabular_problem(mdp, log, horizon=horizon)
     truth = mdp.finite_horizon(horizon)[:horizon]
-    kernel = worlds.table_kernel()  # "state" includes time
-    q_star = worlds.table_function(truth, problem.layout)
+    kernel = builders.table_kernel()  # "state" includes time
+    q_star = builders.table_function(truth, problem.layout)
     assert function_values(problem.whole(), q_star).initial @ mdp.initial_probs == pytest.approx(
         mdp.finite_value(horizon)
     )
@@ -408,12 +408,12 @@ def test_gamma_one_with_default_choices():
     """Nothing but log, policy, horizon, range and alpha."""
     rng = np.random.default_rng(5)
     mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=1.0)
-    log = worlds.log_of(mdp.rollout(100, 4, rng))
-    found = checked(worlds.tabular_problem(mdp, log, horizon=4), log, b.Dual(choices=QUICK))
+    log = builders.as_log(mdp.rollout(100, 4, rng))
+    found = checked(builders.tabular_problem(mdp, log, horizon=4), log, b.Dual(choices=QUICK))
     assert found.low <= mdp.finite_value(4) <= found.high
     assert found.value_range.high == pytest.approx(4.0)
     with pytest.raises(InvalidInput, match="horizon="):
-        worlds.tabular_problem(mdp, log)
+        builders.tabular_problem(mdp, log)
 
 
 def test_time_varying_policy():
@@ -428,13 +428,13 @@ def test_time_varying_policy():
         index = states[:, 0].astype(int)
         return np.where(times[:, None] == 0, first[index], mdp.target[index])
 
-    log = worlds.log_of(mdp.rollout(200, 5, rng))
+    log = builders.as_log(mdp.rollout(200, 5, rng))
     policy = b.CallablePolicy(probs, time_dependent=True)
     initial = b.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
     problem = b.make_problem(log, policy, initial, gamma=0.5, reward_range=(0, 1), time_varying=True)
     table = np.broadcast_to(mdp.q_star, (6, 3, 2))
     instruments = b.Instruments(0.3 * b.Constant(1.0) + 0.7 * (b.Dirac(on="observation") * b.Dirac()))
-    small = b.Ball(worlds.table_kernel(), 1e-9, worlds.table_function(table, problem.layout))
+    small = b.Ball(builders.table_kernel(), 1e-9, builders.table_function(table, problem.layout))
     exact = checked(problem, log, b.Dual(instruments=instruments, ball=small), policy=policy)
     assert exact.lower.bound == pytest.approx(value, abs=1e-6)
     assert exact.upper.bound == pytest.approx(value, abs=1e-6)
@@ -600,7 +600,7 @@ def test_known_rewards_need_no_log():
 
 def test_a_radius_of_zero_is_rejected_or_exact(table):
     """Q = {0}: rewards contradict it."""
-    found = table.run(ball=b.Ball(worlds.table_kernel(), 0.0), gauge=b.PlugIn(1e-4))
+    found = table.run(ball=b.Ball(builders.table_kernel(), 0.0), gauge=b.PlugIn(1e-4))
     assert found.status is b.Status.REJECTED
     assert found.rejection.minimal_radius > 0
     assert all(a.state == "rejected" for a in found.assumptions if a.name in ("data", "rewards", "values"))
@@ -612,12 +612,12 @@ def test_any_behavior_will_do(behavior):
     mdp = SyntheticMDP.default(gamma=0.3, reward_noise=0.2, termination=0.1)
     rng = np.random.default_rng(12)
     rollout = mdp.rollout(120, 10, rng, behavior=behavior)
-    problem = worlds.synthetic_problem(mdp, rollout)
-    kernel = worlds.synthetic_kernel(mdp)
+    problem = builders.synthetic_problem(mdp, rollout)
+    kernel = builders.synthetic_kernel(mdp)
     waves = b.RandomFeatures.gaussian(10, 1, 1.0, seed=0) * b.Dirac()
     method = b.Dual(
         instruments=b.Instruments(0.5 * b.Constant(1.0) + 0.5 * waves), ball=b.Ball(kernel, 1.5 * mdp.q_norm)
     )
-    found = checked(problem, worlds.log_of(rollout), method, policy=b.CallablePolicy(mdp.target_probs))
+    found = checked(problem, builders.as_log(rollout), method, policy=b.CallablePolicy(mdp.target_probs))
     assert found.low <= mdp.value <= found.high
     assert found.status is b.Status.INTERVAL

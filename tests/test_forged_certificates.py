@@ -20,7 +20,7 @@ from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.dual import DualProof
 from bondic.proofs.foreign_text import clean_text
 from bondic.terms import range_of
-from problems import synthetic
+from builders import synthetic
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bondic
-from problems import tabular
+from builders import tabular
 
 RUN = """
 import json, sys

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 import bondic as b
-import worlds
+import builders
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.primal import primal_point
 from bondic.identity.loss import residual_loss
@@ -60,20 +60,20 @@ class World:
 
 def synthetic_world(seed, *, rows=60, **options):
     mdp = SyntheticMDP.default(seed=seed, **options)
-    problem = worlds.synthetic_problem(mdp, mdp.rollout(rows // 10, 10, np.random.default_rng(seed)))
+    problem = builders.synthetic_problem(mdp, mdp.rollout(rows // 10, 10, np.random.default_rng(seed)))
     waves = b.RandomFeatures.gaussian(10, problem.layout.observation_dim, 1.0, seed=seed)
     weights = 0.5 * b.Constant(1.0) + 0.5 * (waves * b.Dirac())
-    truth = worlds.synthetic_truth(mdp, problem.layout)
-    return mdp, World(problem, worlds.synthetic_kernel(mdp), truth, mdp.value, instruments=weights)
+    truth = builders.synthetic_truth(mdp, problem.layout)
+    return mdp, World(problem, builders.synthetic_kernel(mdp), truth, mdp.value, instruments=weights)
 
 
 def tabular_world(seed, *, rows=80, **options):
     rng = np.random.default_rng(seed)
     mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.7, **options)
-    problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(rows // 8, 8, rng)))
-    truth = worlds.table_function(mdp.q_star, problem.layout)
-    weights = 0.5 * worlds.table_kernel() + b.Constant(0.5)
-    return mdp, World(problem, worlds.table_kernel(), truth, mdp.value, instruments=weights)
+    problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(rows // 8, 8, rng)))
+    truth = builders.table_function(mdp.q_star, problem.layout)
+    weights = 0.5 * builders.table_kernel() + b.Constant(0.5)
+    return mdp, World(problem, builders.table_kernel(), truth, mdp.value, instruments=weights)
 
 
 WORLDS = [
@@ -172,10 +172,10 @@ def test_oracle_against_its_definition():
     oracle = oracle_interval(problem, world.ball, world.truth)
     assert oracle.low == pytest.approx(start @ fixed - reach, abs=1e-9)
     assert oracle.high == pytest.approx(start @ fixed + reach, abs=1e-9)
-    assert oracle_interval(problem, b.Ball(worlds.table_kernel(), 0.5), world.truth).low == math.inf
+    assert oracle_interval(problem, b.Ball(builders.table_kernel(), 0.5), world.truth).low == math.inf
     # around a center the ball moves, the residuals stay
-    center = worlds.table_function(mdp.q_star, problem.layout)
-    around = oracle_interval(problem, b.Ball(worlds.table_kernel(), 0.3, center), world.truth)
+    center = builders.table_function(mdp.q_star, problem.layout)
+    around = oracle_interval(problem, b.Ball(builders.table_kernel(), 0.3, center), world.truth)
     reach = 0.3 * np.linalg.norm(null @ start)
     assert (around.low, around.high) == pytest.approx((mdp.value - reach, mdp.value + reach), abs=1e-9)
 
@@ -245,9 +245,9 @@ def test_exact_proportions_are_infinitely_many_rows(missing):
     copies = np.array([[4, 8], [4, 4], [12, 4]])
     if missing is not None:
         copies[missing] = 0
-    problem = worlds.tabular_problem(mdp, worlds.exact_log(mdp, copies))
+    problem = builders.tabular_problem(mdp, builders.exact_log(mdp, copies))
     radius = 1.2 * float(np.linalg.norm(mdp.q_star))
-    kernel = worlds.table_kernel()
+    kernel = builders.table_kernel()
     points = np.arange(3.0)[:, None]
     basis = make_basis(kernel, problem.layout, points, rank=10)
     model = build_model(problem, basis, basis, None)
@@ -292,11 +292,11 @@ def test_exact_at_q_star_for_any_omega_without_noise(rng):
         0.9,
         (0.0, 1.0),
     )
-    problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(5, 6, rng)))
-    truth = function_values(problem.whole(), worlds.table_function(mdp.q_star, problem.layout))
+    problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(5, 6, rng)))
+    truth = function_values(problem.whole(), builders.table_function(mdp.q_star, problem.layout))
     for omega in (np.zeros(30), rng.standard_normal(30), 1e3 * rng.standard_normal(30)):
         assert doubly_robust_value(problem.whole(), truth, omega).mid == pytest.approx(mdp.value, rel=1e-10)
-    wrong = function_values(problem.whole(), worlds.table_function(mdp.q_star + 0.1, problem.layout))
+    wrong = function_values(problem.whole(), builders.table_function(mdp.q_star + 0.1, problem.layout))
     assert abs(doubly_robust_value(problem.whole(), wrong, np.zeros(30)).mid - mdp.value) > 0.05
 
 
@@ -304,19 +304,19 @@ def test_exact_at_omega_star_for_any_q(rng):
     """On exact expectations omega* = density ratio balances the log, so any q gives J*, and |mu_omega*| = 0."""
     mdp = rational_mdp()
     copies = np.array([[4, 8], [4, 4], [12, 4]])
-    problem = worlds.tabular_problem(mdp, worlds.exact_log(mdp, copies))
+    problem = builders.tabular_problem(mdp, builders.exact_log(mdp, copies))
     ratio = mdp.density_ratio(copies / copies.sum())
     omega = ratio[problem.whole().logged[:, 0].astype(int), problem.whole().slots]
     for size in (0.0, 1.0, 1e3):
-        q = worlds.table_function(size * rng.standard_normal((3, 2)), problem.layout)
+        q = builders.table_function(size * rng.standard_normal((3, 2)), problem.layout)
         found = doubly_robust_value(problem.whole(), function_values(problem.whole(), q), omega)
         assert found.mid == pytest.approx(mdp.value, abs=1e-12 * (1 + size))
         other = doubly_robust_value(
             problem.whole(), function_values(problem.whole(), q), omega * rng.uniform(0.5, 1.5, len(problem))
         )
         assert abs(other.mid - mdp.value) > 1e-3
-    assert discrepancy(problem.whole(), worlds.table_kernel(), omega).upper < 1e-6  # the square root of rounding
-    assert discrepancy(problem.whole(), worlds.table_kernel(), np.zeros(len(problem))).mid > 0.3
+    assert discrepancy(problem.whole(), builders.table_kernel(), omega).upper < 1e-6  # the square root of rounding
+    assert discrepancy(problem.whole(), builders.table_kernel(), np.zeros(len(problem))).mid > 0.3
     assert np.mean(omega) == pytest.approx(1 / (1 - mdp.gamma), rel=1e-12)
 
 
@@ -338,11 +338,11 @@ def test_unseen_starts_need_q(rng):
     )
     initial = b.InitialStates.exact([[3.0], [0.0]], [0.25, 0.75])
     problem = b.make_problem(log, b.TablePolicy(mdp.target), initial, gamma=0.5, reward_range=(0, 1))
-    kernel = worlds.table_kernel()
+    kernel = builders.table_kernel()
     unseen = 0.25 * float(np.linalg.norm(mdp.target[3]))  # |mu_0| on state 3
     highs = []
     for radius in (10.0, 1e3, 1e5):
-        world = World(problem, kernel, worlds.table_function(mdp.q_star, problem.layout), 0.0, instruments=kernel)
+        world = World(problem, kernel, builders.table_function(mdp.q_star, problem.layout), 0.0, instruments=kernel)
         setting = Setting(problem, b.Ball(kernel, radius), world.instruments, b.PlugIn(1e-6), 0.1, None, 2)
         best = spectral.propose(world.spectrum, sign=1.0, radius=radius, kappa=setting.epsilon().upper)
         for w in (best.weights, np.zeros_like(best.weights), *rng.standard_normal((3, best.weights.size))):
@@ -359,7 +359,7 @@ def test_unseen_starts_need_q(rng):
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
     # the same starts, had the log visited them: the radius hardly matters
     seen = b.make_problem(
-        worlds.log_of(keep), b.TablePolicy(mdp.target), initial, gamma=0.5, reward_range=(0, 1), may_terminate=False
+        builders.as_log(keep), b.TablePolicy(mdp.target), initial, gamma=0.5, reward_range=(0, 1), may_terminate=False
     )
     assert b.estimate_interval(seen, method=method).length < 1.0
 
@@ -405,12 +405,12 @@ def test_losses_are_close_for_any_fixed_q(wildness, rng):
     """|L_W(q) - L*_W(q)| <= eps for q fixed beforehand, q* or not: 60 logs of a tabular MDP, none fails."""
     mdp = TabularMDP.random(rng, n_states=4, n_actions=2, gamma=0.7, reward_noise=0.2, termination=0.3)
     q = mdp.q_star + wildness * rng.standard_normal(mdp.q_star.shape)
-    kernel = 0.5 * worlds.table_kernel() + b.Constant(0.5)
+    kernel = 0.5 * builders.table_kernel() + b.Constant(0.5)
     ratios = []
     for _ in range(60):
-        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(8, 5, rng, behavior="adaptive")))
+        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(8, 5, rng, behavior="adaptive")))
         s, a = problem.whole().logged[:, 0].astype(int), problem.whole().slots
-        values = function_values(problem.whole(), worlds.table_function(q, problem.layout))
+        values = function_values(problem.whole(), builders.table_function(q, problem.layout))
         width = noise_width(problem.whole(), float(q.min()), float(q.max()))
         assert width == pytest.approx(1.0 + 0.7 * (max(q.max(), 0) - min(q.min(), 0)), rel=1e-12)
         observed = bellman_residual(problem.whole(), values)
@@ -426,8 +426,8 @@ def test_closeness_is_sharp(rng):
     q, kernel, delta = mdp.q_star, b.Constant(1.0), 0.1
     misses = np.zeros(2, dtype=int)
     for _ in range(400):
-        problem = worlds.tabular_problem(mdp, worlds.log_of(mdp.rollout(50, 1, rng)))
-        values = function_values(problem.whole(), worlds.table_function(q, problem.layout))
+        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(50, 1, rng)))
+        values = function_values(problem.whole(), builders.table_function(q, problem.layout))
         width = noise_width(problem.whole(), 0.0, 10.0)
         assert width == pytest.approx(10.0, rel=1e-12)
         distance, epsilon = closeness(
@@ -441,10 +441,10 @@ def test_closeness_is_sharp(rng):
 def test_noise_width_without_an_end(rng):
     """0 joins the values of q only where a transition may end."""
     mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.6, reward_range=(1.0, 3.0))
-    log = worlds.log_of(mdp.rollout(3, 4, rng))
-    forever = worlds.tabular_problem(mdp, log, may_terminate=False)
-    ending = worlds.tabular_problem(mdp, log)
-    short = worlds.tabular_problem(mdp, log, may_terminate=False, horizon=3)
+    log = builders.as_log(mdp.rollout(3, 4, rng))
+    forever = builders.tabular_problem(mdp, log, may_terminate=False)
+    ending = builders.tabular_problem(mdp, log)
+    short = builders.tabular_problem(mdp, log, may_terminate=False, horizon=3)
     assert noise_width(forever.whole(), 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 2.0)
     assert noise_width(ending.whole(), 5.0, 7.0) == pytest.approx(2.0 + 0.6 * 7.0)
     assert noise_width(short.whole(), -7.0, -5.0) == pytest.approx(2.0 + 0.6 * 7.0)

@@ -19,7 +19,7 @@ from bondic.search.model import build_model
 from bondic.search.neural import NeuralSearch, best_multiple
 from bondic.search.row_batches import Centers, RowSums
 from bondic_lab.worlds.synthetic import SyntheticMDP
-from worlds import log_of, noise_problem, synthetic_kernel, synthetic_problem
+from builders import as_log, noise_problem, synthetic_kernel, synthetic_problem
 
 GAUSSIAN = 0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(0.5) * b.Dirac()
 FEATURES = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(32, 1, 0.5, seed=0) * b.Dirac()
@@ -363,7 +363,7 @@ def test_a_certificate_that_uses_it_verifies():
     without, result = (b.estimate_interval(problem, method=m) for m in (plain, method))
     assert without.low < result.low < result.high < without.high
     assert all(isinstance(omega, KernelFunction) for omega in result.proof.omegas.values())
-    checked = b.verify(result.certificate, log_of(rollout), b.CallablePolicy(mdp.target_probs))
+    checked = b.verify(result.certificate, as_log(rollout), b.CallablePolicy(mdp.target_probs))
     assert checked.low == pytest.approx(result.low, rel=1e-9)
     assert checked.high == pytest.approx(result.high, rel=1e-9)
     assert checked.low <= mdp.value <= checked.high
@@ -399,7 +399,7 @@ def test_a_wild_learning_rate_is_survived():
 def test_scaled_rewards_scale_the_proposal_and_nothing_else(scale):
     """Rewards, radius and eps times c: the same omega is best."""
     mdp, problem = synthetic()
-    log = log_of(mdp.rollout(12, 10, np.random.default_rng(4)))
+    log = as_log(mdp.rollout(12, 10, np.random.default_rng(4)))
     larger = b.make_problem(
         replace(log, rewards=log.rewards * scale), b.CallablePolicy(mdp.target_probs),
         problem.initial_states, gamma=mdp.gamma, reward_range=tuple(r * scale for r in mdp.reward_range),

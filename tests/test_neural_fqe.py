@@ -16,8 +16,7 @@ from bondic.baselines.neural_fqe import NeuralFittedQ, default_updates, start_we
 from bondic.baselines.units import units_of
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
 from bondic_lab.worlds.tabular import TabularMDP
-from problems import as_log, part
-from worlds import exact_problem, tabular_problem
+from builders import as_log, exact_problem, part, tabular_problem
 
 SMALL = {"hidden": (16,), "replicates": 4, "updates": 12, "steps": 5, "batch": 64}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-import worlds
+import builders
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.primal import primal_point
 from bondic.errors import InvalidInput, MissingExtra
@@ -28,7 +28,7 @@ def everything(problem):
 
 def make_setting(rng, *, continuous=False, features=False, radius=4.0, share=0.5, away=0.0):
     """A log of 25 rows whose noise level is `share` of the loss of q = 0; exact means over actions."""
-    problem = worlds.noise_problem(rng, 25, continuous=continuous, away=away, spread=0.0)
+    problem = builders.noise_problem(rng, 25, continuous=continuous, away=away, spread=0.0)
     value = b.Gaussian(1.2, on="point") if continuous else b.Gaussian(1.2) * b.Dirac()
     weight = b.Gaussian(0.9, on="point") if continuous else b.Gaussian(0.9) * b.Dirac()
     if features:
@@ -132,7 +132,7 @@ def test_an_infeasible_function_may_lie_outside(rng):
 
 def test_a_primal_point_is_what_it_says(rng):
     """Value, distance and loss of q = center + shift, against dense sums."""
-    problem = worlds.noise_problem(rng, 25)
+    problem = builders.noise_problem(rng, 25)
     kernel = b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0)
     center = b.KernelFunction(kernel, problem.layout, problem.whole().logged[:2], rng.standard_normal((2, 3)))
     shift = b.KernelFunction(kernel, problem.layout, problem.whole().logged[5:8], rng.standard_normal((3, 3)))
@@ -143,21 +143,21 @@ def test_a_primal_point_is_what_it_says(rng):
     def value(points, slots):
         total = 0.0
         for f in (center, shift):
-            x, i, c = worlds.pairs_of(f.centers, f.weights)
-            gram = worlds.gaussian_matrix(points, x, 1.2) * (slots[:, None] == i) + 1.0
+            x, i, c = builders.pairs_of(f.centers, f.weights)
+            gram = builders.gaussian_matrix(points, x, 1.2) * (slots[:, None] == i) + 1.0
             total = total + gram @ c
         return total
 
-    points, slots, c = worlds.measure_of(problem, np.zeros(25))
+    points, slots, c = builders.measure_of(problem, np.zeros(25))
     assert q.value.mid == pytest.approx(c @ value(points, slots), rel=1e-12)
-    x, i, c = worlds.pairs_of(shift.centers, shift.weights)
-    norm = c @ (worlds.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0) @ c
+    x, i, c = builders.pairs_of(shift.centers, shift.weights)
+    norm = c @ (builders.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0) @ c
     assert q.distance.mid == pytest.approx(math.sqrt(norm), rel=1e-12)
     after = np.zeros(25)
-    x, i, c = worlds.pairs_of(problem.whole().next.points, problem.whole().next.weights)
+    x, i, c = builders.pairs_of(problem.whole().next.points, problem.whole().next.weights)
     np.add.at(after, np.repeat(problem.whole().next.rows, 3), c * value(x, i))
     residual = value(problem.whole().logged, problem.whole().slots) - 0.9 * after - problem.whole().rewards
-    gram = worlds.gaussian_matrix(problem.whole().logged, problem.whole().logged, 0.9) * (
+    gram = builders.gaussian_matrix(problem.whole().logged, problem.whole().logged, 0.9) * (
         problem.whole().slots[:, None] == problem.whole().slots
     )
     assert q.loss.mid == pytest.approx(math.sqrt(residual @ gram @ residual) / 25, rel=1e-12)

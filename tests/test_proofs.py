@@ -14,8 +14,8 @@ from bondic.errors import InvalidInput
 from bondic.proofs.asked import Asked
 from bondic.proofs.proof import Claims, Proof
 from bondic.rounding import Enclosure, certified_dot, log_enclosure
+from builders import synthetic
 from conformance_proofs import Answer, ProofCase
-from problems import synthetic
 
 # --- a proof from outside: a coin-flip experiment with one state, Hoeffding's inequality ----------------
 

@@ -24,7 +24,7 @@ from bondic.report.bins import range_bins, round_bins
 from bondic.report.health import examine
 from bondic.report.page import report_page, script_json
 from bondic.report.support import column_names, find_support
-from problems import continuous, synthetic, tabular
+from builders import continuous, synthetic, tabular
 
 FEW = bondic.Choices(pairs=24)
 
@@ -197,14 +197,19 @@ def test_a_result_of_another_log_is_refused(world):
 
 @bondic.register("noise", "test-own")
 @dataclass(frozen=True)
-class OwnGauge(bondic.Pinelis):
+class OwnGauge(bondic.Uniform):
     """A noise bound whose formula pages do not know."""
 
+    guarantee = "none"
+
     def epsilon(self, facts, probability):
-        return super().epsilon(facts, probability) * 0.1
+        return bondic.Pinelis().epsilon(facts, probability) * 0.1
 
     def p_value(self, facts, epsilon):
-        return super().p_value(facts, epsilon / 0.1)
+        return bondic.Pinelis().p_value(facts, epsilon / 0.1)
+
+    def describe(self):
+        return "a tenth of Hoeffding's bound"
 
 
 def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():

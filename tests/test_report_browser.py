@@ -8,8 +8,8 @@ import pytest
 
 import bondic
 from bondic.report.page import report_page
+from builders import continuous, synthetic, tabular
 from chromium import Chromium, find_chromium
-from problems import continuous, synthetic, tabular
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 

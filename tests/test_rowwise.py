@@ -118,3 +118,17 @@ def test_no_points_and_bad_ones():
     assert np.array_equal(Sums().row_products(function, nothing)[0], np.zeros(3))
     with pytest.raises(InvalidInput, match="Point 0"):
         Sums().row_norms(terms, RowMeasures(np.full((1, 2), np.nan), np.ones((1, 2)), np.zeros(1, dtype=np.int64), 1))
+
+
+def test_the_error_of_the_function_enters_a_product(rng):
+    """Values that are each off by 1e-3 move <f, D_i> by 1e-3 times the absolute weights of the row, and hardly more."""
+
+    class Vague:
+        def values(self, points, sums):  # noqa: ARG002
+            return np.ones((len(points), 2)), 1e-3
+
+    given = measures(rng)
+    _, errors = Sums().row_products(Vague(), given)
+    masses = np.array([np.abs(given.weights[given.rows == row]).sum() for row in range(given.count)])
+    assert np.all(errors >= 1e-3 * masses)
+    assert np.all(errors <= 1.001e-3 * masses + 1e-290)

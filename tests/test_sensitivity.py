@@ -11,7 +11,7 @@ import pytest
 import bondic
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from problems import synthetic, tabular
+from builders import synthetic, tabular
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import bondic as b
+import builders
 import naive
-import worlds
 from bondic.bounds.weighing import weights_at_rows
 from bondic.data.blocks import RowRange
 from bondic.functions.functions import ExpansionFunction, FeatureFunction
@@ -57,7 +57,7 @@ def model_of(problem, w_kernel, q_kernel, *, rank=25, q_rank=None):
 def random_model(rng, regime):
     continuous, features = rng.random() < 0.4, rng.random() < 0.5
     n = int(rng.choice([1, 3, 10, 40, 120, 300]))
-    problem = worlds.noise_problem(rng, n, continuous=continuous)
+    problem = builders.noise_problem(rng, n, continuous=continuous)
     if regime == "degenerate":  # at most three different rows: A has rank three at most
         few = problem.select(0, min(3, n))
         pick = rng.integers(len(few), size=n)
@@ -184,9 +184,9 @@ def test_the_random_problems_reach_every_case():
 
 def shared_cases(rng):
     """One log, three initial distributions."""
-    log = worlds.noise_log(rng, 60)
+    log = builders.noise_log(rng, 60)
     starts = [b.InitialStates.exact(rng.standard_normal((k, 2))) for k in (1, 2, 5)]
-    policy = worlds.softmax_policy()
+    policy = builders.softmax_policy()
     problems = [b.make_problem(log, policy, start, gamma=0.9, reward_range=(-1, 1)) for start in starts]
     everything = np.concatenate(
         [problems[0].whole().logged, problems[0].whole().next.points, *(p.initial.points for p in problems)]
@@ -393,12 +393,14 @@ def waves(x, y):
 
 def dense_gaussian(x, i, y, j):
     """Gaussian on the state, Dirac on the action, plus a constant."""
-    return worlds.gaussian_matrix(x, y, 1.2) * (i[:, None] == j) + 0.4
+    return builders.gaussian_matrix(x, y, 1.2) * (i[:, None] == j) + 0.4
 
 
 def dense_embedded(x, i, y, j):
     """Gaussian times similarities of actions, plus a Gaussian that does not look at actions."""
-    return worlds.gaussian_matrix(x, y, 1.2) * (ACTIONS @ ACTIONS.T)[i][:, j] + 0.5 * worlds.gaussian_matrix(x, y, 0.6)
+    return builders.gaussian_matrix(x, y, 1.2) * (ACTIONS @ ACTIONS.T)[i][:, j] + 0.5 * builders.gaussian_matrix(
+        x, y, 0.6
+    )
 
 
 def dense_waves(x, i, y, j):
@@ -413,14 +415,14 @@ def dense_wave_product(x, i, y, j):
 def dense_point(x, i, y, j):
     """Continuous actions are columns of the point."""
     del i, j
-    return worlds.gaussian_matrix(x, y, np.array([1.0, 1.5, 0.8])) + 1.0
+    return builders.gaussian_matrix(x, y, np.array([1.0, 1.5, 0.8])) + 1.0
 
 
 def dense_time(x, i, y, j):
     """Gaussian on the observation, Dirac on time and action, zero from time 4 on."""
     alive = np.outer(x[:, 2] < 4, y[:, 2] < 4)
     same = (x[:, 2][:, None] == y[:, 2]) & (i[:, None] == j)
-    return worlds.gaussian_matrix(x[:, :2], y[:, :2], 1.2) * same * alive
+    return builders.gaussian_matrix(x[:, :2], y[:, :2], 1.2) * same * alive
 
 
 ROUND = b.RandomFeatures(WAVES, on="state")
@@ -436,16 +438,16 @@ KERNELS = {
 
 def problem_for(name, rng, n=25):
     if name == "point":
-        return worlds.noise_problem(rng, n, continuous=True)
+        return builders.noise_problem(rng, n, continuous=True)
     if name != "time":
-        return worlds.noise_problem(rng, n)
-    log = worlds.noise_log(rng, n)
+        return builders.noise_problem(rng, n)
+    log = builders.noise_log(rng, n)
     clocks = {"episode_ids": np.arange(n) // 5, "timesteps": np.arange(n) % 5}
     ends = (np.arange(n) % 5 == 4) & log.terminations  # a termination ends its episode
     log = b.Transitions(log.observations, log.actions, log.rewards, log.next_observations, ends, **clocks)
     initial = b.InitialStates.exact(rng.standard_normal((3, 2)))
     return b.make_problem(
-        log, worlds.softmax_policy(), initial, gamma=1.0, reward_range=(-1, 1), horizon=4, accept=None
+        log, builders.softmax_policy(), initial, gamma=1.0, reward_range=(-1, 1), horizon=4, accept=None
     )
 
 
@@ -465,7 +467,7 @@ def test_functions_of_coordinates(name, rank, rng):
         fresh[:, 2] = np.arange(6)
     values, error = function.values(fresh)
     assert error < 1e-6
-    points, slots, _ = worlds.pairs_of(fresh, np.zeros((6, problem.layout.slots)))
+    points, slots, _ = builders.pairs_of(fresh, np.zeros((6, problem.layout.slots)))
     # Each basis function has coordinates e_k and value psi_k(x, a); together psi(x, a) . w
     columns = np.array([basis.function(row).values(fresh)[0].ravel() for row in np.eye(basis.dimension)]).T
     np.testing.assert_allclose(columns @ w, values.ravel(), rtol=0, atol=1e-7 * np.abs(w).sum())
@@ -474,7 +476,7 @@ def test_functions_of_coordinates(name, rank, rng):
     if "wave" in name:
         inside = fresh
     own = np.array([basis.function(row).values(inside)[0].ravel() for row in np.eye(basis.dimension)]).T
-    x, i, _ = worlds.pairs_of(inside, np.zeros((len(inside), problem.layout.slots)))
+    x, i, _ = builders.pairs_of(inside, np.zeros((len(inside), problem.layout.slots)))
     if rank == 500 or "wave" in name or len(basis.parts) == 1:
         np.testing.assert_allclose(own @ columns.T, dense(x, i, points, slots), rtol=0, atol=1e-5)
         np.testing.assert_allclose(own @ own.T, dense(x, i, x, i), rtol=0, atol=1e-5)
@@ -493,7 +495,9 @@ def test_landmarks_keep_the_norm_of_a_kernel_expansion(name, rng):
         total += float(np.einsum("ip,ij,jp->", expansion.weights, gram, expansion.weights))
     assert function.norm().mid == pytest.approx(math.sqrt(total), rel=1e-8)
     # the norm in the space of the *sum* of the terms is at most that
-    points, slots, _ = worlds.pairs_of(everything(problem), np.zeros((len(everything(problem)), problem.layout.slots)))
+    points, slots, _ = builders.pairs_of(
+        everything(problem), np.zeros((len(everything(problem)), problem.layout.slots))
+    )
     values = function.values(everything(problem))[0].ravel()
     gram = dense(points, slots, points, slots)
     least = values @ np.linalg.lstsq(gram, values, rcond=1e-10)[0]
@@ -537,7 +541,7 @@ def test_matrices_against_dense_sums(w_name, q_name, rng):
     for w in [np.zeros(weights.dimension), *rng.standard_normal((3, weights.dimension))]:
         omega, _ = weights_at_rows(problem.whole(), model.function(w) if w.any() else None)
         assert model.gradient @ w == pytest.approx(-(omega @ residual) / n, rel=1e-6, abs=1e-9)
-        points, slots, c = worlds.measure_of(problem, omega)
+        points, slots, c = builders.measure_of(problem, omega)
         square = c @ dense(points, slots, points, slots) @ c
         assert np.linalg.norm(model.start + model.balance @ w) ** 2 == pytest.approx(square, rel=1e-6)
 
@@ -554,7 +558,7 @@ def test_few_landmarks_project(w_name, q_name, rng):
     lengths = []
     for w in rng.standard_normal((4, weights.dimension)):
         omega, _ = weights_at_rows(problem.whole(), model.function(w))
-        points, slots, c = worlds.measure_of(problem, omega)
+        points, slots, c = builders.measure_of(problem, omega)
         square = 0.0
         for part in values.parts:  # the projection, term by term
             embedded = part.term.embedding[slots]
@@ -571,7 +575,7 @@ def test_few_landmarks_project(w_name, q_name, rng):
 
 def test_blocks_of_rows_add_up(rng, monkeypatch):
     """Accumulating block by block gives the same matrices, with several next draws per row."""
-    problem = worlds.noise_problem(rng, 40, continuous=True)
+    problem = builders.noise_problem(rng, 40, continuous=True)
     w_kernel, q_kernel = kernels(True, features=True, rng=rng)
     whole = model_of(problem, w_kernel, q_kernel, rank=20)
     shares = []
@@ -584,7 +588,7 @@ def test_blocks_of_rows_add_up(rng, monkeypatch):
 
 
 def test_landmarks_are_distinct_and_span_the_points(rng):
-    problem = worlds.noise_problem(rng, 30)
+    problem = builders.noise_problem(rng, 30)
     twice = np.concatenate([problem.whole().logged, problem.whole().logged])
     basis = make_basis(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), problem.layout, twice, rank=500)
     assert [part.size for part in basis.parts][1] == 1

@@ -19,7 +19,7 @@ import fuzz_corpus
 from bondic.cli import main as cli
 from bondic.cli.outputs import result_folder
 from bondic.errors import InvalidInput
-from problems import tabular
+from builders import tabular
 
 MDP, LOG, POLICY, START = tabular(1500, gamma=0.2)
 QUESTION = ["--gamma", "0.2", "--reward-range", str(MDP.reward_range[0]), str(MDP.reward_range[1])]

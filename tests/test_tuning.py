@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bondic as b
-import worlds
+import builders
 from bondic.classes.value_class import constant_function
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.search.basis import make_basis
@@ -18,7 +18,7 @@ from bondic.tuning.defaults import Choices, default_ball, default_instruments, d
 from bondic.tuning.radius import _HeldOut, held_out_norm, held_out_radius
 from bondic.tuning.scales import measure_scales, pilot_points
 from bondic_lab.worlds.synthetic import SyntheticMDP
-from problems import tabular
+from builders import tabular
 
 MDP = SyntheticMDP.default(gamma=0.6, termination=0.1)
 QUICK = Choices(pairs=8)
@@ -28,7 +28,7 @@ QUICK = Choices(pairs=8)
 def rollout(seed, rows=300):
     """Exactly `rows` rows, episodes of at most 10 steps."""
     found = MDP.rollout(rows // 2, 10, np.random.default_rng(seed))
-    return {name: getattr(found, name)[:rows].copy() for name in worlds.COLUMNS + worlds.KEYS}
+    return {name: getattr(found, name)[:rows].copy() for name in builders.COLUMNS[:-1]}
 
 
 def problem_of(columns, *, starts_from_log=False, **statements):
@@ -294,10 +294,10 @@ def test_no_pilot_when_w_is_given():
 
 
 def test_scales_are_moments_of_the_points(rng):
-    log = worlds.noise_log(rng, 50)
+    log = builders.noise_log(rng, 50)
     log = replace(log, observations=log.observations * [3.0, 0.01] + [100.0, 0.0])
     initial = b.InitialStates.exact([[0.0, 0.0]])
-    problem = b.make_problem(log, worlds.softmax_policy(), initial, gamma=0.9, reward_range=(-1, 1))
+    problem = b.make_problem(log, builders.softmax_policy(), initial, gamma=0.9, reward_range=(-1, 1))
     scales = measure_scales(pilot_points(problem), 2)
     points = np.concatenate([log.observations, log.next_observations[~log.terminations]])
     np.testing.assert_allclose(scales.center, points.mean(axis=0))
@@ -439,7 +439,7 @@ def test_the_radius_is_that_of_a_second_fit_around_the_level_of_the_first():
 
 def test_the_radius_of_a_long_log_holds_q_star():
     """On the synthetic problem, in the space of q*: ten times the fitted norm covers |q*| (5 of 5 logs of 400 rows)."""
-    kernels = worlds.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac()
+    kernels = builders.synthetic_kernel(MDP), b.Gaussian(0.5) * b.Dirac()
     for seed in range(5):
         pilot = problem_of(rollout(20 + seed, 400))
         fitted = held_out_radius(pilot, *kernels, factor=10.0, half_range=0.0)

@@ -15,7 +15,7 @@ from bondic.noise.facts import noise_facts
 from bondic.noise.v_statistic import VStatistic
 from bondic.rows import Terms
 from bondic.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
-from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, lake, lake_problem
+from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, lake, lake_problem
 
 # ------------------------------------------------------------------------------------------------------ formulas
 

@@ -18,7 +18,7 @@ from bondic.errors import VerificationError
 from bondic.proofs.certificate import Certificate, compute_digest
 from bondic.report.page import report_page
 from bondic.rows import Terms
-from problems import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
+from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
 from test_tool import run
 
 KERNEL = bondic.Dirac(on="state") * bondic.Dirac()
@@ -241,7 +241,7 @@ def test_the_tool_takes_a_value_range_and_writes_it_down(place, capsys):
         capsys, "evaluate", "lake.npz", *ASKED, "--value-range", "0", "1", "--radius", "2", "--out", "res"
     )
     assert code == 0, err
-    assert "the stated ranges alone imply [0, 1]" in " ".join(out.replace("│", " ").split())
+    assert "The stated ranges alone imply [0, 1]" in " ".join(out.replace("│", " ").split())
     kept = tomllib.loads((place / "res" / "configuration.toml").read_text())
     assert kept["value-range"] == [0.0, 1.0]
     result = json.loads((place / "res" / "result.json").read_text())

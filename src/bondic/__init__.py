@@ -46,7 +46,7 @@ _HOMES = {
     "register": "bondic.registry",
     "load_demo": "bondic.demo",
     "Rows": "bondic.rows",
-    "make_problem": "bondic.rows",
+    "make_problem": "bondic.rows.problem",
     "Instruments": "bondic.classes.instruments",
     "Ball": "bondic.classes.ball",
     "Box": "bondic.classes.box",

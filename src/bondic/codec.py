@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import BondicError, InvalidInput, VerificationError, one_line
-from bondic.registry import kind_of, lookup, registered
+from bondic.registry import from_outside, kind_of, lookup, registered
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -59,7 +59,7 @@ class Encoder:
             return [self.encode(item, _at(place, k)) for k, item in enumerate(value)]
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return {key: self.encode(item, _at(place, key)) for key, item in value.items()}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if not isinstance(value, type) and (dataclasses.is_dataclass(value) or kind_of(type(value))):
             return self._object(value, place)
         raise InvalidInput(f"{place}: a {type(value).__name__} cannot be written into a certificate.")
 
@@ -282,18 +282,14 @@ def instances(value: Any, kind: type) -> Iterator[Any]:
         yield from instances(item, kind)
 
 
-def check_round_trip(value: Any, place: str) -> None:
-    """Refuse an object of a registered kind that would not come back from a certificate as it is."""
+def check_outside(value: Any, place: str) -> None:
+    """Refuse an object of a class that is not the library's if it would not come back from a certificate as it is."""
+    if not from_outside(value):
+        return
     encoder = Encoder()
     try:
         data = encoder.encode(value, place)
-        supplies = {
-            field.metadata["supplied"]: getattr(value, field.name)
-            if field.metadata["key"] is None
-            else {getattr(value, field.metadata["key"]): getattr(value, field.name)}
-            for field in _supplied_fields(type(value))
-        }
-        again = decode(type(value), data, encoder.arrays, place, **supplies)
+        again = decode(type(value), data, encoder.arrays, place, **_supplies(value))
     except BondicError as problem:
         raise InvalidInput(f"{type(value).__name__} cannot be part of a certificate. {problem}") from problem
     if not same(value, again):
@@ -301,3 +297,13 @@ def check_round_trip(value: Any, place: str) -> None:
             f"{type(value).__name__} is not the same after it was written into a certificate and read back. Its fields must hold "
             "all of it, as values of the types that they are annotated with."
         )
+
+
+def _supplies(value: Any) -> dict[str, Any]:
+    """What reading this very value would need to be given."""
+    found: dict[str, Any] = {}
+    for part in filter(dataclasses.is_dataclass, instances(value, object)):
+        for field in _supplied_fields(type(part)):
+            by, key, given = field.metadata["supplied"], field.metadata["key"], getattr(part, field.name)
+            found[by] = given if key is None else found.get(by, {}) | {getattr(part, key): given}
+    return found

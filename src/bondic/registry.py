@@ -47,6 +47,12 @@ def register(kind: str, name: str) -> Callable[[C], C]:
             raise InvalidInput(f"The {kind} name {name!r} is taken by {taken.__module__}.{taken.__qualname__}.")
         if not issubclass(cls, _BASES[kind]):
             raise InvalidInput(f"{cls.__name__} is registered as a {kind} but is no {_BASES[kind].__name__}.")
+        final = next((base for base in cls.__mro__[1:] if base in _NAMES), None)
+        if final is not None:
+            raise InvalidInput(
+                f"{cls.__name__} is derived from {final.__name__}, and wherever the library meets one of those it computes with "
+                f"that formula. Derive it from {_BASES[kind].__name__} or another class without a name of its own."
+            )
         if not (is_dataclass(cls) and cls.__dataclass_params__.frozen):  # type: ignore[attr-defined]
             raise InvalidInput(
                 f"{cls.__name__} must be a frozen dataclass, @register above @dataclass(frozen=True, eq=False): its fields are "

@@ -6,9 +6,8 @@ import importlib.metadata
 import math
 import platform
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
@@ -23,7 +22,6 @@ from bondic.search.search import Search
 from bondic.terms import ValueRange, range_of
 from bondic.view import Grid, Tone, View, assumptions_grid, fragment, parts_grid
 
-FORMAT = "bondic result 1"
 CONDITIONAL = "conditional"
 """A finite-sample guarantee that needs something which the library chose."""
 _TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
@@ -302,45 +300,3 @@ class Result:
         certificate = self.certificate.with_proof(proof)
         hashes = {**self.hashes, "certificate": certificate.digest}
         return replace(self, proof=proof, certificate=certificate, hashes=hashes, search=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, in the format that `bondic.report.exports` describes; numbers that are not finite are None."""
-        found = self.robustness
-        plain = {
-            "format": FORMAT,
-            "summary": self.summary(),
-            **{
-                name: getattr(self, name)
-                for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")
-            },
-            "status": self.status.name,
-            "value_range": [self.value_range.low, self.value_range.high],
-            "terms": self.terms(),
-            "details": {
-                claim.end: {part.name: part.shown for part in claim.of("detail")}
-                for claim in self.claims
-                if claim.of("detail")
-            },
-            "gap": dict(zip(("lower", "upper"), self.gap, strict=True)),
-            "rejection": None if self.rejection is None else asdict(self.rejection),
-            "rows": self.rows,
-            "budget": self.budget.parts,
-            "assumptions": [asdict(item) for item in self.assumptions],
-            "chosen": [asdict(item) for item in self.chosen],
-            "robustness": None if found is None else found.to_dict(),
-            "estimate_in_interval": not self.estimate_outside,
-            **{name: getattr(self, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
-            "effective_sample_size": self.effective_sample_size,
-            "warnings": self.warnings,
-        }
-        finite: dict[str, Any] = _strict_json(plain)
-        return finite
-
-
-def _strict_json(value: Any) -> Any:
-    """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
-    if isinstance(value, dict):
-        return {str(key): _strict_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict_json(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import Origin, Progress, ValueClass, check_origin
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.kernels.base import Kernel
@@ -37,6 +38,8 @@ class Ball(ValueClass):
     def __post_init__(self) -> None:
         check_origin(self.origin)
         check_kernel(self.kernel)
+        if self.center is not None:
+            check_outside(self.center, "center")
         object.__setattr__(self, "radius", float(self.radius))
         object.__setattr__(self, "misspecification", float(self.misspecification))
         if not (math.isfinite(self.radius) and self.radius >= 0):

@@ -23,7 +23,7 @@ from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput, printable
 from bondic.proofs.certificate import Certificate
-from bondic.result import FORMAT as RESULT_FORMAT
+from bondic.report.exports import FORMAT as RESULT_FORMAT
 
 WRITTEN = (
     "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",

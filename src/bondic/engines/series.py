@@ -70,11 +70,11 @@ class Series(Engine):
 def _sampled_split(center: FloatArray, norms: FloatArray, dimension: int, survey: Survey) -> Split | None:
     """A degree that serves all points of the sample with equal weights; None where the series is no help."""
     equal = np.full((norms.size, 1), 1.0 / norms.size)
-    plan = moments.make_plan(norms, equal, dimension, np.array([_AIM]))
-    if plan is None or plan.features * 4 > survey.count:
+    degree = moments.fitting_degree(norms, equal, dimension, np.array([_AIM]))
+    if degree is None or series.feature_count(degree, dimension) * 4 > survey.count:
         return None
-    cost = survey.count * point_cost(plan.degree, dimension, survey.width)
-    return Split(center, _ROOM * float(norms.max(initial=1e-3)), plan.degree, cost)
+    cost = survey.count * point_cost(degree, dimension, survey.width)
+    return Split(center, _ROOM * float(norms.max(initial=1e-3)), degree, cost)
 
 
 def choose_split(
@@ -91,17 +91,17 @@ def choose_split(
         keep = cuts <= (1.0 - share) * count
         if not keep.any():
             continue
-        plan = moments.make_plan(edges[keep], binned[keep], center.size, aims)
-        if plan is None:
+        degree = moments.fitting_degree(edges[keep], binned[keep], center.size, aims)
+        if degree is None:
             continue
         far = count - int(cuts[keep][-1])
-        cost = count * point_cost(plan.degree, center.size, total) + far * count * (pairs.PAIR + total)
+        cost = count * point_cost(degree, center.size, total) + far * count * (pairs.PAIR + total)
         if cost < limit:
-            best, limit = Split(center, float(edges[keep][-1]), plan.degree, cost), cost
+            best, limit = Split(center, float(edges[keep][-1]), degree, cost), cost
     return best
 
 
 def point_cost(degree: int, dimension: int, columns: int) -> float:
     """A point of the series, in pairs of points."""
-    parts = moments.make_split(degree, dimension)
+    parts = moments.make_halves(degree, dimension)
     return 1200.0 + 1.3 * parts.products * columns + 3.0 * (parts.first.parents.size + parts.second.parents.size)

@@ -227,9 +227,9 @@ class SeriesSum(Partial):
         seen = self._histogram.any(axis=1)
         norms, masses = self._bin_largest[seen], self._histogram[seen]
         for last in range(len(norms) - 1, -1, -1):  # try to serve all, then leave the farthest bins out
-            plan = moments.make_plan(norms[: last + 1], masses[: last + 1], len(self._axes), aims)
-            if plan is not None:
-                self._start(self._center, float(norms[last]), plan.degree)
+            degree = moments.fitting_degree(norms[: last + 1], masses[: last + 1], len(self._axes), aims)
+            if degree is not None:
+                self._start(self._center, float(norms[last]), degree)
                 return
         if len(norms):
             self._start(self._center, float(norms[-1]), moments.highest_degree(len(self._axes)))

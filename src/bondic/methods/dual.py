@@ -14,6 +14,7 @@ from bondic.claims import End, Side, Status, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.settle import settle
@@ -67,6 +68,9 @@ class Dual:
     def __post_init__(self) -> None:
         if isinstance(self.gauge, NoiseBound):
             check_noise_bound(self.gauge)
+        for given in (self.ball, *self.candidates):
+            if given is not None:
+                check_outside(given, "Q or a candidate")
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)

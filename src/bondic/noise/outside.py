@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 
 from bondic.claims import Guarantee
-from bondic.codec import check_round_trip
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import FeatureFunction
 from bondic.kernels.constant import Constant
@@ -27,7 +27,7 @@ def check_noise_bound(gauge: NoiseBound) -> None:
     """Refuse a bound that no certificate can hold, or whose p-values and levels do not fit together on a made-up log."""
     if not from_outside(gauge):
         return
-    check_round_trip(gauge, "noise")
+    check_outside(gauge, "noise")
     weights, facts, name = _one(), _made_up(), type(gauge).__name__
     try:
         wide, narrow = (gauge.bound(weights, facts, probability) for probability in (0.01, 0.1))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bondic.claims import Assumption, Conclusion
 from bondic.codec import Encoder, decode
 from bondic.kernels.normal_form import Layout
+from bondic.proofs import known
 from bondic.proofs.asked import Asked
 from bondic.proofs.limits import check_arrays, check_counts, check_values, refuse
 from bondic.proofs.proof import Claims, Proof
@@ -70,6 +71,7 @@ class Certificate:
 
     def proof(self, layout: Layout, functions: UserFunctions | None = None) -> Proof:
         """The proof itself, for points of this layout; `functions` are feature functions of the user, by their labels."""
+        assert known.HOMES  # what the library itself writes can be read
         supplies = {"layout": layout, "functions": functions or {}}
         found: Proof = self._read(Proof, self.body["proof"], "proof", **supplies)
         return found

@@ -12,7 +12,6 @@ from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, S
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
-from bondic.proofs import known
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.findings import Finding, check_rows, check_start, describe_start
 from bondic.proofs.foreign_text import clean_text
@@ -21,8 +20,6 @@ from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
-
-assert known.HOMES
 
 _OTHER_MACHINES = 1e-12
 """What other orders of summation and other libraries of elementary functions may change, relative to the terms."""

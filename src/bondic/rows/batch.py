@@ -34,6 +34,7 @@ class Cloud:
     points: FloatArray  # (N, D)
     weights: FloatArray  # (N, slots)
     rows: IntArray  # (N,)
+    draws: int = 1  # points of one state, one after the other
 
     def per_row(self, values: FloatArray, count: int) -> FloatArray:
         """sum over the points of a row of weights . values; values (N, slots) -> (count,)."""
@@ -61,7 +62,7 @@ def make_cloud(
         None if times is None else np.repeat(times, m),
         answers.reshape(-1, answers.shape[2]),
     )
-    return Cloud(points, np.full((points.shape[0], 1), 1.0 / m), np.repeat(rows, m))
+    return Cloud(points, np.full((points.shape[0], 1), 1.0 / m), np.repeat(rows, m), m)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +94,8 @@ class Batch:
         """What the policy said at the next states: (states, slots), or (states, m, k)."""
         if self.layout.discrete:
             return self.next.weights
-        draws = self.next.rows.size // max(1, int(self.continues.sum()))
         dimension = self.layout.action_dim
-        return self.next.points[:, -dimension:].reshape(-1, max(1, draws), dimension)
+        return self.next.points[:, -dimension:].reshape(-1, self.next.draws, dimension)
 
     def cut(self, rows: RowRange) -> Batch:
         """Those of the rows that lie in the stretch."""
@@ -111,7 +111,12 @@ class Batch:
             slots=self.slots[here],
             rewards=self.rewards[here],
             continues=self.continues[here],
-            next=Cloud(self.next.points[there], self.next.weights[there], self.next.rows[there] - first),
+            next=replace(
+                self.next,
+                points=self.next.points[there],
+                weights=self.next.weights[there],
+                rows=self.next.rows[there] - first,
+            ),
             times=None if self.times is None else self.times[here],
             log_rows=self.log_rows[here],
             rows=part,
@@ -156,6 +161,7 @@ def join(batches: Sequence[Batch]) -> Batch:
             np.concatenate([cloud.points for cloud in clouds]),
             np.concatenate([cloud.weights for cloud in clouds]),
             np.concatenate([cloud.rows + top for cloud, top in zip(clouds, tops, strict=False)]),
+            clouds[0].draws,
         ),
         times=np.concatenate(times) if times else None,
         rows=RowRange(batches[0].rows.start, batches[-1].rows.stop),
