@@ -20,8 +20,8 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
-from bondic.identity.loss import kernel_bellman_loss
-from bondic.noise.bound import NoiseFacts
+from bondic.identity.loss import residual_loss
+from bondic.noise.facts import NoiseFacts
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -80,7 +80,7 @@ def _noise_event_fails(question: Question, result: b.Result) -> bool:
     certified = question.problem.select(*result.rows)
     kernel = result.proof.instruments.kernel  # type: ignore[union-attr]
     residuals = question.residuals[np.isin(question.problem.whole().log_rows, certified.whole().log_rows)]
-    return kernel_bellman_loss(certified.whole(), kernel, residuals).lower > result.rejection.epsilon
+    return residual_loss(certified.whole(), kernel, residuals).lower > result.rejection.epsilon
 
 
 def synthetic_question(rng: Generator, *, behavior: str, tuned: bool = False) -> Question:

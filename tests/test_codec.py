@@ -23,7 +23,7 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.kernels.base import FloatArray, Kernel, Leaf, Part
 from bondic.kernels.normal_form import Layout
-from bondic.noise.bound import Gauge
+from bondic.noise.bound import NoiseBound, Uniform
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.v_statistic import VStatistic
 from bondic.registry import from_outside, lookup, names, register, registered
@@ -113,6 +113,7 @@ GAUGES = {
     "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
     "fixed-lambda": st.builds(FixedLambda, sizes),
     "plug-in": st.builds(bondic.PlugIn, sizes),
+    "finite-class": st.builds(bondic.FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
     "v-statistic": st.builds(VStatistic, st.sampled_from(["range", "paper"])),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
@@ -131,7 +132,7 @@ TERMS = st.builds(
 
 @pytest.mark.parametrize(
     ("kind", "base", "made"),
-    [("function", Function, FUNCTIONS), ("noise", Gauge, GAUGES), ("class", ValueClass, CLASSES)],
+    [("function", Function, FUNCTIONS), ("noise", NoiseBound, GAUGES), ("class", ValueClass, CLASSES)],
 )
 def test_other_kinds_survive(kind, base, made):
     assert set(made) == own(kind)
@@ -414,26 +415,26 @@ def test_a_leaf_may_bring_its_own_points():
 
 @register("noise", "test-doubled")
 @dataclass(frozen=True)
-class Doubled(Gauge):
+class Doubled(Uniform):
     """Twice another bound: valid, and wide."""
 
-    bound: Gauge = field(default_factory=bondic.Pinelis)
+    inner: NoiseBound = field(default_factory=bondic.Pinelis)
     flaw: str = ""
     guarantee = "finite-sample"
 
     def epsilon(self, facts, probability):
-        wide = Enclosure(2.0) * self.bound.epsilon(facts, 1 - probability if self.flaw == "order" else probability)
+        wide = Enclosure(2.0) * self.inner.epsilon(facts, 1 - probability if self.flaw == "order" else probability)
         return Enclosure(math.inf) if self.flaw == "infinite" else wide
 
-    def level(self, facts, observed):
-        return self.bound.level(facts, observed if self.flaw == "level" else observed / 2)
+    def p_value(self, facts, epsilon):
+        return self.inner.p_value(facts, epsilon if self.flaw == "level" else epsilon / 2)
 
     def describe(self):
-        return f"twice the {self.bound.describe()}"
+        return f"twice the {self.inner.describe()}"
 
 
 def test_noise_bounds_from_outside():
-    assert same(there_and_back(Gauge, Doubled()), Doubled())
+    assert same(there_and_back(NoiseBound, Doubled()), Doubled())
     assert bondic.Dual(gauge=Doubled()).gauge == Doubled()
     for flaw, words in (("order", "grow"), ("infinite", "finite"), ("level", "level")):
         with pytest.raises(InvalidInput, match=words):
@@ -497,7 +498,7 @@ def test_names_are_given_once_and_to_the_right_kind():
     for kind, name, cls, words in (
         ("kernel", "gaussian", Unregistered, "taken by bondic.kernels.gaussian.Gaussian"),
         ("color", "red", Unregistered, "no kind 'color'; there are class, function, kernel"),
-        ("noise", "test-new", Unregistered, "is no Gauge"),
+        ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),
         ("kernel", "test-new", Unregistered, "is derived from Gaussian, and wherever .* computes with that formula"),
         (

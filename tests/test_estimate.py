@@ -11,12 +11,11 @@ import bondic as b
 import builders
 from bondic.errors import InvalidInput
 from bondic.identity.residual import function_values
-from bondic.noise.bound import NoiseFacts
-from bondic.rounding import Enclosure
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
+from core_cases import plain_facts
 
 QUICK = Choices(pairs=16, weight_bandwidth=1.0, constant_share=0.5)
 
@@ -284,8 +283,7 @@ def test_plug_in_promises_nothing(table, plain):
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
     own = table.run(gauge=b.PlugIn(0.04))
-    facts = NoiseFacts(600, 600, 1.0, np.ones(1), np.array([600]), 1.0, 1.0, 2.0, lambda: Enclosure(600.0))
-    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(facts, 0.1).mid, rel=1e-9)
+    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(plain_facts(600), 0.1).mid, rel=1e-9)
 
 
 def test_planned_rows_hold_at_stopping_times(table, plain):

@@ -99,7 +99,7 @@ def sums_of(batch, v):
             -batch.residual @ omega / b_rows,
             batch.start @ omega / b_rows,
             omega @ batch.pairs @ omega,
-            batch.reach @ np.abs(omega) / b_rows,
+            batch.factors @ np.abs(omega) / b_rows,
         ]
     )
 

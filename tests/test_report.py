@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 import bondic
 from bondic.bounds.weighing import weights_at_rows
 from bondic.errors import InvalidInput, VerificationError
-from bondic.noise.bound import Gauge
 from bondic.report import exports, plots
 from bondic.report.bins import range_bins, round_bins
 from bondic.report.health import examine
@@ -176,7 +175,7 @@ def test_a_one_sided_bound_leaves_the_other_end_alone(side):
 def test_the_search_of_the_result_is_used_again_and_leaves_with_the_rows(world):
     _, _, problem, result, frontier = world
     again = bondic.result_frontier(replace(result, search=None), problem)
-    assert frontier.points == again.points
+    assert frontier.to_dict() == again.to_dict()
     assert result.without_rows(problem).search is None
     model = replace(result.search.model, balance=result.search.model.balance * 0.5)
     broken = replace(result.search, model=model)  # proposals are certified whatever they come from
@@ -198,7 +197,7 @@ def test_a_result_of_another_log_is_refused(world):
 
 @bondic.register("noise", "test-own")
 @dataclass(frozen=True)
-class OwnGauge(Gauge):
+class OwnGauge(bondic.Uniform):
     """A noise bound whose formula pages do not know."""
 
     guarantee = "none"
@@ -206,8 +205,8 @@ class OwnGauge(Gauge):
     def epsilon(self, facts, probability):
         return bondic.Pinelis().epsilon(facts, probability) * 0.1
 
-    def level(self, facts, observed):
-        return bondic.Pinelis().level(facts, observed / 0.1)
+    def p_value(self, facts, epsilon):
+        return bondic.Pinelis().p_value(facts, epsilon / 0.1)
 
     def describe(self):
         return "a tenth of Hoeffding's bound"
@@ -217,7 +216,7 @@ def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():
     _, _, problem, result = ask(gauge=OwnGauge())
     frontier = bondic.result_frontier(result, problem)
     data = frontier.to_dict()
-    assert data["noise"] == {"kind": "fixed", "epsilon": frontier.levels()[0].upper}
+    assert data["noise"] == {"kind": "fixed", "epsilon": frontier.setting.epsilon().upper}
     assert "α cannot be moved" in report_page(result, problem, title="t", sensitivity=frontier)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.classes.box import constant_function
+from bondic.classes.value_class import constant_function
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model

@@ -162,11 +162,11 @@ def _value_error(term: Term, points: FloatArray, weights: FloatArray, terms: int
     Each term is then added to at most `terms` others.
     """
     feature_error, size = term_feature_bounds(term, points)
-    reach = float(np.abs(term.embedding).max())
+    largest = float(np.abs(term.embedding).max())
     ones, squares = np.abs(weights).sum(), np.sqrt((weights**2).sum(axis=0)).sum()
     roundings = (weights.shape[0] + weights.shape[1] + terms + 8) * U
     spread = feature_error * ones + roundings * size * squares + feature_error * roundings * ones
-    return float(1.01 * reach * spread + weights.size * max(1.0, reach) * TINY)
+    return float(1.01 * largest * spread + weights.size * max(1.0, largest) * TINY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,9 +283,9 @@ class ExpansionFunction(Function):
         for term, part in self._pairs():
             columns, extra = sums.values((_bare(term),), points, part.centers, part.weights)
             out += columns @ term.embedding.T
-            reach = term.embedding_norm
+            largest = term.embedding_norm
             size = float(np.abs(columns).max(initial=0.0)) + extra
-            error += reach * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
+            error += largest * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
         return out, inflate(1.01 * error)
 
     def norm(self, sums: Sums = STANDARD) -> Enclosure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,8 +18,8 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.settle import settle
-from bondic.noise.bound import Gauge
-from bondic.noise.outside import check_gauge
+from bondic.noise.bound import NoiseBound
+from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Claims
@@ -46,13 +47,13 @@ class Dual:
 
     Whatever is left out is filled in, written into the result and called a choice there: W from pilot rows; Q as a box
     where states are names (nothing is assumed), else as a ball whose radius the log suggests. `gauge` is "half" (default),
-    "range", "paper", "plug-in" (no guarantee) or a gauge object. `planned_rows` turns on the form that holds at stopping
-    times.
+    "range", "paper", "finite" (a union bound over the features of W), "plug-in" (no guarantee) or a noise bound.
+    `planned_rows` turns on the form that holds at stopping times.
     """
 
     instruments: Instruments | None = None
     ball: Ball | Box | None = None
-    gauge: str | Gauge = "half"
+    gauge: str | NoiseBound = "half"
     side: Side = "both"
     radius: float | None = None
     misspecification: float = 0.0
@@ -68,8 +69,8 @@ class Dual:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.gauge, Gauge):
-            check_gauge(self.gauge)
+        if isinstance(self.gauge, NoiseBound):
+            check_noise_bound(self.gauge)
         for given in (self.ball, *self.candidates):
             if given is not None:
                 check_outside(given, "Q or a candidate")
@@ -162,7 +163,8 @@ def _end_points(
     for end in wanted:
         sign = 1.0 if end == "upper" else -1.0
         found = search.propose(sign=sign, radius=setting.ball.radius, kappa=epsilon)
-        notes[f"search {end}"], primal[end] = found.note, found.primal
+        notes[f"search {end}"] = found.note
+        primal[end] = found.primal if setting.gauge.uniform else -math.inf
         omega = found.omega
         for more in () if omega is not None else _LARGER:  # Q alone is best: look for an end that rests on the log
             omega = search.propose(sign=sign, radius=more * setting.ball.radius, kappa=epsilon).omega

@@ -12,7 +12,6 @@ from bondic.bounds.dual import ClassTest, Setting, dual_bound
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
-from bondic.classes.ball import Ball
 from bondic.classes.instruments import Instruments
 from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
@@ -20,9 +19,8 @@ from bondic.data.log import Log
 from bondic.errors import VerificationError
 from bondic.functions.functions import Function, landmarks
 from bondic.identity.measure import start_measure
-from bondic.kernels.base import Kernel
-from bondic.kernels.normal_form import Layout, normal_form
-from bondic.noise.bound import Gauge
+from bondic.kernels.normal_form import operations
+from bondic.noise.bound import NoiseBound
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, list_assumptions
 from bondic.proofs.findings import Finding
@@ -40,14 +38,14 @@ _UNMOVED = 1e-3
 @register("proof", "dual")
 @dataclass(frozen=True, eq=False)
 class DualProof(Proof):
-    """J^(q^, omega) -+ ( r_Q |mu_omega| + eps |omega| + allowances ), one omega per end; None stands for 0."""
+    """J^(q^, omega) -+ ( bias + noise + allowances ), one omega per end; None stands for 0."""
 
     asked: Asked
     budget: ErrorBudget
     side: Side
     ball: ValueClass
     instruments: Instruments
-    noise: Gauge
+    noise: NoiseBound
     omegas: dict[End, Function | None]
     witnesses: tuple[Function | None, ...] = ()  # against Q, on the event of the noise bound
     tests: tuple[ClassTest, ...] = ()  # of Q, with instruments and a share of alpha of their own
@@ -101,12 +99,11 @@ class DualProof(Proof):
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         given = (self.ball.center, *self.omegas.values(), *self.witnesses, *self.refutations)
         used = [function for function in given if function is not None]
-        each = _cost(self.ball.kernel, rows.layout) * points / 2 if isinstance(self.ball, Ball) else 64.0  # a box sorts
-        pairs = (len(used) + 1) * each * points
+        pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
         for function in used:
             for centers in landmarks(function):
                 count = centers.shape[0]
-                pairs += count * (count + points) * _cost(function.kernel, rows.layout)
+                pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
     def findings(
@@ -173,18 +170,9 @@ def _nonzero(function: Function | None) -> Function | None:
     return None if function is None or function.is_zero else function
 
 
-def _cost(kernel: Kernel, layout: Layout) -> float:
-    """Operations per pair: factors and embedding columns of all terms."""
-    return math.fsum(len(term.factors) + term.embedding.shape[1] for term in normal_form(kernel, layout))
-
-
 def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
     """The end points at omega = 0: what Q says about the initial states, from no row at all."""
-    start, ball = start_measure(setting.problem), setting.ball
-    if isinstance(ball, Ball):
-        terms = normal_form(ball.kernel, setting.problem.layout)
-        size = setting.sums.squares(terms, start)[0].sqrt()
-    else:
-        (size,) = setting.sums.total_variations(start)
-    nothing = Weighing(Enclosure(0.0), Enclosure(0.0), size, eta=0.0, effective=0.0)
+    problem = setting.problem
+    (support,) = setting.ball.support(start_measure(problem), problem.layout, setting.sums)
+    nothing = Weighing(Enclosure(0.0), Enclosure(0.0), support, eta=0.0, squares=0.0, effective=0.0)
     return dual_bound(setting, None, ends, weighing=nothing)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.classes.box import constant_function, constant_value
+from bondic.classes.value_class import constant_function, constant_value
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.kernels.base import Kernel
