@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from mpmath import mpf
 
 import bondic
 from bondic.classes.box import Box
@@ -30,6 +31,7 @@ from bondic.registry import from_outside, lookup, names, register, registered
 from bondic.rounding import Enclosure, U
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import Terms
+from conformance_kernels import Example, LeafCase
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
 
@@ -319,6 +321,14 @@ class CauchyFormula(Leaf):
 @dataclass(frozen=True, eq=False)
 class Cauchy(CauchyFormula):
     pass
+
+
+def cauchy(x, y):
+    return 1 / (1 + sum(((mpf(float(a)) - mpf(float(b))) / mpf(0.7)) ** 2 for a, b in zip(x, y, strict=True)))
+
+
+class TestCauchy(LeafCase):
+    examples = (Example(Cauchy(0.7), cauchy),)
 
 
 def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
