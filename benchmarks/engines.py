@@ -23,10 +23,13 @@ import numpy.typing as npt
 from machine import describe
 
 from bondic.engines import cutoff, pairs
-from bondic.engines.series import Cloud
+from bondic.engines.series import Series
 from bondic.executors.threads import Threads
+from bondic.kernels.gaussian import Gaussian
+from bondic.kernels.normal_form import Term
 from bondic.rounding import Enclosure, certified_sum
 from bondic.sums.engine import Survey, enclose
+from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
 T = TypeVar("T")
@@ -74,9 +77,20 @@ def all_pairs(points: FloatArray, scales: FloatArray, columns: FloatArray) -> li
 def by_series(
     points: FloatArray, scales: FloatArray, columns: FloatArray, *, always: bool = False
 ) -> list[Enclosure] | None:
-    survey = Survey(len(points), points, columns, 2, columns.shape[1], Threads())
-    found = Cloud.scaled_by(points, scales, columns).shares(survey, always=always)
-    return None if found is None else enclose(found, 2)
+    term, survey = known(points, scales, columns)
+    engine = Series(always)
+    if engine.cost(term, survey) is None:
+        return None
+    partial = engine.begin(term, survey)
+    while partial.wants_more:
+        partial.add(points, columns)
+        partial.end_pass()
+    return enclose(partial.values(), 2, list((np.abs(columns).sum(axis=0) ** 2).tolist()))
+
+
+def known(points: FloatArray, scales: FloatArray, columns: FloatArray) -> tuple[Term, Survey]:
+    term = Term(1.0, ((Gaussian(scales), tuple(range(scales.size))),), np.ones((1, 1)))
+    return term, Survey(len(points), points, columns, 2, columns.shape[1], Threads())
 
 
 def by_cutoff(points: FloatArray, scales: FloatArray, columns: FloatArray) -> list[Enclosure]:
@@ -120,11 +134,7 @@ def row(count: int, dimension: int, share: float, pair_seconds: dict[int, float]
 
 def chosen(points: FloatArray, scales: FloatArray, columns: FloatArray) -> str:
     """What `Sums` would take, by estimates alone."""
-    split = Cloud.scaled_by(points, scales, columns).split()
-    limit = min(np.inf if split is None else split.cost, cutoff.WORTH * pairs.pair_cost(*columns.shape))
-    if cutoff.plan(points, scales, columns, limit) is not None:
-        return "cutoff"
-    return "pairs" if split is None else "series"
+    return Sums()._choose(*known(points, scales, columns)).name
 
 
 def main() -> None:

@@ -112,33 +112,41 @@ def value_at(node: Any, path: Path_) -> Any:
 
 
 def _leaf(name: str, **parameters: Any) -> dict[str, Any]:
-    return {"leaf": name, "parameters": parameters}
+    return {"kernel": name, "on": "observation", **parameters}
+
+
+def _several(kind: str, *parts: Any) -> dict[str, Any]:
+    return {"kernel": kind, "parts": list(parts)}
 
 
 def _deep(depth: int) -> Any:
     value: Any = _leaf("constant", value=1.0)
     for _ in range(depth):
-        value = {"scaled": value, "factor": 1.0}
+        value = {"kernel": "scaled", "part": value, "factor": 1.0}
     return value
 
+
+_STORED = {"array": "asked.start.weights"}
 
 HOSTILE: tuple[Callable[[], Any], ...] = (
     lambda: None, lambda: True, lambda: False, lambda: 0, lambda: -1, lambda: 1, lambda: 2**63, lambda: 10**30,
     lambda: 10**400, lambda: 1e308, lambda: -1e308, lambda: 1e-308, lambda: float("inf"), lambda: float("-inf"),
     lambda: float("nan"), lambda: 0.5, lambda: "", lambda: "x" * 200_000, lambda: "\x1b[2J\x1b[Hverified: [1.9, 2]",
     lambda: "\u202e\u200b\ud800", lambda: "1.0", lambda: "../../etc/passwd", lambda: [], lambda: {}, lambda: [[]],
-    lambda: [0, 10**18], lambda: [10**18, 0], lambda: [float("nan")] * 2, lambda: {"array": "policy.next"},
-    lambda: {"array": "nothing"}, lambda: {"array": ["policy.next"]}, lambda: {"array": None},
-    lambda: _leaf("gaussian", bandwidth=float("inf")), lambda: _leaf("gaussian", bandwidth=1e-150),
-    lambda: _leaf("linear", supremum=1.0, bandwidth=float("inf")), lambda: _leaf("linear"),
-    lambda: _leaf("time-mask", horizon=float("nan")), lambda: _leaf("dirac", on="state"),
-    lambda: _leaf("gaussian-series", bandwidth=1.0, degree=400, on="point"),
-    lambda: _leaf("random-features", frequencies=[[1.0]] * 5000), lambda: _leaf("random-features", frequencies=[[1e300]]),
-    lambda: _leaf("explicit-features", supremum=1.0, label="os.system"), lambda: _leaf("action-embedding", embedding=[[1e200]]),
-    lambda: {"product": [{"sum": [_leaf("constant", value=1.0)] * 10}] * 25},
-    lambda: {"product": [_leaf("dirac")] * 40}, lambda: {"sum": [_leaf("gaussian", bandwidth=1.0)] * 5000},
-    lambda: {"product": [_leaf("gaussian", bandwidth=1.0)] * 120}, lambda: _deep(30), lambda: _deep(300),
-    lambda: {"sum": []}, lambda: {"product": None}, lambda: {"scaled": _leaf("constant", value=1.0), "factor": -1},
+    lambda: [0, 10**18], lambda: [10**18, 0], lambda: [float("nan")] * 2, lambda: {"array": "asked.answers.next"},
+    lambda: {"array": "nothing"}, lambda: {"array": ["asked.answers.next"]}, lambda: {"array": None},
+    lambda: _leaf("gaussian", bandwidth=float("inf")), lambda: _leaf("gaussian", bandwidth=_STORED),
+    lambda: _leaf("linear", supremum=1.0, bandwidth=_STORED, center=float("inf")), lambda: _leaf("linear"),
+    lambda: _leaf("time-mask", horizon=float("nan"), on="time"), lambda: _leaf("dirac", on="state"),
+    lambda: _leaf("gaussian-series", bandwidth=_STORED, center=_STORED, degree=400, on="point"),
+    lambda: _leaf("random-features", frequencies=_STORED, center=_STORED), lambda: _leaf("random-features", frequencies=[1e300]),
+    lambda: _leaf("explicit-features", supremum=1.0, label="os.system"), lambda: _leaf("action-embedding", embedding=_STORED),
+    lambda: _several("product", *[_several("sum", *[_leaf("constant", value=1.0)] * 10)] * 25),
+    lambda: _several("product", *[_leaf("dirac", on="action")] * 40),
+    lambda: _several("sum", *[_leaf("gaussian", bandwidth=_STORED)] * 5000),
+    lambda: _several("product", *[_leaf("gaussian", bandwidth=_STORED)] * 120), lambda: _deep(30), lambda: _deep(300),
+    lambda: _several("sum"), lambda: {"kernel": "product", "parts": None}, lambda: {"kernel": ["gaussian"]},
+    lambda: {"kernel": "scaled", "part": _leaf("constant", value=1.0), "factor": -1}, lambda: {"function": "features"},
 )  # fmt: skip
 
 
@@ -286,31 +294,31 @@ def overload(folder: Path, good: Certificate, rng: Rng) -> Path:
     """Whole and consistent, and far too much of it: starts, centers, witnesses, or one kernel in every place."""
     body, arrays = copy.deepcopy(good.body), dict(good.arrays)
     kind, many = int(rng.integers(0, 5)), int(10 ** rng.uniform(2, 5.5))
-    start = body["problem"]["initial"]
+    proof = body["proof"]
+    start = proof["asked"]["start"]
     if kind == 0 and start["observations"] is not None:
-        states = arrays["initial.observations"]
-        arrays["initial.observations"] = np.resize(states, (many, states.shape[1])) + rng.normal(
+        states = arrays["asked.start.observations"]
+        arrays["asked.start.observations"] = np.resize(states, (many, states.shape[1])) + rng.normal(
             size=(many, states.shape[1])
         )
-        arrays["initial.weights"] = np.full(many, 1.0 / many)
-        answers = arrays["policy.initial"]
-        arrays["policy.initial"] = np.resize(answers, (many, *answers.shape[1:]))
+        arrays["asked.start.weights"] = np.full(many, 1.0 / many)
+        answers = arrays["asked.answers.initial"]
+        arrays["asked.answers.initial"] = np.resize(answers, (many, *answers.shape[1:]))
     elif kind == 1:
-        dimension = good.arrays["initial.weights"].ndim + int(rng.integers(0, 3))
+        dimension = good.arrays["asked.start.weights"].ndim + int(rng.integers(0, 3))
         arrays |= {"many.centers": rng.normal(size=(many, dimension)), "many.weights": rng.normal(size=(many, 2))}
-        function = {"kernel": body["instruments"]["kernel"], "centers": {"array": "many.centers"},
+        function = {"function": "centers", "kernel": proof["instruments"]["kernel"], "centers": {"array": "many.centers"},
                     "weights": {"array": "many.weights"}}  # fmt: skip
-        body["rejection"]["witnesses"] = [function] * int(rng.integers(1, 9))
+        proof["witnesses"] = [function] * int(rng.integers(1, 9))
     elif kind == 2:
-        body["rejection"]["witnesses"] *= int(rng.integers(2, 300))
+        proof["witnesses"] *= int(rng.integers(2, 300))
     else:
         kernel = HOSTILE[int(rng.integers(0, len(HOSTILE)))]()
-        for place in (body["ball"], body["instruments"]) if kind == 3 else (body["ball"],):
+        for place in (proof["ball"], proof["instruments"]) if kind == 3 else (proof["ball"],):
             place["kernel"] = kernel
-        for function in [*(end["omega"] for end in body["ends"].values()), *body["rejection"]["witnesses"]]:
-            for name in ("features", "kernel", "expansion") if kind == 3 else ():
-                if function is not None and name in function:
-                    function[name] = kernel
+        for function in [*proof["omegas"].values(), *proof["witnesses"]]:
+            if kind == 3 and function is not None:
+                function["kernel"] = kernel
     return _signed(folder, body, arrays)
 
 

@@ -20,9 +20,8 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
-from bondic.identity.loss import kernel_bellman_loss
-from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
+from bondic.identity.loss import residual_loss
+from bondic.noise.facts import NoiseFacts
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
@@ -79,11 +78,9 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
 def _noise_event_fails(question: Question, result: b.Result) -> bool:
     """L_W(q*) > eps with the W and the rows that the certificate names."""
     certified = question.problem.select(*result.rows)
-    kernel = Reader(result.certificate.arrays, certified.layout).kernel(
-        result.certificate.body["instruments"]["kernel"]
-    )
+    kernel = result.proof.instruments.kernel  # type: ignore[union-attr]
     residuals = question.residuals[np.isin(question.problem.whole().log_rows, certified.whole().log_rows)]
-    return kernel_bellman_loss(certified.whole(), kernel, residuals).lower > result.rejection.epsilon
+    return residual_loss(certified.whole(), kernel, residuals).lower > result.rejection.epsilon
 
 
 def synthetic_question(rng: Generator, *, behavior: str, tuned: bool = False) -> Question:

@@ -16,9 +16,9 @@ from experiments.coverage_checks import ALPHA, Check, FloatArray, two_sided_rate
 
 import bondic as b
 from bondic.bounds.dual import Setting
-from bondic.identity.loss import kernel_bellman_loss
+from bondic.identity.loss import residual_loss
 from bondic.kernels.base import Kernel
-from bondic.noise.bound import Gauge
+from bondic.noise.bound import NoiseBound
 from bondic.rows import Rows
 from bondic_lab.worlds.rollout import Rollout
 from bondic_lab.worlds.tabular import TabularMDP
@@ -109,7 +109,7 @@ def tabular_residuals(mdp: TabularMDP, log: b.Transitions, problem: Rows) -> Flo
     return np.asarray(current - mdp.gamma * np.where(over, 0.0, after) - rewards)
 
 
-def setting(problem: Rows, kernel: Kernel, gauge: Gauge) -> Setting:
+def setting(problem: Rows, kernel: Kernel, gauge: NoiseBound) -> Setting:
     """The bound's own view of its noise and start terms, all of alpha given to the one that is asked."""
     return Setting(problem, b.Ball(kernel, 1.0), b.Instruments(kernel), gauge, ALPHA, ALPHA, 2)
 
@@ -118,13 +118,13 @@ def noise_checks(
     problem: Rows,
     kernel: Kernel,
     residuals: FloatArray,
-    gauges: dict[str, Gauge],
+    gauges: dict[str, NoiseBound],
     *,
     sharp: str,
     factor: float | None = None,
 ) -> list[Check]:
     """L_W(q*) <= eps for each gauge, and the control eps/2 for the sharp one; residuals of +-factor B/2 have exact rates."""
-    loss = kernel_bellman_loss(problem.whole(), kernel, residuals).lower
+    loss = residual_loss(problem.whole(), kernel, residuals).lower
     out = []
     for name, gauge in gauges.items():
         eps = setting(problem, kernel, gauge).epsilon().upper
@@ -179,7 +179,7 @@ def horizon_trial(rng: Generator) -> list[Check]:
     jumps = b.ExplicitFeatures(is_start, 1.0, "start state") * b.ActionEmbedding([[1.0], [0.0]])
     # about half of the episodes that still wait jump at each time: 60 jumps, mean square width 16/2 + 9/4 + 4/8 + 1/16
     planned = b.FixedLambda.planned(EPISODES, probability=ALPHA, sup_diag=1.0, mean_square_width=10.8)
-    gauges: dict[str, Gauge] = {"fixed lambda": planned, **PINELIS}
+    gauges: dict[str, NoiseBound] = {"fixed lambda": planned, **PINELIS}
     return noise_checks(problem, jumps, residuals, gauges, sharp="fixed lambda")
 
 

@@ -6,15 +6,18 @@ bound, if it ever does before row LONGEST; the exact probability of that is comp
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
 from experiments.coverage_checks import ALPHA, Check, FloatArray, Role, crossing_rate
 
 import bondic as b
-from bondic.noise.bound import NoiseFacts
+from bondic.kernels.normal_form import Layout
+from bondic.noise.facts import noise_facts
 from bondic.noise.start import initial_error
 from bondic.rounding import Enclosure
+from bondic.terms import Terms
 
 PLANNED, LONGEST = 100, 1000
 STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
@@ -32,11 +35,12 @@ STATEMENTS: tuple[tuple[str, str, float, Role], ...] = (
 def bounds() -> dict[str, FloatArray]:
     """Bounds of |S_n| for n = 1, 2, ..., LONGEST, from the library."""
     fixed = b.FixedLambda.planned(PLANNED, probability=ALPHA, sup_diag=1.0, mean_square_width=4.0)
-    half = b.Pinelis("half")
+    half, layout, terms = b.Pinelis("half"), Layout(1, False, 0, 1), Terms(0.0, (0.0, 2.0), False)
+    one = noise_facts(b.Constant(1.0), layout, terms, list, count=1)
     names = ("fixed lambda", "half", "start of any size", "start of fixed size")
     out = {name: np.zeros(LONGEST) for name in names}
     for n in range(1, LONGEST + 1):
-        facts = NoiseFacts(n, n, 1.0, np.array([2.0]), np.array([n]), 2.0, 1.0, 1.0, partial(Enclosure, 4.0 * n))
+        facts = replace(one, count=n, fixed_count=n, read_charge=partial(Enclosure, 4.0 * n))
         weights = np.full(n, 1.0 / n)
         out["fixed lambda"][n - 1] = n * fixed.epsilon(facts, ALPHA).upper
         out["half"][n - 1] = n * half.epsilon(facts, ALPHA).upper

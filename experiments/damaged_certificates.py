@@ -34,7 +34,6 @@ from experiments.certificate_damage import DAMAGES
 import bondic
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.verify import Verification
-from bondic.proofs.withhold import withhold_rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 
 SECONDS = 10
@@ -105,10 +104,13 @@ def good_certificates() -> list[Good]:
     ]  # fmt: skip
     found = []
     for problem, rows, asked, method in made:
-        certificate = bondic.estimate_interval(problem, method=method).proof
+        result = bondic.estimate_interval(problem, method=method)
+        certificate = result.certificate
+        assert certificate is not None
         found.append(Good(certificate, rows, None, bondic.verify(certificate, rows)))
         if not found[1:]:
-            private = withhold_rows(certificate, problem)
+            private = result.without_rows(problem).certificate
+            assert private is not None
             found.append(Good(private, rows, asked, bondic.verify(private, rows, asked)))
     return found
 
@@ -220,7 +222,7 @@ def run(count: int, seed: int, jobs: int, seconds: float = float("inf")) -> Tall
             if time.monotonic() - begun > seconds:
                 for later in waiting:
                     later.cancel()
-            if future.canceled():
+            if future.cancelled():
                 continue
             try:
                 total.add(future.result())

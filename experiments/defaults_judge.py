@@ -11,9 +11,10 @@ from experiments.defaults_cells import Cell, Trial
 from scipy import stats
 
 import bondic
+from bondic.classes.ball import Ball
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
-from bondic.proofs.spec import Reader
+from bondic.proofs.dual import DualProof
 from bondic_lab.reproduction.summary import Check, binomial_checks, failed, groups
 
 ALPHA = 0.1
@@ -48,8 +49,9 @@ def outside(result: bondic.Result, trial: Trial) -> bool | None:
     """
     if trial.q_star is None or result.certificate is None or len(trial.q_star[2]) > MOST_POINTS:
         return None
-    spec = result.certificate.body["ball"]
-    if spec["kernel"] is None:
+    assert isinstance(result.proof, DualProof)
+    ball = result.proof.ball
+    if not isinstance(ball, Ball):
         return not result.value_range.low <= min(trial.q_star[2]) <= max(trial.q_star[2]) <= result.value_range.high
     states, actions, values = trial.q_star
     if actions.dtype.kind == "f":  # continuous actions are columns of the point
@@ -57,11 +59,10 @@ def outside(result: bondic.Result, trial: Trial) -> bool | None:
         states, actions = np.column_stack([states, actions]), np.zeros(len(actions), dtype=np.int64)
     else:
         layout = Layout(states.shape[1], has_time=False, action_dim=0, slots=int(actions.max()) + 1)
-    reader = Reader(result.certificate.arrays, layout)
-    center = reader.function(spec["center"])
+    center = ball.center
     found = values if center is None else values - center.values(states)[0][np.arange(len(actions)), actions]
-    least = least_norm(reader.kernel(spec["kernel"]), layout, states, actions, found)
-    return bool(least > (spec["radius"] + spec["misspecification"]) * (1.0 + 1e-6))
+    least = least_norm(ball.kernel, layout, states, actions, found)
+    return bool(least > (ball.radius + ball.misspecification) * (1.0 + 1e-6))
 
 
 def least_norm(kernel: Kernel, layout: Layout, states: Any, actions: Any, values: Any) -> float:

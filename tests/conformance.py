@@ -84,12 +84,12 @@ class EngineCase:
         rng = np.random.default_rng(0)
         points, columns = _points(rng, 3000), rng.normal(size=(3000, 2))
         survey = self.survey(points, columns, whole=whole, count=10**6)
-        return [names for names in PRODUCTS if self.engine.cost(make_term(names)[0], survey, math.inf) is not None]
+        return [names for names in PRODUCTS if self.engine.cost(make_term(names)[0], survey) is not None]
 
     def sums(self, term, points, columns, *, cuts=1, batches=1, **known):
         """One enclosure per column; points in `cuts` forks of `batches` batches each."""
         survey = self.survey(points, columns, **known)
-        if self.engine.cost(term, survey, math.inf) is None:
+        if self.engine.cost(term, survey) is None:
             return None
         partial = self.engine.begin(term, survey)
         try:
@@ -155,7 +155,7 @@ class EngineCase:
             if alone is not None:
                 for one, other in zip(alone, merged, strict=True):
                     assert abs(one.mid - other.mid) <= one.rad + other.rad
-                    assert other.rad <= 3 * one.rad + 1e-300
+                    assert 0.9 * one.rad <= other.rad <= 3 * one.rad + 1e-300  # what a half was charged is not lost
                     assert abs(one.mid) > 1e3 * one.rad  # a share that got lost would show
 
     @pytest.mark.parametrize("whole", [True, False])
@@ -165,7 +165,7 @@ class EngineCase:
         for names in self.can(whole=whole):
             term, _ = make_term(names)
             survey = self.survey(points, np.ones((2000, 2)), whole=whole, count=10**6)
-            if self.engine.cost(term, survey, math.inf) is None:
+            if self.engine.cost(term, survey) is None:
                 continue
             partial = self.engine.begin(term, survey)
             while partial.wants_more:
@@ -209,7 +209,7 @@ class EngineCase:
         for names in self.can():
             term, _ = make_term(names)
             survey = self.survey(points, weights[0], groups=1)
-            if self.engine.cost(term, survey, math.inf) is None:
+            if self.engine.cost(term, survey) is None:
                 continue
             (right,) = sums.squares((term,), Measure(points, weights))
             (wrong,) = sums.squares((term,), Measure(points, weights * (1 + share), share))

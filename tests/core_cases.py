@@ -4,14 +4,17 @@ Both forms are made from the same raw arrays, so that the assembly of a problem 
 Probabilities and initial weights are normalized here in 50 digits: that is what the library says they mean.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from mpmath import mpf
 
 import bondic
 import naive
+from bondic.kernels.normal_form import Layout
+from bondic.noise.facts import noise_facts
 from bondic.policies.answers import StoredAnswers
+from bondic.rounding import Enclosure
 from bondic.rows import Rows, Terms, make_rows
 
 
@@ -133,3 +136,30 @@ def inside(enclosure, exact):
     """Whether the exact number lies in the enclosure, in both of its forms."""
     near = abs(naive.number(enclosure.mid) - exact) <= naive.number(enclosure.rad)
     return near and naive.number(enclosure.lower) <= exact <= naive.number(enclosure.upper)
+
+
+def plain_facts(n, width=1.0, *, dropped=0, **more):
+    """What is known about n rows with W = constants and value range [0, width]; `more` replaces single facts."""
+    layout, terms = Layout(1, False, 0, 1), Terms(0.0, (0.0, width), False)
+    rows = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
+    facts = noise_facts(bondic.Constant(1.0), layout, terms, lambda: rows, count=n, fixed_count=n + dropped)
+    return replace(facts, **more)
+
+
+@dataclass(frozen=True)
+class Given(bondic.Uniform):
+    """eps as it is given."""
+
+    eps: Enclosure
+    guarantee = "none"
+
+    def epsilon(self, facts, probability):
+        del facts, probability
+        return self.eps
+
+    def p_value(self, facts, epsilon):
+        del facts, epsilon
+        return 1.0
+
+    def describe(self):
+        return "eps as given"

@@ -1,5 +1,7 @@
 """Kernel sums in one line each, for tests: the engine by name, weights (N, slots) or (G, N, slots)."""
 
+import numpy as np
+
 from bondic.engines import moments
 from bondic.sums.engine import enclose
 from bondic.sums.forms import Sums
@@ -21,10 +23,11 @@ def evaluate(terms, x, y, weights, *, engine="auto"):
     return Sums.named(engine).values(terms, x, y, weights)
 
 
-def series_form(scaled, columns, norms, plan, progress=None):
-    """u_p^T K u_p of every column by the moments of one plan, without far points."""
-    sums = moments.Moments(plan.degree, scaled.shape[1], columns.shape[1])
+def series_form(scaled, columns, norms, degree, progress=None):
+    """u_p^T K u_p of every column by the moments of one degree, without far points."""
+    sums = moments.Moments(degree, scaled.shape[1], columns.shape[1])
     sums.add(scaled, columns, progress)
     masses, largest = moments.column_masses(columns), float(norms.max(initial=0.0))
-    share = moments.near_share(sums.total(), masses, plan.tail, plan.degree, largest, scaled.shape)
+    tail = moments.tail_error(norms, np.abs(columns), degree)
+    share = moments.near_share(sums.total(), masses, tail, degree, largest, scaled.shape)
     return enclose([share], columns.shape[1])

@@ -86,7 +86,7 @@ class Reader:
     def _python(self, index: int, block: Block, following: Block) -> None:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile(block.text, f"{self.page.name} block {index}", "exec"), self.names)
+            exec(compile(block.text, f"{self.page.name} block {index}", "exec", dont_inherit=True), self.names)
         if printed.getvalue():
             assert following.kind == "text", f"block {index} of {self.page.name} prints, but the page does not show it"
             shown = following.text

@@ -71,6 +71,6 @@ def test_a_violated_claim_is_called_so():
 def test_stated_ratios_bound_the_logged_ones():
     for name, case in make_cases().items():
         problem = case.problem(np.random.default_rng(0))
-        log = problem.source.log
+        log = problem.log
         target = case.mdp.target[log.observations[:, 0].astype(int), log.actions]
         assert (target / log.behavior_action_probs).max() <= case.largest_ratio * (1 + 1e-12), name

@@ -23,11 +23,10 @@ from bondic.baselines.trajectories import trajectories
 from bondic.baselines.trajectory_dr import DoublyRobust, control_variates, corrections
 from bondic.baselines.units import fold_numbers, grouped_error, resampled_starts
 from bondic.errors import InvalidInput, NumericalError
-from bondic.noise.bound import NoiseFacts
 from bondic.noise.v_statistic import VStatistic
-from bondic.rounding import Enclosure
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, exact_problem, synthetic, tabular_problem
+from core_cases import plain_facts
 
 
 def world(*, gamma=0.6, termination=0.0, seed=3, states=3):
@@ -490,7 +489,7 @@ def test_pairs_that_never_occur_get_the_stated_guess():
 
 
 def facts(n, dropped=0):
-    return NoiseFacts(n, n + dropped, 1.0, np.array([3.0]), np.array([n]), 3.0, 1.0, 4.0, lambda: Enclosure(9.0 * n))
+    return plain_facts(n, 3.0, dropped=dropped, largest_reward=1.0, steps=4.0)
 
 
 def test_the_threshold_is_its_formula():
@@ -509,8 +508,8 @@ def test_the_level_inverts_the_threshold(constant):
     gauge = VStatistic(constant)
     for n, dropped in ((50, 0), (51, 7), (4000, 0)):
         epsilon = gauge.epsilon(facts(n, dropped), 0.03).mid
-        assert gauge.level(facts(n, dropped), epsilon) == pytest.approx(0.03, rel=1e-6)
-    assert gauge.level(facts(50), 0.0) == 1.0
+        assert gauge.p_value(facts(n, dropped), epsilon) == pytest.approx(0.03, rel=1e-6)
+    assert gauge.p_value(facts(50), 0.0) == 1.0
 
 
 def test_the_threshold_falls_like_the_fourth_root():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -480,7 +481,7 @@ def test_results_render_without_a_certificate():
     mdp = world()
     result = bondic.estimate_interval(question(mdp, sample(mdp)), method=ImportanceSampling())
     assert "pdis-t" in result._repr_html_()
-    assert result.to_dict()["status"] == result.status.name
+    assert json.loads(bondic.result_json(result))["status"] == result.status.name
     console = Console(file=open("/dev/null", "w"), width=100)  # noqa: SIM115
     console.print(bondic.result_table(result))
     console.file.close()

@@ -19,7 +19,7 @@ from bondic.functions.functions import (
     TermExpansion,
     values_together,
 )
-from bondic.identity.loss import kernel_bellman_loss
+from bondic.identity.loss import residual_loss
 from bondic.identity.measure import discrepancy, signed_measure
 from bondic.identity.residual import (
     FunctionValues,
@@ -121,10 +121,10 @@ def test_kernel_bellman_loss(case):
     expected = naive.residuals(exact, case.logged, case.nexts, case.rewards, case.gamma)
     loss = naive.kernel_bellman_loss(twin, expected, case.logged)
     assert inside(
-        kernel_bellman_loss(case.problem.whole(), kernel, residual, residual_error(case.problem.whole(), values)), loss
+        residual_loss(case.problem.whole(), kernel, residual, residual_error(case.problem.whole(), values)), loss
     )
     floats = naive.kernel_bellman_loss(twin, [float(r) for r in residual], case.logged)
-    assert inside(kernel_bellman_loss(case.problem.whole(), kernel, residual), floats)
+    assert inside(residual_loss(case.problem.whole(), kernel, residual), floats)
 
 
 def test_loss_knows_the_error_of_its_residuals():
@@ -132,7 +132,7 @@ def test_loss_knows_the_error_of_its_residuals():
     case = make_case(n=6, seed=3)
     kernel = 4.0 * bondic.Constant(1.0)
     residual, off = np.full(len(case.problem), 3.0), 1e-3
-    wrong = kernel_bellman_loss(case.problem.whole(), kernel, residual + off, off)
+    wrong = residual_loss(case.problem.whole(), kernel, residual + off, off)
     assert wrong.lower <= 6.0 <= wrong.upper
     assert wrong.rad <= 2 * off * 1.001
 

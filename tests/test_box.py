@@ -15,17 +15,17 @@ from scipy import sparse
 
 import bondic as b
 from bondic.bounds.dual import dual_bound
-from bondic.classes.box import Box, constant_function, constant_value
+from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
+from bondic.classes.value_class import constant_function, constant_value
 from bondic.errors import InvalidInput, VerificationError
 from bondic.kernels.normal_form import Layout
-from bondic.proofs.certificate import Certificate
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
 from bondic.sums.measure import Measure, Stream
 from bondic.sums.total_variation import total_variations
-from bondic.terms import range_at_all_times
+from bondic.terms import ValueRange, range_at_all_times
 from builders import COLUMNS, setting_of, tabular, world_problem
 
 
@@ -132,11 +132,12 @@ def test_a_box_around_the_value_range_holds_it_and_a_smaller_one_does_not():
     layout = Layout(1, False, 0, 2)
     for low, high in [(0.0, 5.0), (-1.0 / 3, 1e-9), (1e8, 1e8 + 1.0), (-7.0, -7.0)]:
         box = Box.around(low, high, layout)
-        assert box.holds(low, high)
+        assert box.assumes_nothing(ValueRange(low, high))
         assert box.radius <= (high - low) / 2 * (1 + 1e-12) + 1e-7 * abs(high)
         smaller = replace(box, radius=box.radius * (1 - 1e-9))
-        assert box.radius < 1e-300 or abs(high) > 1e6 or not smaller.holds(low, high)
-    assert not Box(3.0, b.KernelFunction(b.Gaussian(1.0) * b.Dirac(), layout, [[0.0]], [[1.0, 0.0]])).holds(-1.0, 1.0)
+        assert box.radius < 1e-300 or abs(high) > 1e6 or not smaller.assumes_nothing(ValueRange(low, high))
+    bent = b.KernelFunction(b.Gaussian(1.0) * b.Dirac(), layout, [[0.0]], [[1.0, 0.0]])
+    assert not Box(3.0, bent).assumes_nothing(ValueRange(-1.0, 1.0))
     assert constant_value(constant_function(2.5, layout)) == 2.5
     assert constant_value(None) == 0.0
 
@@ -226,9 +227,9 @@ def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assum
     assert result.robustness is None
     checked = b.verify(result.certificate, log)
     assert (checked.low, checked.high) == pytest.approx((result.low, result.high), abs=1e-12)
-    body = {**result.certificate.body, "ball": {**result.certificate.body["ball"], "radius": 0.01}}
+    smaller = result.certificate.with_proof(replace(result.proof, ball=result.proof.ball.with_radius(0.01)))
     with pytest.raises(VerificationError):
-        b.verify(Certificate(body, result.certificate.arrays), log)
+        b.verify(smaller, log)
 
 
 def test_a_stated_box_that_is_too_small_is_a_statement():

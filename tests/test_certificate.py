@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate
+from bondic.rounding import Enclosure
 from builders import continuous, synthetic
 
 
@@ -115,15 +117,14 @@ def test_every_changed_number_is_noticed_by_the_digest(certified):
 @pytest.mark.parametrize(
     "path",
     [
-        ("claims", "low"),
-        ("claims", "high"),
-        ("ends", "lower", "claim", "bound"),
-        *(("ends", "upper", "claim", "parts", part, "size", 0) for part in (0, 1, 2, 5, 6)),
-        ("ends", "lower", "claim", "parts", 0, "size", 0),
-        ("ball", "radius"),
-        ("problem", "terms", "gamma"),
-        ("alpha",),
-        ("rejection", "claim", "epsilon"),
+        ("conclusion", "low"),
+        ("conclusion", "high"),
+        *(("claims", "ends", 1, "parts", part, "size", "mid") for part in (0, 1, 2, 5, 6)),
+        ("claims", "ends", 0, "parts", 0, "size", "mid"),
+        ("proof", "ball", "radius"),
+        ("proof", "asked", "terms", "gamma"),
+        ("proof", "budget", "alpha"),
+        ("claims", "tests", 0, "epsilon"),
     ],
 )
 def test_changed_numbers_are_noticed_even_with_a_forged_digest(certified, path):
@@ -139,14 +140,14 @@ def test_changed_numbers_are_noticed_even_with_a_forged_digest(certified, path):
 
 def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
     result, log, _ = certified
-    names = [name for name in result.certificate.arrays if name.startswith(("policy", "initial"))]
-    names += ["omega.lower.w", "omega.upper.w", "q.0.0.bandwidth"]
+    names = [name for name in result.certificate.arrays if name.startswith("asked")]
+    names += ["omegas.lower.coordinates", "omegas.upper.coordinates", "ball.kernel.parts.0.parts.0.bandwidth"]
     for name in names:
         arrays = {key: value.copy() for key, value in result.certificate.arrays.items()}
         flat = arrays[name].reshape(-1)
-        if name == "initial.weights":
+        if name == "asked.start.weights":
             flat[0], flat[1] = flat[0] + 0.01, flat[1] - 0.01
-        elif name.startswith("policy"):
+        elif name.startswith("asked.answers"):
             arrays[name] = np.roll(arrays[name], 1, axis=1)
         else:
             flat[np.argmax(np.abs(flat))] *= 1.01
@@ -157,24 +158,28 @@ def test_changed_arrays_are_noticed_even_with_a_forged_digest(certified):
 
 def test_w_tuned_on_certified_rows_does_not_verify(certified):
     result, log, _ = certified
-    body = _set(result.certificate.body, ("instruments", "provenance", "rows"), [0, len(log)])
+    body = _set(result.certificate.body, ("proof", "instruments", "provenance", "rows"), [0, len(log)])
     with pytest.raises(VerificationError, match="tuned on rows that it certifies"):
         bondic.verify(Certificate(body, result.certificate.arrays), log)
 
 
 def test_a_budget_that_overspends_does_not_verify(certified):
     result, log, _ = certified
-    body = _set(result.certificate.body, ("budget", "noise"), 0.3)
+    body = _set(result.certificate.body, ("proof", "budget", "parts", "noise"), 0.3)
     with pytest.raises(VerificationError, match="spend more than alpha"):
         bondic.verify(Certificate(body, result.certificate.arrays), log)
 
 
 def test_missing_end_points_and_damaged_files_are_refused(certified, tmp_path):
     result, log, _ = certified
-    body = copy.deepcopy(result.certificate.body)
-    del body["ends"]["lower"]
-    with pytest.raises(VerificationError):
-        bondic.verify(Certificate(body, result.certificate.arrays), log)
+    for part in ("proof", "claims"):
+        body = copy.deepcopy(result.certificate.body)
+        if part == "proof":
+            del body["proof"]["omegas"]["lower"]
+        else:
+            del body["claims"]["ends"][0]
+        with pytest.raises(VerificationError, match=r"end points?, |end point, or has one too many"):
+            bondic.verify(Certificate(body, result.certificate.arrays), log)
     text, numbers = bondic.save_certificate(result.certificate, tmp_path / "c")
     numbers.write_bytes(numbers.read_bytes()[:100])
     with pytest.raises(VerificationError, match="not a readable certificate"):
@@ -203,7 +208,7 @@ def test_other_parts_are_noticed(certified, change):
     """Equal numbers under other names, with other roles or without one of them are another claim."""
     result, log, _ = certified
     body = copy.deepcopy(result.certificate.body)
-    claim = body["ends"]["lower"]["claim"]
+    claim = body["claims"]["ends"][0]
     if change in ("name", "role"):
         claim["parts"][1][change] = "detail"
     elif change == "order":
@@ -247,7 +252,7 @@ def test_every_kind_of_weight_function_verifies():
         result = bondic.estimate_interval(problem, method=method)
         assert result.guarantee == "none"
         names = " ".join(result.certificate.arrays)
-        assert ("omega.upper.w " in f"{names} ") == (kind is FeatureFunction)
+        assert ("omegas.upper.coordinates " in f"{names} ") == (kind is FeatureFunction)
         same(bondic.verify(result.certificate, log), result)
     kernel = kernels[ExpansionFunction]
     weights = np.zeros((len(problem), 2))
@@ -345,12 +350,10 @@ def test_a_certificate_without_witnesses_is_not_called_tested():
     result = bondic.estimate_interval(problem, method=bondic.Dual(radius=30.0))
     assert result.status is bondic.Status.INTERVAL
     body = copy.deepcopy(result.certificate.body)
-    body["rejection"]["witnesses"] = [None]
-    claim = {"rejected": False, "p_value": 1.0, "loss_floor": 0.0, "minimal_radius": 0.0}
-    body["rejection"]["claim"] |= claim
-    for test in body["rejection"]["tests"]:
-        test["witness"] = None
-        test["claim"] |= claim
+    body["proof"]["witnesses"] = [None]
+    body["proof"]["refutations"] = [None] * len(body["proof"]["refutations"])
+    for test in body["claims"]["tests"]:
+        test |= {"rejected": False, "p_value": 1.0, "loss_floor": 0.0, "minimal_radius": 0.0}
     checked = bondic.verify(Certificate(body, result.certificate.arrays), log)
     assert not any("rejection" in line for line in checked.checks)
     assert any("no witness" in gap for gap in checked.unchecked)
@@ -359,17 +362,17 @@ def test_a_certificate_without_witnesses_is_not_called_tested():
 @pytest.mark.parametrize("end", ["lower", "upper"])
 def test_claims_cannot_be_moved_inward_under_cover_of_rounding(certified, end):
     result, log, _ = certified
-    claim = result.certificate.body["ends"][end]["claim"]
-    inward = 1.0 if end == "lower" else -1.0
-    name = "low" if end == "lower" else "high"
-    for step, fine in ((-3.0, True), (20.0, False), (500.0, False)):
-        moved = claim["bound"] + inward * (step * claim["rounding"] + (1e-11 if step > 0 else 0.0))
+    k, name, inward = (0, "low", 1.0) if end == "lower" else (1, "high", -1.0)
+    claim = result.certificate.claims.ends[k]
+    value = claim.parts[0].size
+    for wider, step, fine in ((3.0, 0.0, True), (0.0, 20.0, False), (1e3, 500.0, False), (0.0, 2e3, False)):
+        shift = inward * (step * claim.rounding + (1e-11 if step else 0.0))
+        moved = replace(claim.parts[0], size=Enclosure(value.mid + shift, value.rad + wider * claim.rounding))
         forged = _forged(
             result.certificate,
             **{
-                f"ends__{end}__claim__bound": moved,
-                f"ends__{end}__claim__rounding": 1e3 * claim["rounding"],
-                f"claims__{name}": moved,
+                f"claims__ends__{k}__parts__0__size": asdict(moved.size),
+                f"conclusion__{name}": replace(claim, parts=(moved, *claim.parts[1:])).bound,
             },
         )
         if fine:  # a claim that lies further out is weaker, not wrong
@@ -378,19 +381,19 @@ def test_claims_cannot_be_moved_inward_under_cover_of_rounding(certified, end):
             with pytest.raises(VerificationError, match="when recomputed"):
                 bondic.verify(forged, log)
     with pytest.raises(VerificationError, match="by the end points"):
-        bondic.verify(_forged(result.certificate, **{f"claims__{name}": claim["bound"] + 1e-6 * inward}), log)
+        bondic.verify(_forged(result.certificate, **{f"conclusion__{name}": claim.bound + 1e-6 * inward}), log)
 
 
 def test_answers_and_starts_that_do_not_fit_are_refused(certified):
     result, log, _ = certified
     certificate = result.certificate
-    name = certificate.body["problem"]["answers"]["next"]["array"]
+    name = certificate.body["proof"]["asked"]["answers"]["next"]["array"]
     off = certificate.arrays[name] * (1 - 5e-7)
     with pytest.raises(VerificationError, match="do not sum to 1"):
         bondic.verify(_forged(certificate, {name: off}), log)
-    for flag in ("answers__exact", "answers__discrete", "initial__count_fixed"):
+    for flag in ("answers__exact", "answers__discrete", "start__count_fixed"):
         with pytest.raises(VerificationError, match="true or false"):
-            bondic.verify(_forged(certificate, **{f"problem__{flag}": "yes"}), log)
+            bondic.verify(_forged(certificate, **{f"proof__asked__{flag}": "yes"}), log)
     other = bondic.InitialStates.exact(np.zeros((2, log.observations.shape[1])))
     with pytest.raises(VerificationError, match="other initial states"):
         bondic.verify(certificate, log, initial=other)
@@ -401,18 +404,18 @@ def test_drawn_actions_cannot_be_declared_exact():
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=(-1.0, 1.0))
     result = bondic.estimate_interval(problem)
     with pytest.raises(VerificationError, match="not exact"):
-        bondic.verify(_forged(result.certificate, problem__answers__exact=True), log)
+        bondic.verify(_forged(result.certificate, proof__asked__answers__exact=True), log)
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("budget__noise", 10**400),
-        ("problem__rows", [0, 10**400]),
-        ("claims__low", 10**400),
-        ("ball__kernel", {"product": []}),
-        ("instruments__kernel", {"sum": []}),
-        ("instruments__provenance__rows", [float("nan"), 5]),
+        ("proof__budget__parts__noise", 10**400),
+        ("proof__asked__rows", [0, 10**400]),
+        ("conclusion__low", 10**400),
+        ("proof__ball__kernel", {"kernel": "product", "parts": []}),
+        ("proof__instruments__kernel", {"kernel": "sum", "parts": []}),
+        ("proof__instruments__provenance__rows", [float("nan"), 5]),
     ],
 )
 def test_damaged_numbers_are_refused_in_words(certified, path, value):

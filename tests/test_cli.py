@@ -12,6 +12,7 @@ from rich.console import Console
 
 import bondic
 from bondic.cli import main as cli
+from bondic.report.exports import result_dict
 from bondic.report.html import result_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
@@ -83,7 +84,7 @@ def test_repr_says_what_it_is(result):
     assert repr(answer).startswith("Result(90% interval [")
     assert "guarantee='finite-sample'" in repr(answer)
     assert answer.low in answer.interval
-    assert answer.to_dict()["alpha"] == answer.alpha
+    assert result_dict(answer)["alpha"] == answer.alpha
 
 
 def test_progress_is_silent_in_pipes_and_moves_on_terminals():

@@ -14,14 +14,12 @@ import naive
 from bondic.claims import ErrorBudget, check_alpha
 from bondic.errors import InvalidInput, NumericalError
 from bondic.methods.settle import _mean_square_width
-from bondic.noise.bound import NoiseFacts
 from bondic.noise.facts import diagonal, noise_facts
-from bondic.noise.rademacher import GUARANTEE, unproved_rademacher_radius
 from bondic.noise.start import initial_error
-from bondic.rounding import Enclosure, U
+from bondic.rounding import U
 from bondic.rows import Terms
 from bondic.terms import discounted_steps, row_widths, value_range
-from core_cases import inside, make_case
+from core_cases import inside, make_case, plain_facts
 
 GAMMAS = [0.0, 1e-17, 0.3, 0.95, 0.999, 1 - 2.0**-30]
 RANGES = [(-1.0, 2.0), (0.0, 0.0), (1.0, 1.0), (-3.0, -1.0), (0.0, 1e12), (0.1, 0.3), (-1e-12, 0.0)]
@@ -209,7 +207,7 @@ def test_p_value_of_pinelis(case, constant, observed):
     c = twin_constant(case, constant, 1)
     n, count = len(case.logged), len(case.log)
     exact = naive.p_value(c * mpf(count) / n, n, observed * scale)
-    ours = bondic.Pinelis(constant).level(facts, observed * scale)
+    ours = bondic.Pinelis(constant).p_value(facts, observed * scale)
     assert mpf(ours) >= exact
     assert mpf(ours) <= exact * (1 + mpf(10) ** -8)
 
@@ -220,9 +218,9 @@ def test_p_value_inverts_epsilon(case):
     for gauge in (bondic.Pinelis(), bondic.Pinelis("paper"), bondic.FixedLambda(float(rate)), bondic.PlugIn(2.0)):
         for probability in (0.5, 0.05, 1e-6):
             observed = gauge.epsilon(facts, probability).mid
-            assert gauge.level(facts, observed) == pytest.approx(probability, rel=1e-6)
-        assert gauge.level(facts, 0.0) == 1.0
-        assert gauge.level(facts, -1.0) == 1.0
+            assert gauge.p_value(facts, observed) == pytest.approx(probability, rel=1e-6)
+        assert gauge.p_value(facts, 0.0) == 1.0
+        assert gauge.p_value(facts, -1.0) == 1.0
         assert gauge.describe()
 
 
@@ -246,7 +244,7 @@ def test_fixed_lambda(case, rate):
     observed = float(exact)
     total = sum((b * b * k for b, k in zip(widths, diagonals, strict=True)), mpf(0))
     level = 2 * mp.exp(-(mpf(scaled) * len(widths) * mpf(observed) - mpf(scaled) ** 2 * total / 8))
-    ours = mpf(bondic.FixedLambda(scaled).level(facts, observed))
+    ours = mpf(bondic.FixedLambda(scaled).p_value(facts, observed))
     assert min(mpf(1), level) <= ours
     assert ours <= level * (1 + mpf(10) ** -6)
 
@@ -275,7 +273,7 @@ def test_plug_in_is_labeled():
     upper_and_close(gauge.epsilon(facts, 0.1), naive.epsilon(0.7, facts.count, 0.1))
     assert gauge.guarantee == "none"
     assert "no finite-sample guarantee" in gauge.describe()
-    assert bondic.PlugIn(0.0).level(facts, 0.1) == 0.0
+    assert 0 < bondic.PlugIn(0.0).p_value(facts, 0.1) < 1e-300
     with pytest.raises(InvalidInput):
         bondic.PlugIn(-1.0)
     with pytest.raises(InvalidInput):
@@ -283,7 +281,7 @@ def test_plug_in_is_labeled():
 
 
 def test_noise_facts_round_up():
-    """K_max, the diagonal and the reach are upper bounds; the diagonal sees embeddings and masks."""
+    """K_max, the diagonal and the steps are upper bounds; the diagonal sees embeddings and masks."""
     case = make_case(seed=5)
     similar = np.array([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
     kernel = 0.7 * bondic.Gaussian(1.0) * bondic.ActionEmbedding(similar) + bondic.Constant(0.1)
@@ -294,12 +292,8 @@ def test_noise_facts_round_up():
         assert exact <= mpf(float(ours)) <= exact * (1 + mpf(10) ** -13)
     assert mpf(facts.sup_diag) * (1 + 64 * mpf(U)) >= mpf(0.7) * 4 + mpf(0.1)
     assert facts.count == facts.fixed_count == len(case.problem)
-    assert mpf(facts.reach) >= 1 / (1 - mpf(case.gamma))
+    assert mpf(facts.steps) >= 1 / (1 - mpf(case.gamma))
     assert facts.largest_reward == 2.0
-
-
-def _plain_facts(n, width=1.0):
-    return NoiseFacts(n, n, 1.0, np.array([width]), np.array([n]), width, 1.0, 1.0, lambda: Enclosure(n * width**2))
 
 
 @pytest.mark.parametrize("n", [1, 10, 200])
@@ -310,7 +304,7 @@ def test_noise_event_on_the_worst_problem(n):
     """
     failures = []
     for probability in (0.5, 0.2, 0.05, 1e-3):
-        eps = bondic.Pinelis().epsilon(_plain_facts(n), probability).upper
+        eps = bondic.Pinelis().epsilon(plain_facts(n), probability).upper
         heads = np.arange(n + 1)
         mean = np.abs(heads - n / 2) / n
         chance = binom.pmf(heads, n, 0.5)
@@ -393,55 +387,6 @@ def test_nothing_to_pay_when_all_values_are_equal():
     assert initial_error(0.0, 0.1, np.ones(1), draws=1, count_fixed=True, sides=2).upper < 1e-150
 
 
-# -------------------------------------------------------------------------------------------------- finite class
-
-
-def test_finite_class(rng):
-    values, widths = rng.normal(size=(3, 20)), rng.uniform(0.5, 2.0, 20)
-    rates = np.array([0.1, 1.0, 0.02])
-    gauge = bondic.FiniteClass(rates)
-    bounds = gauge.bounds(values, widths, 0.05)
-    exact = []
-    for rate, row in zip(rates, values, strict=True):
-        squares = sum(((mpf(b) * mpf(v)) ** 2 for b, v in zip(widths.tolist(), row.tolist(), strict=True)), mpf(0))
-        exact.append((mp.log(mpf(6) / mpf(0.05)) + mpf(rate) ** 2 * squares / 8) / mpf(rate) / 20)
-    for ours, twin in zip(bounds, exact, strict=True):
-        upper_and_close(ours, twin)
-    weights = np.array([2.0, -1.0, 0.5])
-    noise = gauge.noise(weights, bounds)
-    total = sum((abs(mpf(w)) * b for w, b in zip(weights.tolist(), exact, strict=True)), mpf(0))
-    upper_and_close(noise, total)
-    planned = bondic.FiniteClass.planned(20, probability=0.05, members=3, mean_square=2.0)
-    assert planned.rates == pytest.approx(math.sqrt(8 * math.log(120) / 40) * np.ones(3), rel=1e-14)
-    with pytest.raises(InvalidInput, match="3 members"):
-        gauge.bounds(values[:2], widths, 0.05)
-    for bad in ([], [0.0], [math.inf], [[1.0]]):
-        with pytest.raises(InvalidInput):
-            bondic.FiniteClass(np.array(bad))
-
-
-def test_finite_class_event_on_coin_flips():
-    """p members with disjoint rows of +-1/2 residuals: each fails independently; all together at most delta."""
-    members, rows, delta = 3, 30, 0.2
-    values = np.kron(np.eye(members), np.ones(rows))
-    gauge = bondic.FiniteClass.planned(members * rows, probability=delta, members=members, mean_square=1 / members)
-    heads = np.arange(rows + 1)
-    law = binom.pmf(heads, rows, 0.5)
-    fails = []
-    for bound in gauge.bounds(values, np.ones(members * rows), delta):
-        total = np.abs(heads - rows / 2) / (members * rows)
-        fails.append(law[total > bound.upper].sum())
-    assert 1 - np.prod(1 - np.array(fails)) <= delta
-
-
-def test_rademacher_form_is_labeled_and_the_stated_number(rng):
-    values = np.array([[1.0, -1.0, 1.0, 1.0]])
-    ours = unproved_rademacher_radius(values, 2.0, 0.1, rng=rng, draws=20_000)
-    complexity = np.mean([abs(a + b + c + d) / 4 for a in (1, -1) for b in (1, -1) for c in (1, -1) for d in (1, -1)])
-    assert ours == pytest.approx(2 * complexity + math.sqrt(4 * math.log(20) / 4), rel=0.02)
-    assert GUARANTEE == "none"
-
-
 # -------------------------------------------------------------------------------------------------------- budget
 
 
@@ -469,7 +414,7 @@ def test_overspending_is_refused():
 
 
 def test_impossible_levels_are_refused():
-    facts = _plain_facts(5)
+    facts = plain_facts(5)
     for probability in (0.0, -0.1):
         with pytest.raises(NumericalError):
             bondic.Pinelis().epsilon(facts, probability)

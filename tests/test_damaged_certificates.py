@@ -31,7 +31,7 @@ def certified():
     mdp, log, policy, initial = synthetic(200, gamma=0.3)
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
     method = bondic.Dual(gauge=bondic.PlugIn(0.05), choices=bondic.Choices(pairs=8))
-    return bondic.estimate_interval(problem, method=method).proof, log
+    return bondic.estimate_interval(problem, method=method).certificate, log
 
 
 def write(folder: Path, text: bytes, archive: bytes) -> Path:
@@ -72,7 +72,7 @@ def test_a_whole_certificate_is_read_as_numpy_reads_it(certified, tmp_path):
 def test_an_archive_that_grows_is_refused_before_it_does(certified, tmp_path):
     certificate, _ = certified
     count = 4 * 2**20  # 32 MB of zeros in 32 kB
-    path = with_members(certificate, tmp_path, {"policy.next.npy": header(f"({count},)") + bytes(8 * count)})
+    path = with_members(certificate, tmp_path, {"asked.answers.next.npy": header(f"({count},)") + bytes(8 * count)})
     assert (tmp_path / "c.npz").stat().st_size < 2**17
     tracemalloc.start()
     with pytest.raises(VerificationError, match="bytes unpacked"):
@@ -93,13 +93,13 @@ def test_the_limit_can_be_moved(certified, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "packing", "words"),
     [
-        ({"policy.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
-        ({"policy.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
-        ({"policy.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
-        ({"policy.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
-        ({"policy.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
-        ({"policy.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
-        ({"policy.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
+        ({"asked.answers.next.npy": header("(100000000000000,)") + b"\0" * 8}, {}, "not the size it has"),
+        ({"asked.answers.next.npy": header("(2, 2)") + b"\0" * 24}, {}, "not the size it has"),
+        ({"asked.answers.next.npy": header("(1,)", "<f16") + b"\0" * 16}, {}, "type f16"),
+        ({"asked.answers.next.npy": header("(1,)", "|O") + b"\0" * 8}, {}, "header"),
+        ({"asked.answers.next.npy": header("(1,)", "<c16") + b"\0" * 16}, {}, "type c16"),
+        ({"asked.answers.next.npy": header("__import__('os')") + b"\0" * 8}, {}, "header"),
+        ({"asked.answers.next.npy": b"\x93NUMPY\x03\0"}, {}, "not an array"),
         ({}, {"compression": zipfile.ZIP_BZIP2}, "packed in a way"),
         ({}, {"compression": zipfile.ZIP_LZMA}, "packed in a way"),
         ({f"m{k}.npy": b"" for k in range(5000)}, {}, "more than 4096 arrays"),
@@ -116,7 +116,7 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
     whole = as_archive(dict(certificate.arrays))
     out = io.BytesIO(whole)
     with pytest.warns(UserWarning, match="Duplicate name"), zipfile.ZipFile(out, "a") as archive:
-        archive.writestr("policy.next.npy", as_member(np.zeros(3)))
+        archive.writestr("asked.answers.next.npy", as_member(np.zeros(3)))
     commented = whole[:-2] + b"\x05\0hello"
     for content, words in ((out.getvalue(), "same name"), (commented, "not an archive"), (b"", "not an archive")):
         with pytest.raises(VerificationError, match=words):
@@ -125,8 +125,10 @@ def test_arrays_of_one_name_comments_and_long_lists_are_refused(certified, tmp_p
 
 def test_long_doubles_in_memory_are_refused_in_words(certified):
     certificate, log = certified
-    arrays = dict(certificate.arrays) | {"omega.lower.w": certificate.arrays["omega.lower.w"].astype(np.longdouble)}
-    with pytest.raises(VerificationError, match=r"omega\.lower\.w is of type"):
+    arrays = dict(certificate.arrays) | {
+        "omegas.lower.coordinates": certificate.arrays["omegas.lower.coordinates"].astype(np.longdouble)
+    }
+    with pytest.raises(VerificationError, match=r"omegas\.lower\.coordinates is of type"):
         bondic.verify(Certificate(certificate.body, arrays), log)
 
 
@@ -167,33 +169,38 @@ def signed(certificate: Certificate, place: str, value: object) -> Certificate:
     return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
 
 
-GAUSSIAN = {"leaf": "gaussian", "parameters": {"bandwidth": 1.0}}
-DIRAC = {"leaf": "dirac", "parameters": {"on": "action"}}
+GAUSSIAN = {"kernel": "gaussian", "bandwidth": {"array": "asked.start.weights"}, "on": "observation"}
+DIRAC = {"kernel": "dirac", "on": "action"}
+
+
+def several(kind, *parts):
+    return {"kernel": kind, "parts": list(parts)}
 
 
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        ("ball.kernel", {"product": [{"sum": [GAUSSIAN] * 4}] * 25}, "256 are evaluated"),
-        ("ball.kernel", {"product": [DIRAC] * 40}, "embedding columns"),
-        ("ball.kernel", {"sum": [GAUSSIAN] * 200}, "200 parts"),
-        ("ball.kernel", {"leaf": "constant", "parameters": {"value": True}}, "true or false"),
-        ("ball.kernel", {"leaf": "time-mask", "parameters": {"horizon": float("nan")}}, "horizon"),
-        ("ball.radius", float("nan"), "ball.radius"),
-        ("ball.radius", True, "ball.radius"),
-        ("ball.radius", "9", "ball.radius"),
-        ("claims.low", False, "claims.low"),
-        ("alpha", 0.5, "alpha is 0.5"),
-        ("claims.high", float("inf"), "claims.high"),
-        ("problem.terms.horizon", 10**30, "horizon"),
-        ("problem.terms.may_terminate", 1, "may_terminate"),
-        ("problem.seed", -1, "seed"),
-        ("problem.rows", [0.0, 5], "problem.rows"),
-        ("problem.initial.weights", {"array": "nothing"}, "lacks the array"),
+        ("proof.ball.kernel", several("product", *[several("sum", *[GAUSSIAN] * 4)] * 25), "256 are evaluated"),
+        ("proof.ball.kernel", several("product", *[DIRAC] * 40), "embedding columns"),
+        ("proof.ball.kernel", several("sum", *[GAUSSIAN] * 200), "200 parts"),
+        ("proof.ball.kernel", {"kernel": "constant", "value": True, "on": "time"}, "a number is needed, not True"),
+        ("proof.ball.kernel", {"kernel": "time-mask", "horizon": float("nan"), "on": "time"}, "horizon"),
+        ("proof.ball.radius", float("nan"), "ball.radius"),
+        ("proof.ball.radius", True, "ball.radius"),
+        ("proof.ball.radius", "9", "ball.radius"),
+        ("conclusion.low", False, "conclusion.low"),
+        ("proof.budget.alpha", 0.5, "alpha is 0.5"),
+        ("conclusion.high", float("inf"), "conclusion.high"),
+        ("proof.asked.terms.horizon", 10**30, "horizon"),
+        ("proof.asked.terms.may_terminate", 1, "may_terminate"),
+        ("proof.asked.seed", -1, "seed"),
+        ("proof.asked.rows", [0.0, 5], "proof.asked.rows"),
+        ("proof.asked.start.weights", {"array": "nothing"}, "the name of an array"),
         ("information", [[[[]]]] * 200_000, "more than 100000 values"),
         ("information", 10**60, "digits"),
         ("information", {"a": {1, 2}}, "not JSON|holds a"),
-        ("ends.third", None, "on the way to"),
+        ("proof.omegas.third", None, "proof.omegas"),
+        ("third", None, "and no others"),
     ],
 )
 def test_values_that_do_not_belong_are_refused(certified, place, value, words):
@@ -210,9 +217,9 @@ def test_nesting_is_limited(certified):
     certificate, log = certified
     deep: object = GAUSSIAN
     for _ in range(60):
-        deep = {"scaled": deep, "factor": 1.0}
+        deep = {"kernel": "scaled", "part": deep, "factor": 1.0}
     with pytest.raises(VerificationError, match="nested more than 40 deep"):
-        bondic.verify(signed(certificate, "ball.kernel", deep), log)
+        bondic.verify(signed(certificate, "proof.ball.kernel", deep), log)
 
 
 def test_the_work_is_estimated_before_it_is_done(certified):
@@ -220,9 +227,9 @@ def test_the_work_is_estimated_before_it_is_done(certified):
     certificate, log = certified
     many = 500_000
     arrays = dict(certificate.arrays) | {
-        "initial.observations": np.random.default_rng(0).normal(size=(many, 1)),
-        "initial.weights": np.full(many, 1.0 / many),
-        "policy.initial": np.full((many, 2), 0.5),
+        "asked.start.observations": np.random.default_rng(0).normal(size=(many, 1)),
+        "asked.start.weights": np.full(many, 1.0 / many),
+        "asked.answers.initial": np.full((many, 2), 0.5),
     }
     with pytest.raises(VerificationError, match="pairs of points"):
         bondic.verify(Certificate(certificate.body, arrays), log)
@@ -259,10 +266,10 @@ def test_the_experiment_sees_a_changed_claim(certified, tmp_path):
         bondic.make_problem(log, bondic.UniformPolicy(2), bondic.InitialStates.exact([[0.0]]), gamma=0.3,
                             reward_range=(-2.0, 3.0)),
         method=bondic.Dual(gauge=bondic.PlugIn(0.05)),
-    ).proof  # fmt: skip
+    ).certificate  # fmt: skip
     path, _ = bondic.save_certificate(other, tmp_path / "c")
     assert damaged_certificates.judge(good, path)[0] == "changed claims"
     text = json.loads(path.read_text())
-    text["claims"]["low"] += 0.1
+    text["conclusion"]["low"] += 0.1
     path.write_text(json.dumps(text))
     assert damaged_certificates.judge(good, path)[0] == "refused"

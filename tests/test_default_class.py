@@ -11,7 +11,8 @@ import bondic as b
 from bondic.bounds.rejection import join_tests
 from bondic.bounds.robustness import robustness
 from bondic.claims import Rejection, Status, conclude
-from bondic.classes.box import Box, constant_value
+from bondic.classes.box import Box
+from bondic.classes.value_class import constant_value
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.methods.settle import TEST_SHARE, settle

@@ -19,7 +19,7 @@ from bondic.functions.functions import FeatureFunction, Function
 from bondic.rounding import Enclosure
 from bondic.sums.forms import Sums
 from builders import setting_of
-from core_cases import inside, kernel_function, make_case
+from core_cases import Given, inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02
 
@@ -173,18 +173,15 @@ def test_other_constants(constant):
     assert mpf(lower.bound) <= low
 
 
-def test_a_given_epsilon_and_weighing_are_used():
+def test_a_given_weighing_and_noise_bound_are_used():
     example = Example(seed=22, center=True)
-    eps = example.setting.epsilon()
     (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)])
-    assert dual_bound(example.setting, example.omega) == dual_bound(
-        example.setting, example.omega, weighing=weighing, epsilon=eps
-    )
+    assert dual_bound(example.setting, example.omega) == dual_bound(example.setting, example.omega, weighing=weighing)
     bent = replace(weighing, correction=weighing.correction + 1.0)
     (moved,) = dual_bound(example.setting, example.omega, ("upper",), weighing=bent)
     (plain,) = dual_bound(example.setting, example.omega, ("upper",))
     assert moved.bound == pytest.approx(plain.bound - 1.0)
-    (small,) = dual_bound(example.setting, example.omega, ("upper",), epsilon=Enclosure(0.0))
+    (small,) = dual_bound(replace(example.setting, gauge=Given(Enclosure(0.0))), example.omega, ("upper",))
     assert small["noise"].upper < 1e-10
 
 

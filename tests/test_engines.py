@@ -17,11 +17,12 @@ from bondic.kernels.normal_form import Layout, normal_form
 from bondic.proofs.io import save_certificate
 from bondic.rounding import U
 from bondic.sums import forms
-from bondic.sums.engine import Collected, Crossed, Share
+from bondic.sums.engine import Collected, Crossed, Engine, Share
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure, Stream
 from bondic.sums.reference import Reference
+from builders import synthetic
 from conformance import EngineCase
 
 LAYOUT = Layout(2, False, 0, 2)
@@ -55,12 +56,12 @@ class TestFeatures(EngineCase):
     engine = Features()
 
 
-class Toy:
+class Toy(Engine):
     """All pairs at once, in one product of matrices: for a few thousand points."""
 
     name = "toy"
 
-    def cost(self, term, survey, limit):  # noqa: ARG002
+    def cost(self, term, survey):  # noqa: ARG002
         return float(survey.count) ** 2
 
     def begin(self, term, survey):
@@ -91,6 +92,20 @@ def test_an_engine_of_ones_own_is_used_through_sums(rng):
     theirs, more = function.values(points[:20])
     assert np.abs(mine - theirs).max() <= error + more
     assert abs(function.norm(toy).mid - function.norm().mid) <= function.norm(toy).rad + function.norm().rad
+
+
+def test_an_engine_of_ones_own_serves_the_whole_way(tmp_path):
+    """From the estimate to the certificate, its verification and the page."""
+    (mdp, log, policy, start), toy = synthetic(300), Sums(engines=(Toy(),))
+    problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    result = bondic.estimate_interval(problem, method=bondic.Dual(engine=toy, gauge="plug-in", radius=5.0))
+    assert result.status is bondic.Status.INTERVAL
+    text, _ = bondic.save_certificate(result.certificate, tmp_path / "toy")
+    found = bondic.verify(bondic.load_certificate(text), log, sums=toy)
+    assert (found.low, found.high) == pytest.approx((result.low, result.high), rel=1e-9)
+    plain = bondic.verify(result.certificate, log)
+    assert plain.low == pytest.approx(found.low, rel=1e-9)
+    assert result.certificate.digest in bondic.report_page(result, problem, title="toy")
 
 
 def test_sums_without_an_engine_for_a_term_say_so(rng):

@@ -10,13 +10,11 @@ import pytest
 import bondic as b
 import builders
 from bondic.identity.residual import function_values
-from bondic.noise.bound import NoiseFacts
-from bondic.proofs.spec import Reader
-from bondic.rounding import Enclosure
 from bondic.search.basis import make_basis
 from bondic.tuning.defaults import Choices
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
+from core_cases import plain_facts
 
 QUICK = Choices(pairs=16, weight_bandwidth=1.0, constant_share=0.5)
 
@@ -88,7 +86,7 @@ def test_the_ends_are_the_sums_of_their_terms(plain):
         assert end.bound == pytest.approx(end.value.mid + sign * spread, abs=1.01 * end.rounding)
         assert sign * end.bound >= sign * (end.value.mid + sign * spread)
         assert end["noise"].mid == pytest.approx(plain.rejection.epsilon * end["|omega|"].mid, rel=1e-9)
-        assert end["bias"].mid == pytest.approx(plain.certificate.body["ball"]["radius"] * end["|mu|"].mid, rel=1e-12)
+        assert end["bias"].mid == pytest.approx(plain.proof.ball.radius * end["|mu|"].mid, rel=1e-12)
     assert (plain.low, plain.high) == (plain.lower.bound, plain.upper.bound)
 
 
@@ -206,8 +204,7 @@ def test_misspecification_widens_by_its_formula(table, plain):
 
 def weights(problem, result, end):
     """omega at the certified rows, read back from the certificate."""
-    spec = result.certificate.body["ends"][end]["omega"]
-    function = Reader(result.certificate.arrays, problem.layout).function(spec)
+    function = result.proof.omegas[end]
     return function.values(problem.whole().logged)[0][np.arange(len(problem)), problem.whole().slots]
 
 
@@ -239,7 +236,7 @@ def test_larger_radius_contains_smaller(table):
 def test_a_given_radius_is_used(table):
     """radius= keeps the default kernel and replaces the rule."""
     found = checked(table.problem, table.log, b.Dual(radius=7.5, choices=QUICK))
-    assert found.certificate.body["ball"]["radius"] == 7.5
+    assert found.proof.ball.radius == 7.5
     assert "radius 7.5 as given" in found.choices["Q"]
 
 
@@ -269,21 +266,20 @@ def test_plug_in_promises_nothing(table, plain):
     assert "no finite-sample guarantee" in found.choices["noise"]
     assert "no finite-sample guarantee" in next(a.text for a in found.assumptions if a.name == "noise")
     own = table.run(gauge=b.PlugIn(0.04))
-    facts = NoiseFacts(600, 600, 1.0, np.ones(1), np.array([600]), 1.0, 1.0, 2.0, lambda: Enclosure(600.0))
-    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(facts, 0.1).mid, rel=1e-9)
+    assert own.rejection.epsilon == pytest.approx(b.PlugIn(0.04).epsilon(plain_facts(600), 0.1).mid, rel=1e-9)
 
 
 def test_planned_rows_hold_at_stopping_times(table, plain):
     """The fixed-lambda form: almost as short when the plan was right, longer when it was not, valid either way."""
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
-        assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"
+        assert isinstance(found.proof.noise, b.FixedLambda)
         assert "n may be a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
     assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon
     rate = math.sqrt(8 * math.log(20) / (600 * plain.value_range.width**2))
-    assert right.certificate.body["gauge"]["rate"] == pytest.approx(rate, rel=1e-9)
+    assert right.proof.noise.rate == pytest.approx(rate, rel=1e-9)
     own = table.run(gauge=b.FixedLambda(rate))
     assert (own.low, own.high) == pytest.approx((right.low, right.high), rel=1e-9)
 
@@ -299,7 +295,7 @@ def test_more_candidates_never_hurt(table, plain, rng):
     )  # hardly any coordinates to search in
     poor = table.run(rank=1)
     assert poor.length >= plain.length
-    good = Reader(plain.certificate.arrays, layout).function(plain.certificate.body["ends"]["upper"]["omega"])
+    good = plain.proof.omegas["upper"]
     helped = table.run(rank=1, candidates=(good,))
     assert helped.high == pytest.approx(plain.high, abs=1e-9)
     bad = tuple(basis.function(row) for row in rng.standard_normal((2, basis.dimension)))
@@ -329,8 +325,11 @@ def test_one_call_is_two_calls(table):
     problem = b.make_problem(table.log, table.policy, starts, gamma=0.5, reward_range=(0, 1))
     again = checked(problem, table.log, table.method(), policy=table.policy)
     assert (found.low, found.high) == (again.low, again.high)
-    assert "initial" in found.budget.parts
+    assert set(found.budget.parts) == {"noise", "initial"}
     assert found.upper["initial distribution"].mid > 0
+    (start,) = (item.text for item in found.assumptions if item.name == "start")
+    assert "The 60 initial states are independent draws" in start
+    assert "not fixed beforehand" in start
 
 
 # -------------------------------------------------------------------------------------------------- finite horizon
@@ -362,7 +361,7 @@ def test_finite_horizon(horizon, gamma):
     assert f"{problem.dropped} rows beyond it were dropped" in next(
         a.text for a in found.assumptions if a.name == "process"
     )
-    assert found.certificate.body["gauge"]["gauge"] == "fixed-lambda"  # one width per time
+    assert isinstance(found.proof.noise, b.FixedLambda)  # one width per time
     # nothing follows the last step, so a kernel that does not know the horizon gives the same interval
     unmasked = checked(problem, log, b.Dual(instruments=instruments, ball=b.Ball(kernel, ball.radius)))
     assert (unmasked.low, unmasked.high) == pytest.approx((found.low, found.high), abs=1e-9)

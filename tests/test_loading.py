@@ -44,7 +44,7 @@ def place(tmp_path_factory):
     method = bondic.Dual(choices=bondic.Choices(categorical=False))
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
     result = bondic.estimate_interval(problem, alpha=0.1, method=method)
-    bondic.save_certificate(result.proof, folder / "certificate")
+    bondic.save_certificate(result.certificate, folder / "certificate")
     return folder
 
 

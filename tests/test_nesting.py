@@ -4,6 +4,7 @@ J* in oracle, inside oracle_W, inside primal (on the event L_W(q*) <= eps), insi
 """
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,18 +14,19 @@ from scipy.stats import binom
 import bondic as b
 import builders
 from bondic.bounds.dual import dual_bound
-from bondic.bounds.oracle import infinite_data_interval, oracle_interval
 from bondic.bounds.primal import primal_point
-from bondic.identity.loss import kernel_bellman_loss
+from bondic.identity.loss import residual_loss
 from bondic.identity.measure import discrepancy
 from bondic.identity.residual import bellman_residual, function_values
-from bondic.identity.semi_expected import noise_width, semi_expected_loss
 from bondic.identity.value import doubly_robust_value
+from bondic.methods.oracle import oracle_interval
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
+from core_cases import Given
+from yardsticks import infinite_data_interval, noise_width
 
 
 class World:
@@ -100,7 +102,7 @@ def test_nesting(make, seed, options):
     """Each bound holds the one before it; the slack is 1e-6 of the trivial width (1e-4 for the oracle's cut-off)."""
     _, world = make(seed, **options)
     slack = 1e-6 * world.scale
-    oracle = oracle_interval(world.problem.whole(), world.ball, world.truth)
+    oracle = oracle_interval(world.problem, world.ball, world.truth)
     loss, epsilon = world.loss, world.setting.epsilon().upper
     assert loss <= epsilon  # the event; it has probability >= 0.9 and holds in each of these logs
     chain = [(world.value, world.value), (oracle.low, oracle.high)]
@@ -119,12 +121,12 @@ def test_nesting(make, seed, options):
         lower, upper = dual_bound(world.setting, omega)
         assert inside(chain[-1], (lower.bound, upper.bound), slack)
         # the dual at L_W(q*) holds its own primal, for every omega
-        tight = kernel_bellman_loss(
+        tight = residual_loss(
             world.problem.whole(),
             world.instruments.kernel,
             bellman_residual(world.problem.whole(), function_values(world.problem.whole(), world.truth)),
         )
-        lower, upper = dual_bound(world.setting, omega, epsilon=tight)
+        lower, upper = dual_bound(replace(world.setting, gauge=Given(tight)), omega)
         assert lower.bound <= world.value <= upper.bound
         assert inside(chain[2], (lower.bound, upper.bound), slack)
 
@@ -147,13 +149,13 @@ def test_oracle_against_its_definition():
     fixed = truth - null.T @ (null @ truth)  # least norm with the same residuals
     room = math.sqrt(radius**2 - fixed @ fixed)
     reach = room * np.linalg.norm(null @ start)
-    oracle = oracle_interval(problem.whole(), world.ball, world.truth)
+    oracle = oracle_interval(problem, world.ball, world.truth)
     assert oracle.low == pytest.approx(start @ fixed - reach, abs=1e-9)
     assert oracle.high == pytest.approx(start @ fixed + reach, abs=1e-9)
-    assert oracle_interval(problem.whole(), b.Ball(builders.table_kernel(), 0.5), world.truth).low == math.inf
+    assert oracle_interval(problem, b.Ball(builders.table_kernel(), 0.5), world.truth).low == math.inf
     # around a center the ball moves, the residuals stay
     center = builders.table_function(mdp.q_star, problem.layout)
-    around = oracle_interval(problem.whole(), b.Ball(builders.table_kernel(), 0.3, center), world.truth)
+    around = oracle_interval(problem, b.Ball(builders.table_kernel(), 0.3, center), world.truth)
     reach = 0.3 * np.linalg.norm(null @ start)
     assert (around.low, around.high) == pytest.approx((mdp.value - reach, mdp.value + reach), abs=1e-9)
 
@@ -318,7 +320,7 @@ def test_semi_expected_loss_is_its_double_sum(rng):
     expected = mdp.expected_residuals(q)[s, a]
     gram = 0.5 * ((s[:, None] == s) & (a[:, None] == a)) + 0.5
     wanted = math.sqrt(expected @ gram @ expected) / len(s)
-    assert semi_expected_loss(world.problem.whole(), world.instruments.kernel, expected).mid == pytest.approx(
+    assert residual_loss(world.problem.whole(), world.instruments.kernel, expected).mid == pytest.approx(
         wanted, rel=1e-12
     )
 
@@ -326,8 +328,8 @@ def test_semi_expected_loss_is_its_double_sum(rng):
 def closeness(problem, kernel, mean_residuals, observed, width, delta):
     """(|L_W(q) - L*_W(q)|, eps) with eps of (9) for residuals of conditional range `width`, constant "half"."""
     distance = abs(
-        kernel_bellman_loss(problem.whole(), kernel, observed).mid
-        - semi_expected_loss(problem.whole(), kernel, mean_residuals).mid
+        residual_loss(problem.whole(), kernel, observed).mid
+        - residual_loss(problem.whole(), kernel, mean_residuals).mid
     )
     return distance, math.sqrt(kernel.sup_diag * width**2 / 2 * math.log(2 / delta) / len(problem))
 

@@ -205,4 +205,5 @@ def test_logs_it_cannot_use_and_training_that_blows_up_are_refused():
 @pytest.mark.torch
 def test_rewards_of_zero_give_the_value_zero():
     result = interval(sampled(rewards=0.0))
-    assert (result.low, result.estimate, result.high) == pytest.approx((0.0, 0.0, 0.0), abs=1e-300)
+    assert result.estimate == 0.0
+    assert (result.low, result.high) == pytest.approx((0.0, 0.0), abs=1e-300)  # ends are rounded outward

@@ -12,11 +12,13 @@ import bondic as b
 from bondic.bounds.dual import Setting
 from bondic.data.blocks import RowRange
 from bondic.errors import InvalidInput
+from bondic.executors.threads import Threads
 from bondic.kernels.normal_form import Layout
 from bondic.rows.draws import Draws
 from bondic.rows.frame import make_frame
 from bondic.rows.returns import ReturnCheck
 from bondic.rows.rows import LONGEST_BLOCK, block_length
+from bondic.sums.forms import Sums
 
 BLOCK, ROWS, LENGTH = 128, 700, 25
 BATCHES = (50, 128, 333, 5000)
@@ -92,7 +94,7 @@ def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
     assert results[0].rows[1] == ROWS
     for other in results[1:]:
         assert (other.low, other.high, other.estimate) == (first.low, first.high, first.estimate)
-        for part in ("claims", "ends", "rejection", "assumptions"):
+        for part in ("claims", "conclusion", "assumptions"):
             assert other.certificate.body[part] == first.certificate.body[part]
     policy = GAUSS if continuous else SOFT
     data = logs(columns(continuous=continuous, table=name == "table"))
@@ -101,17 +103,22 @@ def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
     assert b.verify(first.certificate, data[1]).low == checked[0].low
 
 
+@pytest.mark.parametrize("name", ["gaussian", "linear", "matern"])
+def test_the_number_of_threads_leaves_no_trace(name):
+    asked = questions(name, True, None)[0]
+    workers = [Sums(executor=Threads(count)) for count in (1, 2, 3)]
+    found = [b.estimate_interval(asked, method=replace(method(name, "half"), engine=sums)) for sums in workers]
+    assert len({(result.low, result.high, *(claim.bound for claim in result.claims)) for result in found}) == 1
+
+
 @pytest.mark.parametrize("name", ["gaussian", "matern"])
 def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
-    monkeypatch.setattr("bondic.bounds.weighing._HELD_NUMBERS", 0)
+    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", 0)
     found = [b.estimate_interval(p, method=method(name, "half")) for p in questions(name, True, None)[:3]]
-    assert (
-        len({(result.low, result.high, result.certificate.body["ends"]["lower"]["claim"]["bound"]) for result in found})
-        == 1
-    )
+    assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 
 
-@pytest.mark.parametrize("gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper")], ids=lambda g: g.name)
+@pytest.mark.parametrize("gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper")], ids=repr)
 @pytest.mark.parametrize("horizon", [None, 12])
 @pytest.mark.parametrize("name", KERNELS)
 def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):

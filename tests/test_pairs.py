@@ -5,9 +5,11 @@ Twins: 50-digit sums of every pair where the sets are small, the plain NumPy eng
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -425,3 +427,28 @@ def test_a_second_process_compiles_nothing(tmp_path):
         for _ in range(2)
     ]
     assert [run.stdout.split() for run in runs] == [["0", "1"] * 2, ["1", "0"] * 2]
+
+
+_ONCE = """
+import numpy as np
+from bondic.engines import pairs
+print(float(pairs.block_sums(np.zeros((4, 1)), np.array([1.0]), np.ones((4, 1))).sum()))
+"""
+
+
+def test_a_changed_helper_in_another_file_is_compiled_anew(tmp_path):
+    """exp(0) = 1 becomes 2 in the file of the helper; the file of the cached function, and its date, stay as they are."""
+    package = Path(bondic.__file__).parent
+    shutil.copytree(package, tmp_path / "bondic", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+
+    def run():
+        command = [sys.executable, "-c", _ONCE]
+        return float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+
+    assert [run(), run()] == [16.0, 16.0]
+    helper = tmp_path / "bondic" / "engines" / "exponential.py"
+    text = helper.read_text()
+    assert text.count("p = splat(1.0) + r * p") == 1
+    helper.write_text(text.replace("p = splat(1.0) + r * p", "p = splat(2.0) + r * p"))
+    assert run() == 32.0

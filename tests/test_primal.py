@@ -5,22 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import bondic as b
 import builders
 from bondic.bounds.dual import dual_bound
-from bondic.bounds.finite_class import finite_class_bound
 from bondic.bounds.primal import primal_point
-from bondic.bounds.weighing import weights_at_rows
 from bondic.errors import InvalidInput, MissingExtra
-from bondic.identity.residual import bellman_residual, function_values
-from bondic.noise.finite_class import FiniteClass
 from bondic.search import conic, spectral
-from bondic.search.basis import make_basis
-from bondic.search.conic import ConicSearch, solve_finite_class, solve_primal
-from bondic.search.model import build_model
-from bondic_lab.worlds.tabular import TabularMDP
+from bondic.search.conic import ConicSearch, solve_primal
 
 EQUAL = 1e-6
 """Primal against dual, relative to r |mu_0|."""
@@ -249,115 +241,3 @@ def test_without_the_conic_library(rng, monkeypatch):
     setting = make_setting(rng)
     with pytest.raises(MissingExtra, match=r"pip install 'bondic\[conic\]'"):
         b.estimate_interval(setting.problem, method=b.Primal(b.Dual(instruments=setting.instruments)))
-
-
-# ------------------------------------------------------------------------------------------------ finite class
-
-
-def steps(s):
-    """Three bumps and a constant: the members of a small class W."""
-    return np.column_stack([np.ones(len(s)), s[:, 0] > 0, np.tanh(s[:, 1]), np.cos(s[:, 0])]).astype(float)
-
-
-def finite_class(rng, n=80):
-    problem = builders.noise_problem(rng, n)
-    basis = make_basis(b.ExplicitFeatures(steps, 4.0, "steps"), problem.layout, problem.whole().logged, rank=4)
-    members = tuple(basis.function(row) for row in np.eye(4))
-    return problem, basis, members
-
-
-def naive_finite_class(problem, ball_norm, radius, members, rates, weights, delta, width):
-    """(F-, F+) from the formula of section 4, in plain sums."""
-    n, p = len(problem), len(members)
-    rows = np.array([weights_at_rows(problem.whole(), member)[0] for member in members])
-    noise = 0.0
-    for j in range(p):
-        charge = rates[j] ** 2 * np.sum(width**2 * rows[j] ** 2) / 8
-        noise += abs(weights[j]) * (math.log(2 * p / delta) + charge) / rates[j] / n
-    omega = weights @ rows
-    value = np.sum(omega * problem.whole().rewards) / n
-    half = radius * ball_norm(omega) + noise
-    return value - half, value + half
-
-
-def test_finite_class_bound_is_its_formula(rng):
-    problem, _, members = finite_class(rng)
-    gauge = FiniteClass(np.array([0.02, 0.05, 0.1, 0.03]))
-    weights = np.array([1.5, -0.7, 0.0, 2.0])
-
-    def ball_norm(omega):
-        x, i, c = builders.measure_of(problem, omega)
-        gram = builders.gaussian_matrix(x, x, 1.2) * (i[:, None] == i) + 1.0
-        return math.sqrt(c @ gram @ c)
-
-    ball = b.Ball(b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0), 3.0)
-    lower, upper = finite_class_bound(problem.whole(), ball, members, gauge, weights, probability=0.05)
-    width = 2 / (1 - 0.9)
-    low, high = naive_finite_class(problem, ball_norm, 3.0, members, gauge.rates, weights, 0.05, width)
-    assert lower.bound == pytest.approx(low, rel=1e-11)
-    assert upper.bound == pytest.approx(high, rel=1e-11)
-    assert lower.bound <= low
-    assert upper.bound >= high
-    with pytest.raises(InvalidInput, match="3 weights"):
-        finite_class_bound(problem.whole(), ball, members, gauge, weights[:3], probability=0.05)
-
-
-def test_finite_class_search(rng):
-    """The conic optimum has the value of its formula, beats other weights, and is certified to the same number."""
-    problem, basis, members = finite_class(rng)
-    ball = b.Ball(b.Gaussian(1.2) * b.Dirac() + b.Constant(1.0), 3.0)
-    gauge = FiniteClass.planned(80, probability=0.1, members=4, mean_square=400.0)
-    values = np.array([weights_at_rows(problem.whole(), member)[0] for member in members])
-    costs = 1e-2 * np.array([bound.upper for bound in gauge.bounds(values, np.full(80, 20.0), 0.1)])
-    q_basis = make_basis(ball.kernel, problem.layout, builders.everything(problem), rank=500)
-    model = build_model(problem, basis, q_basis, None)
-
-    def objective(sign, w):
-        t = np.linalg.norm(model.start + model.balance @ w)
-        return sign * model.gradient @ w + 3.0 * t + costs @ np.abs(w)
-
-    for sign in (1.0, -1.0):
-        found = solve_finite_class(model, costs, sign=sign, radius=3.0)
-        assert found.value == pytest.approx(objective(sign, found.point), rel=1e-7)
-        assert found.value < objective(sign, np.zeros(4)) - 0.01
-        for w in found.point + rng.standard_normal((20, 4)):
-            assert objective(sign, w) >= found.value - 1e-7
-    # dear members are left alone: the sum of absolute values is a lasso
-    dear = solve_finite_class(model, costs + np.array([0, 1e3, 1e3, 1e3]), sign=1.0, radius=3.0).point
-    assert np.abs(dear[1:]).max() < 1e-6
-
-
-def test_finite_class_event(rng):
-    """|sum omega_j Z| <= N_j for all j: on a problem that saturates it, 400 logs, and half of N_j must fail.
-
-    False alarm: the number of misses exceeds its 99.9 % quantile under a true miss rate of 10 %."""
-    mdp = TabularMDP.saturating()
-    n, delta, seeds = 60, 0.1, 400
-    misses = np.zeros(2, dtype=int)
-    for _ in range(seeds):
-        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(n, 1, rng)))
-        truth = function_values(problem.whole(), builders.table_function(mdp.q_star, problem.layout))
-        noise = bellman_residual(problem.whole(), truth)
-        gauge = FiniteClass.planned(n, probability=delta, members=1, mean_square=100.0)
-        (bound,) = gauge.bounds(np.ones((1, n)), np.full(n, 10.0), delta)
-        misses += abs(noise.mean()) > bound.upper * np.array([1.0, 0.5])
-    allowed = binom.ppf(0.999, seeds, delta)
-    assert misses[0] <= allowed
-    assert misses[1] > allowed
-
-
-def test_finite_class_interval_contains_the_value(rng):
-    """On a tabular MDP with q* in Q the certified interval holds J* (20 logs; it is conservative)."""
-    mdp = TabularMDP.random(rng, n_states=3, n_actions=2, gamma=0.5)
-    radius = float(np.linalg.norm(mdp.q_star))
-    for _ in range(20):
-        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(20, 10, rng)))
-        members = tuple(
-            builders.table_function(row.reshape(3, 2), problem.layout, builders.table_kernel()) for row in np.eye(6)
-        )
-        gauge = FiniteClass.planned(200, probability=0.1, members=6, mean_square=0.7)
-        ball = b.Ball(builders.table_kernel(), radius)
-        ratio = mdp.density_ratio(mdp.log_distribution(10)).ravel()
-        lower, upper = finite_class_bound(problem.whole(), ball, members, gauge, ratio, probability=0.1)
-        assert lower.bound <= mdp.value <= upper.bound
-        assert upper.bound - lower.bound < 8.0

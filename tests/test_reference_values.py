@@ -14,7 +14,7 @@ import bondic
 from bondic.bounds.dual import Setting, dual_bound
 from bondic.bounds.rejection import evaluate_witness
 from bondic.bounds.weighing import weights_at_rows
-from bondic.identity.loss import kernel_bellman_loss, slot_weights
+from bondic.identity.loss import residual_loss, slot_weights
 from bondic.identity.measure import discrepancy
 from bondic.identity.residual import bellman_residual, function_values, initial_value, residual_error
 from bondic.identity.value import doubly_robust_value
@@ -125,7 +125,7 @@ def test_residuals(reference):
 def test_loss_and_values(reference):
     values = function_values(reference.problem.whole(), reference.q)
     residual = bellman_residual(reference.problem.whole(), values)
-    loss = kernel_bellman_loss(
+    loss = residual_loss(
         reference.problem.whole(), reference.kernel_w, residual, residual_error(reference.problem.whole(), values)
     )
     assert close(loss.mid, reference.expected["kernel_bellman_loss"])

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
@@ -10,23 +9,21 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.bounds.rejection import combine_witnesses
+from bondic.bounds.dual import Setting
 from bondic.claims import conclude
 from bondic.classes.ball import Ball
 from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
-from bondic.engines import series_stream
+from bondic.engines import series_sum
 from bondic.errors import BondicError, InvalidInput, ValidityWarning, VerificationError
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
-from bondic.proofs.certificate import Certificate, claim_spec
-from bondic.proofs.rebuild import rebuild
-from bondic.proofs.spec import Reader
+from bondic.proofs.certificate import Certificate, certify
 from bondic.sums import forms as sums_forms
 from bondic.sums.forms import Sums
 from bondic.sums.measure import Measure, Stream
 from bondic.sums.spool import Spooled
+from bondic.terms import range_of
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
 from builders import twice
@@ -77,7 +74,7 @@ def far_stream(far):
 
 
 def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
-    monkeypatch.setattr(series_stream, "_MOST_FAR", 20)
+    monkeypatch.setattr(series_sum, "_MOST_FAR", 20)
     terms = normal_form(bondic.Gaussian(1.0), LAYOUT)
     points, weights, stream = far_stream(30)
     (found,) = streamed_squares(terms, stream)
@@ -175,22 +172,11 @@ def test_a_streamed_log_does_not_count_times_that_it_does_not_have():
 def reclaimed(certificate, log, policy, change):
     """A forger's work: change the statements, then claim whatever follows from them."""
     draft = forged(certificate, change)
-    setting, _ = rebuild(draft, log, policy=policy)
-    reader = Reader(draft.arrays, setting.problem.layout)
-    ends = {}
-    for end in draft.body["ends"]:
-        (ends[end],) = dual_bound(setting, reader.function(draft.body["ends"][end]["omega"]), (end,))
-    witnesses = [reader.function(witness) for witness in draft.body["rejection"]["witnesses"]]
-    rejection = combine_witnesses(setting, witnesses)
-    result = conclude(setting.range(), list(ends.values()), rejection.rejected, draft.body["side"])
-
-    def claim_all(body):
-        for end, terms in ends.items():
-            body["ends"][end]["claim"] = claim_spec(terms)
-        body["rejection"]["claim"] = asdict(rejection)
-        body["claims"] = {"low": result.low, "high": result.high, "status": result.status.name}
-
-    return forged(draft, claim_all)
+    rows = draft.asked.rebuild(log, policy, None)
+    proof = draft.proof(rows.layout)
+    claims = proof.claims(rows)
+    result = conclude(range_of(rows.terms), claims.ends, claims.rejected, proof.side)
+    return certify(proof, claims, result, proof.assumptions(rows, rejected=result.status.name == "REJECTED"))
 
 
 def put(*path, value):
@@ -216,13 +202,16 @@ def test_a_forger_who_changes_nothing_passes(certified):
 @pytest.mark.parametrize(
     "change",
     [
-        put("alpha", value=float("nan")),
-        put("alpha", value=1.5),
-        put("alpha", value=True),
-        lambda body: (put("alpha", value=float("nan"))(body), put("budget", "noise", value=1.9)(body)),
-        put("problem", "terms", "gamma", value=-0.5),
-        put("problem", "terms", "gamma", value=1.5),
-        put("problem", "terms", "horizon", value=1),
+        put("proof", "budget", "alpha", value=float("nan")),
+        put("proof", "budget", "alpha", value=1.5),
+        put("proof", "budget", "alpha", value=True),
+        lambda body: (
+            put("proof", "budget", "alpha", value=float("nan"))(body),
+            put("proof", "budget", "parts", "noise", value=1.9)(body),
+        ),
+        put("proof", "asked", "terms", "gamma", value=-0.5),
+        put("proof", "asked", "terms", "gamma", value=1.5),
+        put("proof", "asked", "terms", "horizon", value=1),
     ],
     ids=["alpha nan", "alpha 1.5", "alpha true", "nan and noise 1.9", "gamma -0.5", "gamma 1.5", "horizon untimed"],
 )
@@ -240,7 +229,9 @@ def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
     certificate = bondic.estimate_interval(problem, method=bondic.Dual(pilot=0)).certificate
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
-        bondic.verify(reclaimed(certificate, log, None, put("problem", "answers", "exact", value=True)), log, policy)
+        bondic.verify(
+            reclaimed(certificate, log, None, put("proof", "asked", "answers", "exact", value=True)), log, policy
+        )
 
 
 @pytest.mark.parametrize("rows", [0, -1])

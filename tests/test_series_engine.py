@@ -50,10 +50,10 @@ def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
     columns = rng.normal(size=(40, 2))
     norms, masses = series.squared_norms(points), np.abs(columns)
     size = masses.sum(axis=0) ** 2
-    plan = moments.make_plan(norms, masses, dimension, tolerance * size)
-    assert plan is not None
-    assert np.all(plan.tail <= tolerance * size)
-    for p, found in enumerate(series_form(points, columns, norms, plan)):
+    degree = moments.fitting_degree(norms, masses, dimension, tolerance * size)
+    assert degree is not None
+    assert np.all(moments.tail_error(norms, masses, degree) <= tolerance * size)
+    for p, found in enumerate(series_form(points, columns, norms, degree)):
         truth = exact(points, columns[:, [p]])
         assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
         assert found.rad <= (tolerance + 1e-12) * size[p]
@@ -67,8 +67,7 @@ def test_the_cut_off_part_is_positive_and_below_the_tail():
     norms, masses = series.squared_norms(points), np.abs(columns)
     before = 0.0
     for degree in (1, 3, 6, 10, 15):
-        plan = moments.Plan(degree, series.feature_count(degree, 2), np.zeros(1))
-        sums = moments.Moments(plan.degree, points.shape[1], columns.shape[1])
+        sums = moments.Moments(degree, points.shape[1], columns.shape[1])
         sums.add(points, columns)
         kept = float((sums.total() ** 2).sum())
         assert before <= kept <= truth + 1e-12
@@ -101,7 +100,7 @@ def powers_of(half, dimension):
 def test_every_multi_index_below_the_degree_is_kept_exactly_once():
     for dimension in (1, 2, 3, 4, 5):
         for degree in (1, 2, 5, 8):
-            split = moments.make_split(degree, dimension)
+            split = moments.make_halves(degree, dimension)
             first = powers_of(split.first, split.cut)
             second = powers_of(split.second, dimension - split.cut)
             kept = [
@@ -120,7 +119,7 @@ def test_moments_are_the_written_out_sums():
     sums = moments.Moments(4, 3, 2)
     sums.add(points[:650], columns[:650])
     sums.add(points[650:], columns[650:])
-    split = moments.make_split(4, 3)
+    split = moments.make_halves(4, 3)
     first, second = powers_of(split.first, 2), powers_of(split.second, 1)
     weight = np.exp(-0.5 * (points**2).sum(axis=1))
     expected = [
@@ -153,11 +152,11 @@ def test_chunks_and_threads_do_not_change_the_answer_beyond_its_error(monkeypatc
     points, columns = rng.normal(size=(5000, 2)) * 0.4, rng.normal(size=(5000, 3))
     norms, masses = series.squared_norms(points), np.abs(columns)
     size = masses.sum(axis=0) ** 2
-    plan = moments.make_plan(norms, masses, 2, 1e-12 * size)
+    degree = moments.fitting_degree(norms, masses, 2, 1e-12 * size)
     seen = []
-    first = series_form(points, columns, norms, plan, seen.append)
+    first = series_form(points, columns, norms, degree, seen.append)
     monkeypatch.setattr(moments, "CHUNK", 64)
-    second = series_form(points, columns, norms, plan)
+    second = series_form(points, columns, norms, degree)
     direct = pairs.block_sums(points, np.ones(2), columns).sum(axis=0)
     for p in range(3):
         assert abs(first[p].mid - second[p].mid) <= first[p].rad + second[p].rad
@@ -170,7 +169,7 @@ def test_far_points_are_left_to_the_pair_engine():
     rng = np.random.default_rng(3)
     points = rng.normal(size=(2000, 4)) * 50
     masses = np.ones((2000, 1))
-    assert moments.make_plan(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
+    assert moments.fitting_degree(series.squared_norms(points), masses, 4, np.array([1e-10 * 4e6])) is None
 
 
 def test_several_groups_in_one_pass_equal_separate_calls():
@@ -195,17 +194,22 @@ def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
     rng = np.random.default_rng(8)
     points = np.vstack([rng.normal(size=(58, 2)) * 0.3, rng.normal(size=(2, 2)) * 3 + 4])
     columns = rng.normal(size=(60, 2))
-    monkeypatch.setattr(engine_of_series, "SMALLEST", 10)
+    (term,) = normal_form(bondic.Gaussian(1.0), Layout(2, False, 0, 1))
     monkeypatch.setattr(
-        engine_of_series, "choose_split", lambda norms, *_: engine_of_series.Split(float(np.sort(norms)[57]), 14, 0.0)
+        engine_of_series,
+        "choose_split",
+        lambda center, norms, *_: engine_of_series.Split(center, float(np.sort(norms)[57]), 14, 0.0),
     )
 
     def gaussian_forms(groups):
-        shares = engine_of_series.Cloud.scaled_by(points, np.ones(2), columns).shares(
-            Survey(60, points, columns, groups, 2, Serial())
-        )
-        assert len(shares) == 3
-        return enclose(shares, groups)
+        survey, engine = Survey(60, points, columns, groups, 2, Serial()), engine_of_series.Series(always=True)
+        assert engine.cost(term, survey) == 0.0
+        partial = engine.begin(term, survey)
+        while partial.wants_more:
+            partial.add(points, columns)
+            partial.end_pass()
+        assert len(partial.values()) == 3
+        return enclose(partial.values(), groups)
 
     found = gaussian_forms(2)
     for p in range(2):
@@ -222,7 +226,7 @@ def test_the_split_is_chosen_by_cost_and_meets_the_aim():
     points[:150] *= 3
     norms, masses = series.squared_norms(points), np.abs(rng.normal(size=(20000, 2)))
     size = masses.sum(axis=0) ** 2
-    split = engine_of_series.choose_split(norms, masses, 4, 1e-10 * size)
+    split = engine_of_series.choose_split(np.zeros(4), norms, masses, 1e-10 * size)
     assert split is not None
     assert split.reach < norms.max()
     assert split.cost < 0.5 * 20000**2 * 8

@@ -288,8 +288,8 @@ def test_series_engine_on_a_grid(share, alternating):
     scaled = (points - points.mean(axis=0)) / h
     norms, size = series.squared_norms(scaled), float(np.abs(weights).sum()) ** 2
     for tolerance in (1e-2, 1e-10, 1e-14):
-        plan = moments.make_plan(norms, np.abs(weights), 1, np.array([tolerance * size]))
-        (found,) = series_form(scaled, weights, norms, plan)
+        degree = moments.fitting_degree(norms, np.abs(weights), 1, np.array([tolerance * size]))
+        (found,) = series_form(scaled, weights, norms, degree)
         assert inside(found, exact)
         assert found.rad <= (tolerance + 1e-12) * size
     assert inside(quadratic_form(normal_form(bondic.Gaussian(h), LINE), points, weights), exact)

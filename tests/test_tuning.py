@@ -8,7 +8,7 @@ import pytest
 
 import bondic as b
 import builders
-from bondic.classes.box import constant_function
+from bondic.classes.value_class import constant_function
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
@@ -54,7 +54,7 @@ def with_other_rows(columns, start, stop, seed=99):
 
 def chosen(result):
     """W, Q and the instruments that test Q, with their kernels' numbers, as the certificate has them."""
-    body, arrays = result.certificate.body, result.certificate.arrays
+    body, arrays = result.certificate.body["proof"], result.certificate.arrays
 
     def resolve(spec):
         if isinstance(spec, dict):
@@ -63,10 +63,7 @@ def chosen(result):
             return {key: resolve(value) for key, value in spec.items() if key != "log_hash"}
         return [resolve(item) for item in spec] if isinstance(spec, list) else spec
 
-    tests = [
-        {name: resolve(test[name]) for name in ("name", "kernel", "provenance", "probability")}
-        for test in body["rejection"]["tests"]
-    ]
+    tests = [resolve(test) for test in body["tests"]]
     return {"W": resolve(body["instruments"]), "Q": resolve(body["ball"]), "tests": tests}
 
 
@@ -181,7 +178,7 @@ def test_a_stretch_of_the_log_has_a_pilot_of_its_own():
     columns = rollout(3)
     result = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=60))
     assert result.rows == (110, 250)
-    assert result.certificate.body["instruments"]["provenance"]["rows"] == [50, 110]
+    assert result.proof.instruments.provenance.rows == (50, 110)
     assert "rows 110..249 are certified" in result.choices["pilot"]
     whole = b.estimate_interval(problem_of(columns).select(50, 250), method=b.Dual(choices=QUICK, pilot=0))
     assert whole.rows == (50, 250)
@@ -240,16 +237,16 @@ def test_defaults_are_written_into_the_result():
     assert "radius" in result.choices["Q"]
     assert "Gaussian" in result.choices["Q"]
     assert "'half'" in result.choices["noise"]
-    body = result.certificate.body
-    assert body["information"]["choices"] == result.choices
-    assert body["instruments"]["provenance"]["rows"] == [0, 60]
-    assert body["instruments"]["provenance"]["log_hash"] == result.hashes["log"]
-    assert body["ball"]["provenance"]["rows"] == [0, 300]
-    assert body["ball"]["origin"] == "chosen"
-    for test in body["rejection"]["tests"]:
-        assert test["provenance"]["rows"] == [0, 60]
+    proof = result.proof
+    assert result.certificate.body["information"]["choices"] == result.choices
+    assert proof.instruments.provenance.rows == (0, 60)
+    assert proof.instruments.provenance.log_hash == result.hashes["log"]
+    assert proof.ball.provenance.rows == (0, 300)
+    assert proof.ball.origin == "chosen"
+    for test in proof.tests:
+        assert test.instruments.provenance.rows == (0, 60)
     assert "states are numbers" in result.choices["states"]
-    assert f"radius {body['ball']['radius']:.6g}" in result.choices["Q"]
+    assert f"radius {proof.ball.radius:.6g}" in result.choices["Q"]
     assert result.seeds["features"] == 0
     b.verify(result.certificate, b.Transitions(**columns), b.CallablePolicy(MDP.target_probs))
 
@@ -266,7 +263,7 @@ def test_pilot_as_share_or_number(pilot, certified):
     result = b.estimate_interval(problem_of(rollout(6)), method=b.Dual(pilot=pilot, choices=QUICK, radius=5.0))
     assert result.rows == (certified, 300)
     assert f"rows {certified}..299 are certified" in result.choices["pilot"]
-    assert (result.certificate.body["instruments"]["provenance"]["rows"] is None) == (certified == 0)
+    assert (result.proof.instruments.provenance.rows is None) == (certified == 0)
 
 
 @pytest.mark.parametrize("pilot", [-0.1, 1.0, -1, 300, 1000, math.nan])
@@ -498,7 +495,7 @@ def test_w_does_not_know_how_long_a_stopped_log_became():
             part(log, slice(rows)), policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range
         )
         result = b.estimate_interval(problem, method=b.Dual(gauge=b.FixedLambda(0.05), pilot=1000, radius=5.0))
-        picked.add(result.choices["W picked"] + str(result.certificate.body["instruments"]["kernel"]))
+        picked.add(result.choices["W picked"] + repr(result.proof.instruments.kernel))
     assert len(picked) == 1
 
 
@@ -507,4 +504,4 @@ def test_a_given_radius_does_not_hide_where_the_bandwidth_comes_from():
     result = b.estimate_interval(problem, method=b.Dual(radius=5.0))
     (values,) = (item.text for item in result.assumptions if item.name == "values")
     assert "radius as given, scales and bandwidth chosen by bondic" in values
-    assert result.certificate.body["ball"]["origin"] == "chosen"
+    assert result.proof.ball.origin == "chosen"

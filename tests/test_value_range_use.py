@@ -16,7 +16,6 @@ from bondic.bounds.dual import Setting, dual_bound
 from bondic.classes.ball import Ball
 from bondic.errors import VerificationError
 from bondic.proofs.certificate import Certificate, compute_digest
-from bondic.proofs.spec import Reader
 from bondic.report.page import report_page
 from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, LAKE_TABLE, lake, lake_problem
 from test_tool import run
@@ -63,8 +62,7 @@ def test_the_true_value_is_covered():
 def test_narrower_ranges_give_narrower_ends_at_the_same_omega():
     problem = lake_problem()
     found = bondic.estimate_interval(lake_problem(value_range=(0, 1)), method=METHOD)
-    reader = Reader(found.proof.arrays, problem.layout, None)
-    weights = reader.function(found.proof.body["ends"]["lower"]["omega"])
+    weights = found.proof.omegas["lower"]
     spreads = []
     for limits in (None, (-50, 50), (0, 20), (0, 5), (0, 1)):
         low, high = dual_bound(setting(lake_problem(value_range=limits)), weights)
@@ -164,15 +162,15 @@ def certified():
 def altered(certificate, **terms):
     """The same certificate with other statements and a digest that fits them."""
     body = json.loads(json.dumps(certificate.body))
-    body["problem"]["terms"].update(terms)
+    body["proof"]["asked"]["terms"].update(terms)
     return Certificate(body, certificate.arrays, compute_digest(body, certificate.arrays))
 
 
 def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tmp_path):
     problem, result = certified
-    bondic.save_certificate(result.proof, tmp_path / "c.json")
+    bondic.save_certificate(result.certificate, tmp_path / "c.json")
     kept = bondic.load_certificate(tmp_path / "c.json")
-    spec = kept.body["problem"]["terms"]
+    spec = kept.body["proof"]["asked"]["terms"]
     assert spec["value_range"] == [0.0, 1.0]
     assert asdict(problem.terms) | {"reward_range": [0.0, 1.0], "value_range": [0.0, 1.0]} == spec
     for log in (problem.log, bondic.stream_log(lake(), batch_rows=100)):
@@ -185,13 +183,13 @@ def test_a_certificate_holds_the_statement_and_is_verified_with_it(certified, tm
 def test_a_certificate_with_another_statement_is_refused(certified, stated):
     problem, result = certified
     with pytest.raises(VerificationError):
-        bondic.verify(altered(result.proof, value_range=stated), problem.log)
+        bondic.verify(altered(result.certificate, value_range=stated), problem.log)
 
 
 def test_a_certificate_whose_statement_the_log_contradicts_is_refused(certified):
     problem, result = certified
     with pytest.raises(VerificationError, match="outside the stated `value_range`"):
-        bondic.verify(altered(result.proof, value_range=[0.0, 0.5]), problem.log)
+        bondic.verify(altered(result.certificate, value_range=[0.0, 0.5]), problem.log)
 
 
 def test_a_streamed_certificate_keeps_the_statement(certified):
@@ -202,7 +200,7 @@ def test_a_streamed_certificate_keeps_the_statement(certified):
     )
     found = bondic.estimate_interval(question, method=METHOD)
     assert (found.low, found.high) == pytest.approx((result.low, result.high), abs=1e-6)
-    assert bondic.verify(found.proof, stream, LAKE_POLICY).high <= 1
+    assert bondic.verify(found.certificate, stream, LAKE_POLICY).high <= 1
 
 
 def test_the_page_speaks_of_the_stated_ranges(certified):

@@ -169,7 +169,7 @@ def test_json_is_strict_and_has_the_choice_and_how_far_it_carries(chosen, table)
     _, result = chosen
     endless = replace(result, robustness=Robustness(2.0, math.inf, math.inf))
     for found in (result, table[1], endless):
-        for text in (bondic.result_json(found), json.dumps(found.to_dict(), allow_nan=False)):
+        for text in (bondic.result_json(found), json.dumps(exports.result_dict(found), allow_nan=False)):
             data = json.loads(text)
             assert [item["name"] for item in data["chosen"]] == [item.name for item in found.chosen]
             assert [item["state"] for item in data["assumptions"]] == [item.state for item in found.assumptions]

@@ -19,6 +19,7 @@ from numbers import Real
 from operator import add
 from typing import Literal
 
+from bondic.codec import Extended
 from bondic.errors import InvalidInput, NumericalError
 from bondic.rounding import Enclosure
 from bondic.terms import ValueRange
@@ -187,7 +188,7 @@ class Rejection:
     p_value: float  # an upper bound: rejects at every level above it
     loss_floor: float  # no q in Q has L_W(q) below this
     epsilon: float
-    minimal_radius: float  # a lower bound of r_min = min { |q - center| : L_W(q) <= eps }
+    minimal_radius: Extended  # a lower bound of r_min = min { |q - center| : L_W(q) <= eps }
 
     @staticmethod
     def none(epsilon: Enclosure) -> Rejection:

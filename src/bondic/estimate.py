@@ -12,7 +12,8 @@ from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
 from bondic.result import Result
-from bondic.rows import Rows, make_problem
+from bondic.rows import Rows
+from bondic.rows.problem import make_problem
 
 Progress = Callable[[str, float], None]
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
+import platform
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cache
 
+from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status
-from bondic.errors import InvalidInput
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
 from bondic.proofs.assumptions import VALUE_RANGE
-from bondic.proofs.certificate import Certificate
+from bondic.proofs.certificate import Certificate, certify
+from bondic.proofs.proof import Claims, Proof
 from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, interval_text, number, sentence, three
 from bondic.rows import Rows
 from bondic.search.search import Search
-from bondic.terms import ValueRange
+from bondic.terms import ValueRange, range_of
 from bondic.view import Grid, Tone, View, assumptions_grid, fragment, parts_grid
 
-FORMAT = "bondic result 1"
 CONDITIONAL = "conditional"
 """A finite-sample guarantee that needs something which the library chose."""
 _TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What the numbers were computed with."""
+    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
+    return {"bondic": __version__, "python": platform.python_version(), **libraries}
 
 
 @dataclass(frozen=True)
@@ -69,9 +78,59 @@ class Result:
     effective_sample_size: float
     seconds: dict[str, float]
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
-    certificate: Certificate | None = field(repr=False, default=None)  # None: nothing that could be verified again
+    proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
+    certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
+
+    @staticmethod
+    def of(
+        proof: Proof,
+        rows: Rows,
+        *,
+        method: str,
+        estimate: float = math.nan,
+        claims: Claims | None = None,
+        gap: tuple[float, float] = (math.nan, math.nan),
+        choices: dict[str, str] | None = None,
+        seeds: dict[str, int] | None = None,
+        effective: float = 0.0,
+        seconds: dict[str, float] | None = None,
+        search: Search | None = None,
+    ) -> Result:
+        """What a proof shows on its rows, with its certificate; `claims` are those of the proof where they are known already."""
+        shown = proof.claims(rows) if claims is None else claims
+        limits = range_of(rows.terms)
+        found = conclude(limits, shown.ends, shown.rejected, proof.side)
+        assumptions = proof.assumptions(rows, rejected=found.status is Status.REJECTED)
+        notes = {"estimate": estimate, "gap": gap, "choices": choices or {}, "versions": versions()}
+        certificate = certify(proof, shown, found, assumptions, notes)
+        return Result(
+            low=found.low,
+            high=found.high,
+            estimate=estimate,
+            alpha=proof.budget.alpha,
+            side=proof.side,
+            method=method,
+            guarantee=proof.guarantee,
+            status=found.status,
+            value_range=limits,
+            claims=shown.ends,
+            rejection=shown.tests[0] if shown.tests else None,
+            gap=gap,
+            rows=proof.asked.rows,
+            budget=proof.budget,
+            assumptions=assumptions,
+            choices=choices or {},
+            seeds={"policy draws": rows.seed, **(seeds or {})},
+            versions=versions(),
+            hashes={"log": rows.log_hash, "certificate": certificate.digest},
+            effective_sample_size=effective,
+            seconds=seconds or {},
+            proof=proof,
+            certificate=certificate,
+            search=search,
+        )
 
     @property
     def lower(self) -> Claim | None:
@@ -88,15 +147,6 @@ class Result:
     @property
     def length(self) -> float:
         return self.high - self.low
-
-    @property
-    def proof(self) -> Certificate:
-        """The certificate, for whoever needs one."""
-        if self.certificate is None:
-            raise InvalidInput(
-                f"The method {self.method!r} leaves no certificate: there is nothing to verify or to vary."
-            )
-        return self.certificate
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
@@ -244,50 +294,9 @@ class Result:
 
     def without_rows(self, problem: Rows) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
-        if self.certificate is None:
+        if self.proof is None or self.certificate is None:
             return self
-        certificate = withhold_rows(self.certificate, problem)
+        proof = withhold_rows(self.proof, problem)
+        certificate = self.certificate.with_proof(proof)
         hashes = {**self.hashes, "certificate": certificate.digest}
-        return replace(self, certificate=certificate, hashes=hashes, search=None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, in the format that `bondic.report.exports` describes; numbers that are not finite are None."""
-        found = self.robustness
-        plain = {
-            "format": FORMAT,
-            "summary": self.summary(),
-            **{
-                name: getattr(self, name)
-                for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")
-            },
-            "status": self.status.name,
-            "value_range": [self.value_range.low, self.value_range.high],
-            "terms": self.terms(),
-            "details": {
-                claim.end: {part.name: part.shown for part in claim.of("detail")}
-                for claim in self.claims
-                if claim.of("detail")
-            },
-            "gap": dict(zip(("lower", "upper"), self.gap, strict=True)),
-            "rejection": None if self.rejection is None else asdict(self.rejection),
-            "rows": self.rows,
-            "budget": self.budget.parts,
-            "assumptions": [asdict(item) for item in self.assumptions],
-            "chosen": [asdict(item) for item in self.chosen],
-            "robustness": None if found is None else found.to_dict(),
-            "estimate_in_interval": not self.estimate_outside,
-            **{name: getattr(self, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
-            "effective_sample_size": self.effective_sample_size,
-            "warnings": self.warnings,
-        }
-        finite: dict[str, Any] = _strict_json(plain)
-        return finite
-
-
-def _strict_json(value: Any) -> Any:
-    """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
-    if isinstance(value, dict):
-        return {str(key): _strict_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict_json(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return replace(self, proof=proof, certificate=certificate, hashes=hashes, search=None)

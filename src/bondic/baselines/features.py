@@ -71,7 +71,8 @@ def table_kernel() -> Kernel:
 
 def make_design(problem: Rows, kernel: Kernel | None = None, *, rank: int = 100) -> Design:
     """Features of `kernel`; by default a table when few distinct points repeat, else landmarks of the default kernel."""
-    everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
+    rows = problem.whole()
+    everything = np.concatenate([problem.initial.points, rows.logged, rows.next.points])
     few = problem.layout.discrete and is_table(everything, len(problem))
     if kernel is None:
         kernel = table_kernel() if few else default_value_kernel(problem, Choices())
@@ -81,12 +82,12 @@ def make_design(problem: Rows, kernel: Kernel | None = None, *, rank: int = 100)
     explicit = all(
         isinstance(leaf, FeatureLeaf) for term in normal_form(kernel, problem.layout) for leaf, _ in term.factors
     )
-    one = np.eye(problem.layout.slots)[problem.whole().slots]
+    one = np.eye(problem.layout.slots)[rows.slots]
     return Design(
-        logged=coordinates(basis, problem.whole().logged, one),
-        following=_cloud_rows(basis, problem.whole().next, len(problem)),
+        logged=coordinates(basis, rows.logged, one),
+        following=_cloud_rows(basis, rows.next, len(rows)),
         starts=_cloud_rows(basis, problem.initial, len(problem.initial_states)),
-        rewards=problem.whole().rewards,
+        rewards=rows.rewards,
         start_weights=problem.initial_states.weights,
         gamma=problem.gamma,
         table=table,

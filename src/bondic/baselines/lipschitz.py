@@ -99,19 +99,19 @@ def refuse_randomness(problem: Rows) -> None:
 
 def upper_end(problem: Rows, slope: float, iterations: int, *, sign: float) -> float:
     """The upper end for sign 1; for sign -1 the lower end, as minus the upper end of the problem with rewards -r."""
-    rows = problem.whole()
+    seen = problem.whole()
     # all times: with a finite horizon values of later steps lie outside those of the first one
     limits = range_at_all_times(problem.terms)
     top = limits.high if sign > 0 else -limits.low
     slots = problem.layout.slots
     # equal pairs have equal outcomes: one row of each is enough
-    _, kept = np.unique(np.column_stack([rows.logged, rows.slots]), axis=0, return_index=True)
-    rewards, logged = sign * rows.rewards[kept], rows.logged[kept]
-    members = [np.flatnonzero(rows.slots[kept] == a) for a in range(slots)]
+    _, kept = np.unique(np.column_stack([seen.logged, seen.slots]), axis=0, return_index=True)
+    rewards, logged = sign * seen.rewards[kept], seen.logged[kept]
+    members = [np.flatnonzero(seen.slots[kept] == a) for a in range(slots)]
     place = np.full(len(problem), -1)
     place[kept] = np.arange(kept.size)
-    ahead = place[rows.next.rows] >= 0
-    cloud = Cloud(rows.next.points[ahead], rows.next.weights[ahead], place[rows.next.rows[ahead]])
+    ahead = place[seen.next.rows] >= 0
+    cloud = Cloud(seen.next.points[ahead], seen.next.weights[ahead], place[seen.next.rows[ahead]])
 
     def envelope(points: FloatArray) -> list[FloatArray]:
         return [slope * cdist(points, logged[rows]) for rows in members]

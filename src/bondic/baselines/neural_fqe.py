@@ -142,12 +142,13 @@ class _Inputs:
     """Points as the networks see them: one unit per state when few states repeat, else standardized coordinates."""
 
     def __init__(self, problem: Rows) -> None:
-        everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
+        rows = problem.whole()
+        everything = np.concatenate([problem.initial.points, rows.logged, rows.next.points])
         self.table = None
         if problem.layout.discrete and is_table(everything, len(problem)):
             self.table = np.unique(everything, axis=0)
-        spread = problem.whole().logged.std(axis=0)
-        self.center, self.spread = problem.whole().logged.mean(axis=0), np.where(spread > 0, spread, 1.0)
+        spread = rows.logged.std(axis=0)
+        self.center, self.spread = rows.logged.mean(axis=0), np.where(spread > 0, spread, 1.0)
 
     def __call__(self, points: FloatArray) -> npt.NDArray[np.float32]:
         if self.table is None:
@@ -164,18 +165,17 @@ class _Ensemble:
         torch = self.torch = _torch()
         self.options, self.problem, self.rng = options, problem, rng
         inputs = _Inputs(problem)
-        rewards = problem.whole().rewards
+        rows = problem.whole()
+        rewards = rows.rewards
         # values lie between one reward and the sum of all; their middle (geometric) is the unit of the outputs
-        reach = 1.0 / (1.0 - problem.gamma * float(problem.whole().continues.mean()) + 1e-3)
+        reach = 1.0 / (1.0 - problem.gamma * float(rows.continues.mean()) + 1e-3)
         self.unit = float(np.sqrt(np.mean(rewards**2) * reach)) or 1.0
         limits = range_at_all_times(problem.terms)  # hull with 0: nothing is earned after the end
         self.limits = min(limits.low, 0.0) / self.unit, max(limits.high, 0.0) / self.unit
-        self.logged, self.after = (
-            torch.from_numpy(inputs(p)) for p in (problem.whole().logged, problem.whole().next.points)
-        )
+        self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (rows.logged, rows.next.points))
         self.first = torch.from_numpy(inputs(problem.initial.points))
         self.rewards = torch.from_numpy((rewards / self.unit).astype(np.float32))
-        self.slots = torch.from_numpy(problem.whole().slots)
+        self.slots = torch.from_numpy(rows.slots)
         self.counts = torch.from_numpy(counts.astype(np.float32))
         self.starts = starts
         self.next_rows, self.next_weights = _following(problem)

@@ -1,7 +1,7 @@
 """Dual bound (10): any omega gives a valid end point; this module evaluates it, outward rounded.
 
-F+(omega) = J^(q^, omega) + r_Q |mu_omega| + eps |omega| + allowances
-F-(omega) = J^(q^, omega) - r_Q |mu_omega| - eps |omega| - allowances
+F+(omega) = J^(q^, omega) + I_Q(omega) + N(omega) + allowances
+F-(omega) = J^(q^, omega) - I_Q(omega) - N(omega) - allowances,   e.g. I_Q = r_Q |mu_omega|,  N = eps |omega|
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from bondic.bounds.start import sampled_start
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Claim, End, Part
 from bondic.classes.instruments import Instruments
-from bondic.classes.value_class import ValueClass
+from bondic.classes.value_class import SupportAt, ValueClass
+from bondic.codec import same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.identity.residual import mean_over_starts, values_at_starts
-from bondic.kernels.base import same_kernel
-from bondic.noise.bound import Gauge, NoiseFacts
-from bondic.noise.facts import noise_facts
+from bondic.noise.bound import NoiseBound, Weights
+from bondic.noise.facts import NoiseFacts, noise_facts
 from bondic.rounding import Enclosure, U, inflate
 from bondic.rows import Rows
 from bondic.sums.engine import Progress
@@ -53,7 +53,7 @@ class Setting:
     problem: Rows
     ball: ValueClass
     instruments: Instruments
-    gauge: Gauge
+    gauge: NoiseBound
     noise_probability: float
     initial_probability: float | None
     sides: int  # 2 for an interval, 1 for a one-sided bound
@@ -62,10 +62,11 @@ class Setting:
 
     def for_test(self, test: ClassTest) -> Setting:
         """The same question with the instruments and the level of a test."""
-        return replace(self, instruments=test.instruments, noise_probability=test.probability, tests=())
+        gauge, level = self.gauge.for_tests(), test.probability
+        return replace(self, instruments=test.instruments, gauge=gauge, noise_probability=level, tests=())
 
     def facts(self) -> NoiseFacts:
-        """What the gauge may know about the certified rows."""
+        """What the noise bound may know about the certified rows."""
         return self._facts
 
     @cached_property
@@ -82,7 +83,17 @@ class Setting:
         return values_at_starts(self.problem, self.ball.center, self.sums)
 
     def epsilon(self) -> Enclosure:
+        """About the noise of an omega with |omega| = 1."""
         return self.gauge.epsilon(self.facts(), self.noise_probability)
+
+    def weights(self, omega: Function | None, weighing: Weighing) -> Weights:
+        """What the noise bound may know about this omega."""
+        norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm(self.sums)
+        return Weights(omega, norm, weighing.squares)
+
+    def slack(self, weighing: Weighing) -> float:
+        """The floats omega_i differ from the function's values by at most eta: eta mean B_i is added to the noise."""
+        return weighing.eta * self.facts().total_width / len(self.problem) * (1 + 8 * U)
 
     def range(self) -> ValueRange:
         """[v_lo, v_hi] of the value itself, at time 0."""
@@ -99,8 +110,8 @@ class Setting:
 
 
 def check_weight_space(setting: Setting, omega: Function | None) -> None:
-    """The noise bound eps |omega| needs the norm in the space of W's kernel, not of some other kernel."""
-    if omega is not None and not omega.is_zero and not same_kernel(omega.kernel, setting.instruments.kernel):
+    """The noise bound needs the norm in the space of W's kernel, not of some other kernel."""
+    if omega is not None and not omega.is_zero and not same(omega.kernel, setting.instruments.kernel):
         raise InvalidInput(
             f"omega lives in the space of {omega.kernel!r}, W is {setting.instruments.kernel!r}. The noise bound holds "
             "for the norm of W's own kernel: build omega with instruments.kernel."
@@ -113,56 +124,51 @@ def dual_bound(
     ends: tuple[End, ...] = ("lower", "upper"),
     *,
     weighing: Weighing | None = None,
-    epsilon: Enclosure | None = None,
     progress: Progress | None = None,
 ) -> tuple[Claim, ...]:
     """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
 
-    The floats omega_i computed at the rows are used as the weights of (4) and (5). If they differ from the
-    function's values by at most eta, the noise grows by at most eta * mean B_i, which is added. `weighing` is what
-    `weigh` found for this omega, when it was one of several.
+    The floats omega_i computed at the rows are used as the weights of (4) and (5). `weighing` is what `weigh` found for
+    this omega, when it was one of several.
     """
     check_weight_space(setting, omega)
     problem, ball = setting.problem, setting.ball
-    facts = setting.facts()
-    eps = setting.gauge.epsilon(facts, setting.noise_probability) if epsilon is None else epsilon
     if weighing is None:
         (weighing,) = weigh(problem, ball, [Candidate(omega)], sums=setting.sums, progress=progress)
-    norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm(setting.sums)
-    slack = weighing.eta * facts.total_width / len(problem) * (1 + 8 * U)
+    weights = setting.weights(omega, weighing)
+    noise = noise_term(
+        setting.gauge.bound(weights, setting.facts(), setting.noise_probability), setting.slack(weighing)
+    )
     value = mean_over_starts(problem, *setting.center_at_starts) - weighing.correction
-    allowance = misspecification_allowance(ball.misspecification, weighing.reach)
-    noise = noise_term(eps, norm, slack)
-    return add_up(ball.radius, value, weighing.size, norm, noise, setting.initial_term(), allowance, ends)
+    allowance = misspecification_allowance(ball.misspecification, weighing.mass)
+    return add_up(value, weighing.support, weights.norm, noise, setting.initial_term(), allowance, ends)
 
 
-def noise_term(epsilon: Enclosure, norm: Enclosure, slack: float) -> Enclosure:
-    """eps |omega|, with `slack` for omega_i that differ from the function's values by rounding."""
-    noise = epsilon * norm
+def noise_term(noise: Enclosure, slack: float) -> Enclosure:
+    """A bound of the noise, with `slack` for omega_i that differ from the function's values by rounding."""
     return Enclosure(noise.mid, inflate(noise.rad + slack))
 
 
 def add_up(
-    radius: float,
     value: Enclosure,
-    size: Enclosure,
+    support: SupportAt,
     norm: Enclosure,
     noise: Enclosure,
     start: Enclosure,
     allowance: Enclosure,
     ends: tuple[End, ...],
 ) -> tuple[Claim, ...]:
-    """J^(q^, omega) -+ ( r_Q |mu_omega| + noise + initial + misspecification ) for any valid bound of the noise."""
-    spreads = {BIAS: Enclosure(radius) * size, NOISE: noise, START: start, ALLOWANCE: allowance}
+    """J^(q^, omega) -+ ( bias + noise + initial + misspecification ) for any valid bounds of bias and noise."""
+    spreads = {BIAS: support.bias, NOISE: noise, START: start, ALLOWANCE: allowance}
     parts = (
         Part(VALUE, value, "value"),
         *(Part(name, spread, "spread") for name, spread in spreads.items()),
-        Part(DISCREPANCY, size, "detail"),
+        Part(DISCREPANCY, support.size, "detail"),
         Part(NORM, norm, "detail"),
     )
     return tuple(Claim(end, parts, uses_log=norm.mid != 0) for end in ends)
 
 
-def misspecification_allowance(beta: float, reach: Enclosure) -> Enclosure:
-    """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) ), `reach` the mean in it."""
-    return Enclosure(0.0) if beta == 0 else Enclosure(beta) * (1.0 + reach)
+def misspecification_allowance(beta: float, mass: Enclosure) -> Enclosure:
+    """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) ), `mass` the mean in it."""
+    return Enclosure(0.0) if beta == 0 else Enclosure(beta) * (1.0 + mass)

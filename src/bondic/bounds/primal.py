@@ -12,7 +12,7 @@ import numpy as np
 
 from bondic.bounds.dual import Setting
 from bondic.functions.functions import Function
-from bondic.identity.loss import kernel_bellman_loss
+from bondic.identity.loss import residual_loss
 from bondic.identity.residual import FunctionValues, bellman_residual, function_values, initial_value, residual_error
 from bondic.rounding import Enclosure, U, inflate
 
@@ -37,12 +37,16 @@ def sum_of_values(first: FunctionValues, second: FunctionValues) -> FunctionValu
 
 
 def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
-    """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss."""
+    """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss.
+
+    `result.proof.setting(problem.select(*result.rows))` is the setting of an interval. A `feasible` q has a value that no
+    upper end can be below, and no lower end above: how much of an interval is the class Q, and how much the search for omega.
+    """
     problem = setting.problem.whole()
     center = function_values(problem, setting.ball.center, setting.sums)
     values = sum_of_values(center, function_values(problem, shift, setting.sums))
     residual = bellman_residual(problem, values)
     error = residual_error(problem, values)
-    loss = kernel_bellman_loss(problem, setting.instruments.kernel, residual, error, setting.sums)
+    loss = residual_loss(problem, setting.instruments.kernel, residual, error, setting.sums)
     distance = Enclosure(0.0) if shift is None or shift.is_zero else shift.norm(setting.sums)
     return PrimalPoint(initial_value(problem, values), distance, loss)

@@ -1,10 +1,10 @@
 """Rejection test: a witness omega proves that no q in Q fits the log at level delta (section 5).
 
-With h = (1/n) sum_i omega_i R^q^_i and nu = mu_omega - mu_0, every q in Q has L_W(q) |omega| >= |h| - r_Q |nu|.
-On the event of the gauge L_W(q*) <= eps. So
+With h = (1/n) sum_i omega_i R^q^_i and nu = mu_omega - mu_0, every q in Q has |(1/n) sum_i omega_i R^q_i| >= |h| - r_Q |nu|.
+For q* the left side is at most N(omega) (eps |omega|, say) on the event of the noise bound. So
 
-    |h| - r_Q |nu| > eps |omega|   rejects (jointly) q* in Q, the reward range and the data assumption,
-    eps_obs = (|h| - r_Q |nu|) / |omega|  gives a p-value,   (|h| - eps |omega|) / |nu|  is a lower bound of r_min.
+    |h| - r_Q |nu| > N(omega)   rejects (jointly) q* in Q, the reward range and the data assumption,
+    |h| - r_Q |nu|  gives a p-value,   (|h| - N(omega)) / |nu|  is a lower bound of r_min.
 """
 
 from __future__ import annotations
@@ -13,36 +13,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance
+from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance, noise_term
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Rejection
 from bondic.functions.functions import Function
-from bondic.rounding import Enclosure, U, inflate
+from bondic.rounding import U
 
 
 def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weighing | None = None) -> Rejection:
     """Evaluate a proposed witness, outward rounded (toward not rejecting); `weighing` leaves the start out."""
     check_weight_space(setting, omega)
-    facts = setting.facts()
-    eps = setting.gauge.epsilon(facts, setting.noise_probability)
     if omega is None or omega.is_zero:
-        return Rejection.none(eps)
-    problem, ball = setting.problem, setting.ball
+        return Rejection.none(setting.epsilon())
+    problem, ball, facts = setting.problem, setting.ball, setting.facts()
     if weighing is None:
         (weighing,) = weigh(problem, ball, [Candidate(omega, start=False)], sums=setting.sums)
-    h, nu = weighing.correction, weighing.size
-    spread = weighing.eta * facts.total_width / len(problem)
-    h = Enclosure(h.mid, inflate(h.rad + spread * (1 + 8 * U)))
+    weights = setting.weights(omega, weighing)
+    noise, norm = setting.gauge.bound(weights, facts, setting.noise_probability), weights.norm.upper
+    h = abs(noise_term(weighing.correction, setting.slack(weighing)))
     # beta: some q in Q is within beta of q*; its residual differs from that of q* by beta (1 + gamma 1[next]) at most
-    size = (misspecification_allowance(ball.misspecification, weighing.reach) - ball.misspecification).upper
-    size = max(size, 0.0)
-    norm = omega.norm(setting.sums)
-    reach = (abs(h) - Enclosure(ball.radius) * nu - size).lower
-    floor = max(0.0, reach / norm.upper * (1 - 4 * U)) if norm.upper > 0 else 0.0
-    free = (abs(h) - eps * norm - size).lower
-    radius = 0.0 if free <= 0 else math.inf if nu.upper == 0 else free / nu.upper * (1 - 4 * U)
-    rejected = floor > eps.upper
-    return Rejection(rejected, setting.gauge.level(facts, floor), floor, eps.upper, radius)
+    allowance = (misspecification_allowance(ball.misspecification, weighing.mass) - ball.misspecification).upper
+    seen = h - max(allowance, 0.0)
+    size, free, nu = (seen - weighing.support.bias).lower, (seen - noise).lower, weighing.support.size.upper
+    floor = max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0
+    radius = 0.0 if free <= 0 else math.inf if nu == 0 else free / nu * (1 - 4 * U)
+    allowed = noise.upper / norm * (1 + 4 * U) if norm > 0 else setting.epsilon().upper
+    rejected = norm > 0 and size > noise.upper
+    return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, allowed, radius)
 
 
 def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) -> Rejection:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from bondic.bounds.dual import BIAS, Setting
 from bondic.claims import Claim
-from bondic.classes.ball import Ball
 
 _SAME = 0.1
 """An interval that is longer by at most this share still says the same."""
@@ -44,7 +43,7 @@ class Robustness:
 def robustness(setting: Setting, low: float, high: float, ends: tuple[Claim, ...]) -> Robustness | None:
     """From the ends that rest on the log; None for a Q without a radius to doubt (a box), or if no end rests on it."""
     radius = setting.ball.radius
-    if not isinstance(setting.ball, Ball) or not ends or radius == 0:
+    if not setting.ball.doubtful or not ends or radius == 0:
         return None
     bias = math.fsum(claim[BIAS].upper for claim in ends)
     gained = [claim.gain(setting.range()) for claim in ends]

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box
-from bondic.classes.value_class import ValueClass
+from bondic.classes.value_class import SupportAt, Uncertainty
 from bondic.functions.functions import Function, values_together
 from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import values_at_rows
 from bondic.identity.value import weighted_residuals
-from bondic.kernels.normal_form import normal_form
-from bondic.rounding import Enclosure, U, certified_dot
+from bondic.rounding import TINY, Enclosure, U, certified_dot
 from bondic.rows import Batch, Rows
 from bondic.sums.engine import Progress
 from bondic.sums.forms import STANDARD, Sums
@@ -37,9 +34,10 @@ class Weighing:
     """One omega against the rows."""
 
     correction: Enclosure  # (1/n) sum_i omega_i R^q^_i
-    reach: Enclosure  # (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists])
-    size: Enclosure  # |mu_omega| in the dual norm of Q, or |mu_omega - mu_0| when the start is left out
+    mass: Enclosure  # (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists])
+    support: SupportAt  # of Q at mu_omega, or at mu_omega - mu_0 when the start is left out
     eta: float  # the floats omega_i differ from the function's values by at most this
+    squares: float  # sum_i omega_i^2, rounded up
     effective: float  # (sum |omega_i|)^2 / sum omega_i^2: how many rows carry it (no part of a proof)
 
 
@@ -72,7 +70,7 @@ def all_weights_at_rows(
 
 def weigh(
     question: Rows,
-    ball: ValueClass,
+    ball: Uncertainty,
     candidates: list[Candidate],
     *,
     sums: Sums = STANDARD,
@@ -97,24 +95,18 @@ def weigh(
             layout.slots,
             layout.dimension,
         )
-        if isinstance(ball, Box):
-            sizes = sums.total_variations(source)
-        else:
-            assert isinstance(ball, Ball)
-            squares = sums.squares(normal_form(ball.kernel, layout), source, progress)
-            sizes = [square.sqrt() for square in squares]
-        out += rows.finish(sizes)
+        out += rows.finish(ball.support(source, layout, sums, progress))
     return out
 
 
 class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
-    def __init__(self, question: Rows, ball: ValueClass, candidates: list[Candidate], sums: Sums) -> None:
+    def __init__(self, question: Rows, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> None:
         self._question, self._ball, self._candidates, self._sums = question, ball, candidates, sums
         self._omegas = [candidate.omega for candidate in candidates]
         zero = [Enclosure(0.0)] * len(candidates)
-        self._residuals, self._reaches = list(zero), list(zero)
+        self._residuals, self._masses = list(zero), list(zero)
         self._etas = [0.0] * len(candidates)
         self._moments = np.zeros((len(candidates), 2))
         self._fresh = True
@@ -136,15 +128,17 @@ class _RowSums:
         factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
         for k, (rows, eta) in enumerate(weights):
             self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
-            self._reaches[k] = self._reaches[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
+            self._masses[k] = self._masses[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
             self._etas[k] = max(self._etas[k], eta)
             self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2))
 
-    def finish(self, sizes: list[Enclosure]) -> list[Weighing]:
+    def finish(self, supports: list[SupportAt]) -> list[Weighing]:
         n = float(len(self._question))
-        return [
-            Weighing(residual / n, reach / n, size, eta, float(total**2 / square) if square > 0 else 0.0)
-            for residual, reach, size, eta, (total, square) in zip(
-                self._residuals, self._reaches, sizes, self._etas, self._moments, strict=True
-            )
-        ]
+        more = 1 + 2 * (n + 8) * U  # a sum of n squares, in whatever order
+        out = []
+        for k, support in enumerate(supports):
+            total, square = self._moments[k].tolist()
+            effective = total**2 / square if square > 0 else 0.0
+            sums = self._residuals[k] / n, self._masses[k] / n
+            out.append(Weighing(*sums, support, self._etas[k], square * more + n * TINY, effective))
+        return out

@@ -6,12 +6,20 @@ import math
 from dataclasses import dataclass, field, replace
 
 from bondic.classes.provenance import Provenance
-from bondic.classes.value_class import Origin, ValueClass, check_origin
+from bondic.classes.value_class import Origin, Progress, ValueClass, check_origin
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.kernels.base import Kernel
+from bondic.kernels.normal_form import Layout, normal_form, operations
+from bondic.kernels.outside import check_kernel
+from bondic.registry import register
+from bondic.rounding import Enclosure
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Source
 
 
+@register("class", "ball")
 @dataclass(frozen=True, eq=False)
 class Ball(ValueClass):
     """Q = { q : |q - center| <= radius } in the RKHS of `kernel`; center 0 unless given.
@@ -29,12 +37,35 @@ class Ball(ValueClass):
 
     def __post_init__(self) -> None:
         check_origin(self.origin)
+        check_kernel(self.kernel)
+        if self.center is not None:
+            check_outside(self.center, "center")
         object.__setattr__(self, "radius", float(self.radius))
         object.__setattr__(self, "misspecification", float(self.misspecification))
         if not (math.isfinite(self.radius) and self.radius >= 0):
             raise InvalidInput(f"The radius of Q must be finite and >= 0, not {self.radius}.")
         if not (math.isfinite(self.misspecification) and self.misspecification >= 0):
             raise InvalidInput(f"The misspecification allowance must be finite and >= 0, not {self.misspecification}.")
+
+    def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
+        """|mu| = sqrt( sum_ij c_i k~(x_i, x_j) c_j ) (7)."""
+        return [square.sqrt() for square in sums.squares(normal_form(self.kernel, layout), source, progress)]
+
+    def describe(self) -> str:
+        allowance = f", up to {self.misspecification:g} everywhere" if self.misspecification else ""
+        return (
+            f"within distance {self.radius:.6g} of {self.center_text()} in the space of {self.kernel!r}{allowance}. Data can "
+            "reject this, not prove it."
+        )
+
+    def name(self) -> str:
+        return f"{self.kernel!r}, radius {self.radius:g}"
+
+    def with_misspecification(self, beta: float) -> Ball:
+        return replace(self, misspecification=beta)
+
+    def work(self, points: float, layout: Layout) -> float:
+        return operations(self.kernel, layout) * points * points / 2
 
     def with_radius(self, radius: float) -> Ball:
         return replace(self, radius=radius)

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-
-import numpy as np
+from typing import ClassVar
 
 from bondic.classes.provenance import Provenance
-from bondic.classes.value_class import Origin, ValueClass, check_origin
+from bondic.classes.value_class import (
+    Origin,
+    Progress,
+    ValueClass,
+    check_origin,
+    constant_function,
+    constant_value,
+)
 from bondic.errors import InvalidInput
-from bondic.functions.functions import FeatureFunction, Function
-from bondic.kernels.constant import Constant
+from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout
+from bondic.registry import register
 from bondic.rounding import Enclosure
+from bondic.sums.forms import Sums
+from bondic.sums.measure import Source
+from bondic.terms import ValueRange
 
 
-def constant_function(value: float, layout: Layout) -> Function | None:
-    """The function that is `value` everywhere; None for 0."""
-    return None if value == 0 else FeatureFunction(Constant(1.0), layout, np.array([value]))
-
-
-def constant_value(function: Function | None) -> float | None:
-    """The value of a function that is constant by construction; None for any other."""
-    if function is None or function.is_zero:
-        return 0.0
-    if isinstance(function, FeatureFunction) and isinstance(function.kernel, Constant) and function.kernel.value == 1.0:
-        return float(function.coordinates[0])
-    return None
-
-
+@register("class", "box")
 @dataclass(frozen=True, eq=False)
 class Box(ValueClass):
     """Q = { q : |q(x) - center(x)| <= radius at every point }: the ball of the largest deviation.
@@ -42,6 +38,7 @@ class Box(ValueClass):
     center: Function | None = None
     provenance: Provenance = field(default_factory=Provenance)
     origin: Origin = "stated"
+    doubtful: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", float(self.radius))
@@ -60,12 +57,32 @@ class Box(ValueClass):
         radius = max((Enclosure(high) - middle).upper, (Enclosure(middle) - low).upper, 0.0)
         return Box(radius, constant_function(middle, layout), Provenance("the value range"))
 
-    def holds(self, low: float, high: float) -> bool:
-        """Whether every function with values in [low, high] is certainly in it; only constant centers are judged."""
+    def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
+        """sum_x |mu(x)|."""
+        del layout, progress
+        return sums.total_variations(source)
+
+    def describe(self) -> str:
+        return f"within {self.radius:.6g} of {self.center_text()} at every point."
+
+    def name(self) -> str:
+        return f"box of half-width {self.radius:g}"
+
+    def with_misspecification(self, beta: float) -> Box:
+        del beta
+        return self
+
+    def assumes_nothing(self, limits: ValueRange) -> bool:
+        """Whether every function with values in `limits` is certainly in it; only constant centers are judged."""
         middle = constant_value(self.center)
         if middle is None:
             return False
-        return (Enclosure(high) - middle).upper <= self.radius and (Enclosure(middle) - low).upper <= self.radius
+        return max((Enclosure(limits.high) - middle).upper, (Enclosure(middle) - limits.low).upper) <= self.radius
+
+    def work(self, points: float, layout: Layout) -> float:
+        """Points are sorted."""
+        del layout
+        return 64.0 * points
 
     def with_radius(self, radius: float) -> Box:
         return replace(self, radius=radius)

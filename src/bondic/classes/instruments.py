@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
+from bondic.kernels.outside import check_kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,7 @@ class Instruments:
     provenance: Provenance = field(default_factory=Provenance)
 
     def __post_init__(self) -> None:
+        check_kernel(self.kernel)
         if not math.isfinite(self.kernel.sup_diag):
             raise InvalidInput(
                 f"W needs a kernel that is bounded on the diagonal; {self.kernel!r} has no finite supremum."

@@ -17,7 +17,8 @@ from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import Result
-from bondic.rows import Rows, make_problem
+from bondic.rows import Rows
+from bondic.rows.problem import make_problem
 
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
@@ -48,5 +49,6 @@ def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool)
     words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
     with result_folder(out, force=force) as folder:
         write_texts(folder, {"report.html": words, "result.json": result_json(result)})
-        text, _ = save_certificate(result.proof, folder / "certificate")
+        assert result.certificate is not None
+        text, _ = save_certificate(result.certificate, folder / "certificate")
         return verify(load_certificate(text), demo.log, demo.policy)

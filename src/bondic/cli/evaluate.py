@@ -54,7 +54,7 @@ def command(**options: Any) -> int:
         if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = None if result.certificate is None else result_frontier(result, question)
+        frontier = None if result.proof is None else result_frontier(result, question)
         if options["no_rows"]:
             result = result.without_rows(question)
         files = _write(inputs, question, result, frontier, options)

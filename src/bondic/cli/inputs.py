@@ -20,7 +20,8 @@ from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 from bondic.estimate import Method
 from bondic.methods.dual import Dual
-from bondic.rows import Rows, make_problem
+from bondic.rows import Rows
+from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 

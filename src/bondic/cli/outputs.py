@@ -23,7 +23,7 @@ from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput, printable
 from bondic.proofs.certificate import Certificate
-from bondic.result import FORMAT as RESULT_FORMAT
+from bondic.report.exports import FORMAT as RESULT_FORMAT
 
 WRITTEN = (
     "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",
@@ -60,10 +60,10 @@ def shareable_notes(notes: Sequence[str], loaded: LoadedLog | None) -> tuple[str
 def verify_command(options: Mapping[str, Any], certificate: Certificate) -> str:
     """What a reader types to check the result: the log as it was named, and every option that says how to read it."""
     words = ["bondic", "verify", str(options["out"] / "certificate.json"), options["log"]]
-    problem, told = certificate.body["problem"], list(_READING)
-    if problem["answers"]["next"] is None:
+    asked, told = certificate.asked, list(_READING)
+    if asked.answers.next is None:
         told = ["policy", "policy_output", *told]
-    if problem["initial"]["observations"] is None:
+    if asked.start.observations is None:
         told = ["initial", *told]
     for name in told:
         value = options.get(name)

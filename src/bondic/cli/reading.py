@@ -40,13 +40,10 @@ def read_rows(
 def _stream(
     log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
 ) -> LogStream:
-    if options["missing"] or options["text"] or options["actions"]:
-        raise InvalidInput("--missing, --text and --actions need the log in memory: leave out --memory.")
-    if absent := [part for part, names in columns.items() if names is None]:
-        raise InvalidInput(
-            f"--columns {absent[0]}=none needs the log in memory: leave out --memory, or add a column of false to the log."
-        )
-    return stream_log(Path(log), memory=options["memory"], columns=columns or None, progress=progress)
+    if options["missing"] or options["text"]:
+        raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
+    memory, actions = options["memory"], options["actions"]
+    return stream_log(Path(log), memory=memory, columns=columns or None, actions=actions, progress=progress)
 
 
 def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:

@@ -21,9 +21,8 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.certificate import Certificate
-from bondic.proofs.foreign_text import clean_text
 from bondic.proofs.io import load_certificate
-from bondic.proofs.limits import MOST_ARRAY_BYTES
+from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
 from bondic.proofs.verify import Verification, verify
 from bondic.rendering import STATE_WORDS
 
@@ -88,7 +87,7 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
     """A log with text actions has one content hash per order of their names."""
     if loaded is None or action_names(loaded) is None or options["actions"]:
         return
-    if loaded.transitions.content_hash != found.body["problem"]["log_hash"]:
+    if loaded.transitions.content_hash != found.asked.log_hash:
         raise InvalidInput(
             "The log's actions are text, and in the sorted order of their names it is not the certified log. Pass --actions "
             "as it was when the certificate was made (see configuration.toml beside it)."
@@ -96,7 +95,7 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
 
 
 def _start_count(found: Certificate) -> int:
-    return int(found.arrays[found.body["problem"]["initial"]["weights"]["array"]].size)
+    return int(found.asked.start.weights.size)
 
 
 def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates | None:
@@ -104,11 +103,10 @@ def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: d
     if options["initial"] is None:
         return None
     states, weights = read_initial(options["initial"], rows, loaded)
-    start = found.body["problem"]["initial"]
+    start = found.asked.start
     # the kind is a statement of the certificate; what a file can be compared with are states and weights
-    sample = start["kind"] == "sample" and weights is None
+    sample = start.kind == "sample" and weights is None
     initial = InitialStates.sample(states) if sample else InitialStates.exact(states, weights)
-    stored = start["observations"]
-    if stored is not None and not np.array_equal(found.arrays[stored["array"]], initial.observations):
+    if start.observations is not None and not np.array_equal(start.observations, initial.observations):
         raise VerificationError(f"The initial states in {options['initial']} are not those of the certificate.")
     return initial

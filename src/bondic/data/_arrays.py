@@ -187,10 +187,12 @@ def identifiers(name: str, values: Any, n: int) -> npt.NDArray[np.int64]:
         raise InvalidInput(
             f"`{name}` is missing at row {numbered(row)}. Every row belongs to an episode; leave out the column else."
         )
-    _, first_row, inverse = np.unique(array.astype(str), return_index=True, return_inverse=True)
-    rank = np.empty(first_row.size, dtype=np.int64)
-    rank[np.argsort(first_row)] = np.arange(first_row.size)
-    return np.asarray(rank[inverse], dtype=np.int64)
+    return coded(array, {})
+
+
+def coded(values: npt.NDArray[Any], codes: dict[str, int]) -> npt.NDArray[np.int64]:
+    """Texts as numbers in the order of first appearance; `codes` are those of earlier parts, and grow."""
+    return np.array([codes.setdefault(str(value), len(codes)) for value in values.tolist()], dtype=np.int64)
 
 
 def actions(name: str, values: Any, n: int) -> npt.NDArray[Any]:

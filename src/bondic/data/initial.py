@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -9,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data import _arrays
+from bondic.data.blocks import RowRange
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_TOLERANCE = 1e-6
 
@@ -63,16 +66,13 @@ class InitialStates:
     def exact(observations: Any, weights: Any = None) -> InitialStates:
         """d_0 is this list of states (uniform unless weights are given)."""
         states = _arrays.matrix("initial observations", observations)
-        if weights is None:
-            weights = np.full(max(states.shape[0], 1), 1.0 / max(states.shape[0], 1))[: states.shape[0]]
-        return InitialStates(states, weights, "exact")
+        return InitialStates(states, _equal(states) if weights is None else weights, "exact")
 
     @staticmethod
     def sample(observations: Any, *, count_fixed: bool = True) -> InitialStates:
         """n_0 independent draws of d_0; `count_fixed=False` when their number was not fixed beforehand."""
         states = _arrays.matrix("initial observations", observations)
-        weights = np.full(max(states.shape[0], 1), 1.0 / max(states.shape[0], 1))[: states.shape[0]]
-        return InitialStates(states, weights, "sample", count_fixed)
+        return InitialStates(states, _equal(states), "sample", count_fixed)
 
     @staticmethod
     def from_log(log: Log, *, count: int | None = None) -> InitialStates:
@@ -84,21 +84,12 @@ class InitialStates:
         """
         if count is not None and (not isinstance(count, int | np.integer) or count < 1):
             raise InvalidInput(f"The number of initial states is {count!r}; a whole number >= 1 is needed.")
-        seen: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        found, ended, any_end = [], True, False
-        for rows, part in log.batches():
-            assert part.truncations is not None
-            ends = part.terminations | part.truncations
-            if part.episode_ids is None:
-                starts = np.flatnonzero(np.concatenate([[ended], ends[:-1]]))
-            else:
-                ids, first = np.unique(part.episode_ids, return_index=True)
-                new = ~np.isin(ids, seen, assume_unique=True)
-                starts, seen = np.sort(first[new]), np.union1d(seen, ids[new])
-            ended, any_end = bool(ends[-1]), any_end or bool(ends.any())
+        found, told_apart = [], log.has_episode_ids
+        for rows, part, starts in episode_starts(log):
             _refuse_late_starts(part, starts, rows.start)
             found.append(part.observations[starts])
-        if not seen.size and not any_end:
+            told_apart = told_apart or bool((part.terminations | np.asarray(part.truncations)).any())
+        if not told_apart:
             raise InvalidInput(
                 "The log has neither episode ids nor episode ends, so initial states cannot be read off it. Pass them: "
                 "InitialStates.exact(states) or InitialStates.sample(states) (--initial FILE)."
@@ -116,7 +107,26 @@ class InitialStates:
         return int(self.observations.shape[0])
 
 
-def _refuse_late_starts(part: Transitions, starts: npt.NDArray[np.int64], first_row: int) -> None:
+def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]:
+    """The log part by part, with those of its rows that begin an episode: by ids, else after every end."""
+    seen, ended = np.zeros(0, dtype=np.int64), True
+    for rows, part in log.batches():
+        ends = part.terminations | np.asarray(part.truncations)
+        if part.episode_ids is None:
+            starts = np.flatnonzero(np.concatenate([[ended], ends[:-1]]))
+        else:
+            ids, first = np.unique(part.episode_ids, return_index=True)
+            new = ~np.isin(ids, seen, assume_unique=True)
+            starts, seen = np.sort(first[new]), np.union1d(seen, ids[new])
+        ended = bool(ends[-1])
+        yield rows, part, starts
+
+
+def _equal(states: FloatArray) -> FloatArray:
+    return np.full(states.shape[0], 1.0 / max(states.shape[0], 1))
+
+
+def _refuse_late_starts(part: Transitions, starts: IntArray, first_row: int) -> None:
     if part.timesteps is not None and (row := _arrays.first(part.timesteps[starts] != 0)) is not None:
         raise InvalidInput(
             f"The episode of row {first_row + starts[row]} starts at timestep {part.timesteps[starts[row]]}, not 0: its first "

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.data.blocks import RowRange
-from bondic.data.hygiene.inspection import Inspection
 from bondic.data.memory import MemoryPlan
 from bondic.data.transitions import Transitions
+
+if TYPE_CHECKING:
+    from bondic.data.hygiene.inspection import Inspection
 
 
 class Log(Protocol):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bondic.data.io.parquet import ParquetFiles
+from bondic.data.io.parts import Given
 from bondic.data.memory import MemoryPlan, parse_memory
-from bondic.data.parquet import ParquetStream, row_numbers
+from bondic.data.parquet import ParquetStream
 from bondic.data.stream import ArrayStream, LogStream
 from bondic.errors import InvalidInput
 
@@ -17,24 +19,32 @@ def stream_log(
     *,
     memory: int | float | str = "2GB",
     batch_rows: int | None = None,
-    columns: Mapping[str, str | Iterable[str]] | None = None,
+    columns: Given | None = None,
+    actions: Sequence[str] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> LogStream:
     """A Parquet file, a folder of Parquet parts, or arrays (memory-mapped ones), to be read in batches.
 
     `memory` is what the whole estimate may use, whatever the length of the log; a budget in which the work on one block of
     rows does not fit is refused. `batch_rows` sets how many rows are read at a time where the log is only looked through.
-    Neither leaves a trace in an interval. Use the result in place of `Transitions`.
+    Neither leaves a trace in an interval. `columns` and `actions` are those of `read_log`; what needs the whole log at once (text
+    observations, marks for gaps, next observations from following rows) is refused. Use the result in place of `Transitions`.
     """
     budget = parse_memory(memory)
     if isinstance(source, Mapping):
+        if columns is not None or actions is not None:
+            raise InvalidInput(
+                "columns= and actions= are for Parquet files. Arrays go by the names of the parts of a transition (observations, "
+                "actions, rewards, ...), and actions are numbers: rename the keys of the mapping, or use read_log."
+            )
         width = sum(_numbers(column) for column in source.values() if column is not None)
         plan = MemoryPlan.of(budget, width)
         stream: LogStream = ArrayStream(source, batch_rows=batch_rows or plan.batch_rows, progress=progress)
     elif isinstance(source, str | Path):
-        path = Path(source)
-        plan = MemoryPlan.of(budget, row_numbers(path))
-        stream = ParquetStream(path, batch_rows=batch_rows or plan.batch_rows, columns=columns, progress=progress)
+        files = ParquetFiles(Path(source))
+        plan = MemoryPlan.of(budget, files.numbers_per_row())
+        reading: dict[str, Any] = {"batch_rows": batch_rows or plan.batch_rows, "progress": progress}
+        stream = ParquetStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
     stream.plan = plan if batch_rows is None else None

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data import _arrays
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
@@ -168,4 +169,4 @@ def code_identifiers(values: npt.NDArray[Any], codes: dict[str, int]) -> npt.NDA
     """Strings become numbers in the order of first appearance, across batches; numbers stay as they are."""
     if values.dtype.kind in "biuf" or any(value is None or value != value for value in values.tolist()):
         return values  # a missing id is refused, with its row, where columns are checked
-    return np.array([codes.setdefault(str(value), len(codes)) for value in values.tolist()], dtype=np.int64)
+    return _arrays.coded(values, codes)

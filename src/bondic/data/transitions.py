@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,12 @@ from bondic.data import _arrays
 from bondic.data._arrays import numbered
 from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
-from bondic.data.hygiene.inspection import Inspection
+from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
-from bondic.errors import InvalidInput, ValidityWarning
+from bondic.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from bondic.data.hygiene.inspection import Inspection
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -53,7 +55,7 @@ class Transitions:
 
     def __post_init__(self) -> None:
         self._convert()
-        self._check_keys()
+        KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())
         _arrays.setter(self)("content_hash", digest.hexdigest())
@@ -159,62 +161,6 @@ class Transitions:
                 )
             put("behavior_action_probs", probs)
 
-    def _check_keys(self) -> None:
-        if self.episode_ids is None:
-            self._warn_about_equal_rows()
-            return
-        episodes = np.asarray(self.episode_ids)
-        if self.timesteps is not None:
-            self._refuse_repeated_keys(episodes, self.timesteps)
-        order = np.argsort(episodes, kind="stable")
-        same = episodes[order][1:] == episodes[order][:-1]
-        earlier, later = order[:-1][same], order[1:][same]
-        if (bad := _arrays.first(self.terminations[earlier])) is not None:
-            raise InvalidInput(
-                f"Row {numbered(later[bad])} follows row {numbered(earlier[bad])} in the same episode, but row "
-                f"{numbered(earlier[bad])} is terminated. Nothing follows a termination (vector environments that reset on the "
-                "next step write such rows): drop the rows after it, or give the new episode its own id."
-            )
-        if self.timesteps is None:
-            self._warn_about_equal_rows()
-            return
-        step = self.timesteps[later] - self.timesteps[earlier]
-        if (bad := _arrays.first(step < 0)) is not None:
-            raise InvalidInput(
-                f"Row {numbered(later[bad])} (timestep {self.timesteps[later[bad]]}) comes after row "
-                f"{numbered(earlier[bad])} (timestep {self.timesteps[earlier[bad]]}) of the same episode. Row order is the "
-                "order of time: sort each episode by timestep before building the log."
-            )
-
-    @staticmethod
-    def _refuse_repeated_keys(episodes: npt.NDArray[Any], timesteps: IntArray) -> None:
-        """Before anything else: a log pasted twice also has rows after its terminations, with another way out."""
-        order = np.lexsort((timesteps, episodes))
-        same = (np.diff(episodes[order]) == 0) & (np.diff(timesteps[order]) == 0)
-        if same.any():
-            earlier, later = min(zip(order[1:][same], order[:-1][same], strict=True))[::-1]
-            many = "" if same.sum() == 1 else f" (and {same.sum() - 1} more pairs: is the log pasted twice?)"
-            raise InvalidInput(
-                f"Rows {numbered(earlier)} and {numbered(later)} carry the same (episode, timestep) key{many}. A copied row is "
-                "not new data and breaks the guarantee: keep each event once."
-            )
-
-    def _warn_about_equal_rows(self) -> None:
-        if self.discrete_observations:
-            return
-        rows = self.row_matrix()
-        packed = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
-        _, first_row, inverse = np.unique(packed, return_index=True, return_inverse=True)
-        copies = np.flatnonzero(first_row[inverse] != np.arange(len(self)))
-        if copies.size:
-            warnings.warn(
-                f"{copies.size} rows equal an earlier row in every value (first: row {numbered(copies[0])}, a copy of row "
-                f"{numbered(first_row[inverse[copies[0]]])}) although observations are continuous. If they are the same event "
-                "logged twice the interval is not valid: pass episode_ids and timesteps, or remove them. They are kept.",
-                ValidityWarning,
-                stacklevel=5,
-            )
-
     def row_matrix(self) -> FloatArray:
         """Every row's numbers side by side, -0.0 as 0.0."""
         rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
@@ -226,6 +172,8 @@ class Transitions:
     @cached_property
     def inspection(self) -> Inspection:
         """What looks wrong in this log: see `inspect_log`."""
+        from bondic.data.hygiene.inspection import Inspection  # verification has no use for it
+
         return Inspection.of(self)
 
     @property

@@ -22,7 +22,7 @@ from bondic.engines.lanes import LANES, NARROW
 from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import TINY, U, upper_sum
 from bondic.sums import engine
-from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, enclose
+from bondic.sums.engine import Collected, Partial, Progress, Share, enclose
 from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
@@ -123,20 +123,20 @@ def plan(
 
 
 @dataclass(frozen=True)
-class Cutoff:
+class Cutoff(engine.Engine):
     """Gaussian terms whose points are all held; `always`: also where it does not pay."""
 
     always: bool = False
     name: str = "cutoff"
 
-    def cost(self, term: Term, survey: engine.Survey, limit: float) -> float | None:
+    def cost(self, term: Term, survey: engine.Survey) -> float | None:
         gaussian = joined_gaussian(term.factors)
         if gaussian is None or survey.columns is None:
             return None
         if self.always:
             return 0.0
         axes, scales = gaussian
-        limit = min(limit, WORTH * pairs.pair_cost(survey.count, survey.width))
+        limit = min(survey.least, WORTH * pairs.pair_cost(survey.count, survey.width))
         found = plan(survey.points[:, axes], scales, survey.columns, limit)
         survey.notes["cutoff"] = found
         return None if found is None else found[2]
@@ -154,12 +154,6 @@ class Cutoff:
             return [share.scaled(term.coefficient)]
 
         return Collected(survey, finish)
-
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
-        del term, x, y, columns, executor
-        return None
 
 
 def shares(

@@ -36,15 +36,6 @@ MOST_FEATURES = 60_000
 _BLOCK_ROWS = 24
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """All multi-indices of degree below `degree`; `tail` bounds ( sum_i |u_ip| sqrt(T_m) )^2 for every column p."""
-
-    degree: int
-    features: int
-    tail: FloatArray  # (p,)
-
-
 def tail_error(norms: FloatArray, masses: FloatArray, degree: int) -> FloatArray:
     """( sum_i |u_ip| sqrt(T_m(lambda_i)) )^2 for every column p; masses |u| (N, p)."""
     return np.array([inflate(root * root) for root in tail_roots(norms, masses, degree)])
@@ -61,7 +52,7 @@ def column_masses(columns: FloatArray) -> FloatArray:
     return np.array([upper_sum(np.abs(columns[:, p])) for p in range(columns.shape[1])])
 
 
-def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances: FloatArray) -> Plan | None:
+def fitting_degree(norms: FloatArray, masses: FloatArray, dimension: int, tolerances: FloatArray) -> int | None:
     """The smallest degree whose tail meets the tolerance of every column, or None: too many features."""
     low, high = 1, highest_degree(dimension)
     if np.any(tail_error(norms, masses, high) > tolerances):
@@ -72,7 +63,7 @@ def make_plan(norms: FloatArray, masses: FloatArray, dimension: int, tolerances:
             low = middle + 1
         else:
             high = middle
-    return Plan(low, feature_count(low, dimension), tail_error(norms, masses, low))
+    return low
 
 
 @cache
@@ -85,7 +76,7 @@ def highest_degree(dimension: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Split:
+class Halves:
     """phi_I(z) = a_J(first coordinates) b_L(others): moments are products of two matrices, sum_i u_i a_J(i) b_L(i).
 
     Rows J are taken in blocks; a block whose lowest degree is l needs the L of degree below m - l. Products of a higher
@@ -104,7 +95,7 @@ class Split:
 
 
 @cache
-def make_split(degree: int, dimension: int) -> Split:
+def make_halves(degree: int, dimension: int) -> Halves:
     cut = (dimension + 1) // 2
     first, second = make_recipe(degree, cut), make_recipe(degree if dimension > cut else 1, dimension - cut)
     blocks, lowest = [], 0
@@ -116,7 +107,7 @@ def make_split(degree: int, dimension: int) -> Split:
         width = int(second.below[min(degree - lowest, second.below.size - 1)])
         blocks.append((int(first.below[lowest]), int(first.below[highest]), width))
         lowest = highest
-    return Split(first, second, cut, tuple(blocks))
+    return Halves(first, second, cut, tuple(blocks))
 
 
 @compiled(fastmath={"contract"}, error_model="numpy")
@@ -165,22 +156,22 @@ class Moments:
     """
 
     def __init__(self, degree: int, dimension: int, columns: int) -> None:
-        self._split, self._columns = make_split(degree, dimension), columns
-        shapes = [(columns * (stop - start), width) for start, stop, width in self._split.blocks]
+        self._halves, self._columns = make_halves(degree, dimension), columns
+        shapes = [(columns * (stop - start), width) for start, stop, width in self._halves.blocks]
         self._values = [np.zeros(shape) for shape in shapes]
         self._corrections = [np.zeros(shape) for shape in shapes]
 
     def add(self, scaled: FloatArray, columns: FloatArray, progress: Progress | None = None) -> None:
         """Points (N, d) in scaled coordinates with their weights (N, p)."""
-        split, count = self._split, scaled.shape[0]
+        halves, count = self._halves, scaled.shape[0]
         room = np.empty((max(value.shape[0] for value in self._values), CHUNK))
         for top in range(0, count, CHUNK):
             part = scaled[top : top + CHUNK]
             weights = np.ascontiguousarray(columns[top : top + CHUNK].T)
-            rows = _features(split.first, part[:, : split.cut])
-            others = _features(split.second, part[:, split.cut :])
+            rows = _features(halves.first, part[:, : halves.cut])
+            others = _features(halves.second, part[:, halves.cut :])
             for (start, stop, width), value, correction in zip(
-                split.blocks, self._values, self._corrections, strict=True
+                halves.blocks, self._values, self._corrections, strict=True
             ):
                 weighted = room[: value.shape[0], : part.shape[0]]
                 _weigh(rows[start:stop], weights, weighted)

@@ -25,9 +25,9 @@ from bondic.kernels.masked import TimeMask
 from bondic.kernels.matern import Matern
 from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import U
-from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, Survey
+from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
-from bondic.sums.spool import Spooled
+from bondic.sums.spool import Direct
 
 Factor = tuple[Leaf, tuple[int, ...]]
 
@@ -197,25 +197,17 @@ def _labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
     return np.split(inverse.reshape(-1).astype(np.float64), np.cumsum([len(points) for points in sets])[:-1])
 
 
-class Pairs:
+class Pairs(Direct):
     """All pairs, compiled."""
 
     name = "pairs"
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        del limit
+    def cost(self, term: Term, survey: Survey) -> float | None:
         return None if plan(term, survey.points) is None else pairs.pair_cost(survey.count, survey.width)
-
-    def begin(self, term: Term, survey: Survey) -> Partial:
-        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
-            return [self.own(term, points, columns, survey.executor, survey.progress)]
-
-        return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
 
     def own(
         self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
     ) -> Share:
-        """u^T K u over all pairs of these points."""
         planned, size = _certain(plan(term, points)), term.bounds(points, points)[0]
         totals = term.coefficient * block_sums(planned, points, columns, executor=executor, progress=progress)
         gaussian = joined_gaussian(term.factors)

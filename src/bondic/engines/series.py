@@ -1,4 +1,4 @@
-"""Series engine: moments of the many points near the center, pairs for the few far out.
+"""Series engine for Gaussian terms: moments of the many points near the center, pairs for the few far out.
 
     u^T K u = near^T K near + 2 near^T K far + far^T K far.
 
@@ -15,146 +15,70 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.engines import moments, pairs
-from bondic.engines.moments import Moments
-from bondic.engines.products import Pairs
-from bondic.engines.series_stream import SeriesStream
+from bondic.engines.series_sum import SeriesSum, Split
 from bondic.kernels import series
 from bondic.kernels.normal_form import Term, joined_gaussian
-from bondic.sums.engine import Collected, Crossed, Partial, Share, Survey, enclose
-from bondic.sums.executor import Executor
+from bondic.sums.engine import Engine, Partial, Survey
 
 FloatArray = npt.NDArray[np.float64]
 
 SMALLEST = 1000
-_TOLERANCE = 1e-10
+_AIM = 1e-10
 """First aim, relative to (sum |u|)^2 of a column; refined when the result turns out to be small."""
 _FAR_SHARES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05)
 _BINS = 512
-
-
-@dataclass(frozen=True, eq=False)
-class Split:
-    """Points with lambda <= `reach` go to the series of this degree."""
-
-    reach: float
-    degree: int
-    cost: float  # in units of one pair
+_ROOM = 1.5
 
 
 @dataclass(frozen=True)
-class Series:
-    """Gaussian terms; `always`: also where all pairs are cheaper, if there are not too many features."""
+class Series(Engine):
+    """`always`: also where all pairs are cheaper, if there are not too many features."""
 
     always: bool = False
     name: str = "series"
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        del limit
+    def cost(self, term: Term, survey: Survey) -> float | None:
         gaussian = joined_gaussian(term.factors)
-        if gaussian is None:
-            return None
-        if not survey.whole:
-            plan = SeriesStream.plan(*gaussian, survey)
-            each = None if plan is None else point_cost(plan.degree, len(gaussian[0]), survey.width)
-            cost = None if each is None else each * survey.count
-        else:
-            survey.notes["series"] = cloud = Cloud.of(term, survey.points, survey.columns)
-            split = None if self.always else cloud.split()
-            cost = split.cost if split is not None else 0.0 if self.always else None
-        return 0.0 if cost is not None and self.always else cost
+        split = None if gaussian is None else self._split(*gaussian, survey)
+        survey.notes[self.name] = split
+        return None if split is None else 0.0 if self.always else split.cost
 
     def begin(self, term: Term, survey: Survey) -> Partial:
         gaussian = joined_gaussian(term.factors)
         assert gaussian is not None
-        if not survey.whole:
-            return SeriesStream(term, *gaussian, survey)
+        return SeriesSum(
+            term, *gaussian, survey, survey.notes[self.name], lambda aims: self._split(*gaussian, survey, aims)
+        )
 
-        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
-            known = survey.notes.get("series") if points is survey.points else None
-            found = (known or Cloud.of(term, points, columns)).shares(survey, always=self.always)
-            if found is None:  # all pairs are cheaper, or more accurate
-                return [Pairs().own(term, points, columns, survey.executor, survey.progress)]
-            return [share.scaled(term.coefficient) for share in found]
-
-        return Collected(survey, finish)
-
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
-        del term, x, y, columns, executor
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class Cloud:
-    """All points of a Gaussian term, as they are and in coordinates z = (x - mean) / h; lambda = |z|^2."""
-
-    points: FloatArray
-    scales: FloatArray
-    columns: FloatArray
-    scaled: FloatArray
-    norms: FloatArray
-
-    @staticmethod
-    def of(term: Term, points: FloatArray, columns: FloatArray | None) -> Cloud:
-        gaussian = joined_gaussian(term.factors)
-        assert gaussian is not None
-        assert columns is not None
-        return Cloud.scaled_by(points[:, gaussian[0]], gaussian[1], columns)
-
-    @staticmethod
-    def scaled_by(points: FloatArray, scales: FloatArray, columns: FloatArray) -> Cloud:
+    def _split(
+        self, axes: list[int], scales: FloatArray, survey: Survey, aims: FloatArray | None = None
+    ) -> Split | None:
+        """From all points and weights where they are known, else from a sample; None: by all pairs."""
+        points = survey.points[:, axes]
+        center = points.mean(axis=0)
         with np.errstate(over="ignore"):
-            scaled = (points - points.mean(axis=0)) / scales
-        return Cloud(points, scales, columns, scaled, series.squared_norms(scaled))
-
-    def split(self) -> Split | None:
-        """What a sum begins with: for an estimate of its cost."""
-        if self.columns.shape[0] < SMALLEST or not np.all(np.isfinite(self.norms)):
+            norms = series.squared_norms((points - center) / scales)
+        if survey.columns is None:
+            return _sampled_split(center, norms, scales.size, survey)
+        if (survey.count < SMALLEST and not self.always) or not np.all(np.isfinite(norms)):
             return None
-        return choose_split(self.norms, np.abs(self.columns), self.scales.size, _TOLERANCE * self._sizes())
+        masses = np.abs(survey.columns)
+        aims = _AIM * np.maximum(masses.sum(axis=0) ** 2, 1e-300) if aims is None else aims
+        return choose_split(center, norms, masses, aims, np.inf if self.always else None)
 
-    def _sizes(self) -> FloatArray:
-        return np.asarray(np.maximum(np.abs(self.columns).sum(axis=0) ** 2, 1e-300))
 
-    def shares(self, survey: Survey, *, always: bool = False) -> list[Share] | None:
-        """Shares of u_p^T K u_p, or None where all pairs are cheaper or more accurate."""
-        count, total = self.columns.shape
-        if (count < SMALLEST and not always) or not np.all(np.isfinite(self.norms)):
-            return None
-        size, width = self._sizes(), total // survey.groups
-        aims = _TOLERANCE * size
-        limit = np.inf if always else pairs.pair_cost(count, total)
-        for _ in range(2):
-            split = choose_split(self.norms, np.abs(self.columns), self.scales.size, aims, limit)
-            if split is None:
-                return None
-            shares = self._evaluate(split, survey)
-            sums = enclose(shares, survey.groups)
-            if all(value.rad <= 1e-4 * abs(value.mid) for value in sums) or np.all(aims <= 2e-13 * size):
-                return shares
-            results = np.repeat([abs(value.mid) for value in sums], width)
-            aims = np.maximum(1e-5 * results / width, 1e-13 * size)
+def _sampled_split(center: FloatArray, norms: FloatArray, dimension: int, survey: Survey) -> Split | None:
+    """A degree that serves all points of the sample with equal weights; None where the series is no help."""
+    equal = np.full((norms.size, 1), 1.0 / norms.size)
+    degree = moments.fitting_degree(norms, equal, dimension, np.array([_AIM]))
+    if degree is None or series.feature_count(degree, dimension) * 4 > survey.count:
         return None
-
-    def _evaluate(self, split: Split, survey: Survey) -> list[Share]:
-        near = self.norms <= split.reach
-        core, norms = self.columns[near], self.norms[near]
-        sums = Moments(split.degree, self.scales.size, core.shape[1])
-        sums.add(self.scaled[near], core, survey.progress)
-        masses, tail = moments.column_masses(core), moments.tail_error(norms, np.abs(core), split.degree)
-        largest = float(norms.max(initial=0.0))
-        share = moments.near_share(sums.total(), masses, tail, split.degree, largest, (len(core), self.scales.size))
-        if near.all():
-            return [share]
-        far, outer, executor = self.points[~near], self.columns[~near], survey.executor
-        crossed = pairs.cross_sums(far, self.points[near], self.scales, core, executor=executor)
-        mixed = moments.mixed_share(crossed, outer, masses, len(core), len(core) // pairs.TILE, self.scales.size)
-        return [share, mixed, moments.far_share(far, self.scales, outer, executor)]
+    cost = survey.count * point_cost(degree, dimension, survey.width)
+    return Split(center, _ROOM * float(norms.max(initial=1e-3)), degree, cost)
 
 
 def choose_split(
-    norms: FloatArray, masses: FloatArray, dimension: int, aims: FloatArray, limit: float | None = None
+    center: FloatArray, norms: FloatArray, masses: FloatArray, aims: FloatArray, limit: float | None = None
 ) -> Split | None:
     """The cheapest share of far points; planned on bins of points, each represented by its farthest one."""
     count, total = masses.shape
@@ -167,17 +91,17 @@ def choose_split(
         keep = cuts <= (1.0 - share) * count
         if not keep.any():
             continue
-        plan = moments.make_plan(edges[keep], binned[keep], dimension, aims)
-        if plan is None:
+        degree = moments.fitting_degree(edges[keep], binned[keep], center.size, aims)
+        if degree is None:
             continue
         far = count - int(cuts[keep][-1])
-        cost = count * point_cost(plan.degree, dimension, total) + far * count * (pairs.PAIR + total)
+        cost = count * point_cost(degree, center.size, total) + far * count * (pairs.PAIR + total)
         if cost < limit:
-            best, limit = Split(float(edges[keep][-1]), plan.degree, cost), cost
+            best, limit = Split(center, float(edges[keep][-1]), degree, cost), cost
     return best
 
 
 def point_cost(degree: int, dimension: int, columns: int) -> float:
-    """A point of the series, in the same unit."""
-    split = moments.make_split(degree, dimension)
-    return 1200.0 + 1.3 * split.products * columns + 3.0 * (split.first.parents.size + split.second.parents.size)
+    """A point of the series, in pairs of points."""
+    parts = moments.make_halves(degree, dimension)
+    return 1200.0 + 1.3 * parts.products * columns + 3.0 * (parts.first.parents.size + parts.second.parents.size)

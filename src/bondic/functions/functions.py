@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.codec import supplied
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FeatureLeaf, Kernel, fingerprint
 from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.registry import kind, register
 from bondic.rounding import TINY, Enclosure, U, certified_dot, inflate
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure
@@ -33,6 +35,7 @@ def _widen(target: object, *names: str) -> None:
         object.__setattr__(target, name, array)
 
 
+@kind("function")
 class Function(ABC):
     """A function f(z, a) on points z and action slots a, in the space of `kernel`."""
 
@@ -52,12 +55,13 @@ class Function(ABC):
     def is_zero(self) -> bool: ...
 
 
+@register("function", "centers")
 @dataclass(frozen=True, eq=False)
 class KernelFunction(Function):
     """f(z, a) = sum_j sum_b w_jb k((z, a), (c_j, b)),  |f|^2 = w^T K w."""
 
     kernel: Kernel
-    layout: Layout
+    layout: Layout = field(metadata=supplied("layout"))
     centers: FloatArray  # (M, D)
     weights: FloatArray  # (M, slots)
 
@@ -82,6 +86,7 @@ class KernelFunction(Function):
         return _in_words(self.kernel, f"{self.centers.shape[0]} points", self.centers, self.weights)
 
 
+@register("function", "features")
 @dataclass(frozen=True, eq=False)
 class FeatureFunction(Function):
     """f(z, a) = phi(z, a) . w for a kernel with explicit features;  |f| <= |w|.
@@ -90,7 +95,7 @@ class FeatureFunction(Function):
     """
 
     kernel: Kernel
-    layout: Layout
+    layout: Layout = field(metadata=supplied("layout"))
     coordinates: FloatArray  # (D,)
 
     def __post_init__(self) -> None:
@@ -157,11 +162,11 @@ def _value_error(term: Term, points: FloatArray, weights: FloatArray, terms: int
     Each term is then added to at most `terms` others.
     """
     feature_error, size = term_feature_bounds(term, points)
-    reach = float(np.abs(term.embedding).max())
+    largest = float(np.abs(term.embedding).max())
     ones, squares = np.abs(weights).sum(), np.sqrt((weights**2).sum(axis=0)).sum()
     roundings = (weights.shape[0] + weights.shape[1] + terms + 8) * U
     spread = feature_error * ones + roundings * size * squares + feature_error * roundings * ones
-    return float(1.01 * reach * spread + weights.size * max(1.0, reach) * TINY)
+    return float(1.01 * largest * spread + weights.size * max(1.0, largest) * TINY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,6 +251,7 @@ class TermExpansion:
         _widen(self, "centers", "weights")
 
 
+@register("function", "expansion")
 @dataclass(frozen=True, eq=False)
 class ExpansionFunction(Function):
     """f = sum_t f_t, f_t(z, a) = sum_j k_t(z, c_j) (w_j . E_a), one part per term of the kernel's normal form.
@@ -254,7 +260,7 @@ class ExpansionFunction(Function):
     """
 
     kernel: Kernel
-    layout: Layout
+    layout: Layout = field(metadata=supplied("layout"))
     parts: tuple[TermExpansion, ...]
 
     def __post_init__(self) -> None:
@@ -277,9 +283,9 @@ class ExpansionFunction(Function):
         for term, part in self._pairs():
             columns, extra = sums.values((_bare(term),), points, part.centers, part.weights)
             out += columns @ term.embedding.T
-            reach = term.embedding_norm
+            largest = term.embedding_norm
             size = float(np.abs(columns).max(initial=0.0)) + extra
-            error += reach * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
+            error += largest * (extra + (term.embedding.shape[1] + len(self.parts) + 4) * U * size)
         return out, inflate(1.01 * error)
 
     def norm(self, sums: Sums = STANDARD) -> Enclosure:
@@ -293,6 +299,13 @@ class ExpansionFunction(Function):
         return _in_words(
             self.kernel, f"{points} points", *(array for part in self.parts for array in (part.centers, part.weights))
         )
+
+
+def landmarks(function: Function) -> tuple[FloatArray, ...]:
+    """The points that a function is written with; none for one that has features."""
+    if isinstance(function, ExpansionFunction):
+        return tuple(part.centers for part in function.parts)
+    return (function.centers,) if isinstance(function, KernelFunction) else ()
 
 
 def _in_words(kernel: Kernel, size: str, *arrays: FloatArray) -> str:

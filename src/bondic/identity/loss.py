@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from bondic.functions.functions import Function
+from bondic.identity.residual import bellman_residual, function_values, residual_error
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
 from bondic.rounding import Enclosure, U, inflate
-from bondic.rows import Batch
+from bondic.rows import Batch, Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure
 
@@ -22,7 +24,17 @@ def slot_weights(problem: Batch, values: FloatArray) -> FloatArray:
     return out
 
 
-def kernel_bellman_loss(
+def kernel_bellman_loss(problem: Rows, kernel: Kernel, q: Function | None, sums: Sums = STANDARD) -> Enclosure:
+    """L_W(q) (8): how far a function q (None: 0) is from fitting the rows, as the instruments of `kernel` see it.
+
+    About eps_n for q*, by (9); 0 only for a q whose residual is orthogonal to all of them. All rows are held in memory.
+    """
+    rows = problem.whole()
+    values = function_values(rows, q, sums)
+    return residual_loss(rows, kernel, bellman_residual(rows, values), residual_error(rows, values), sums)
+
+
+def residual_loss(
     problem: Batch, kernel: Kernel, residuals: FloatArray, error: float = 0.0, sums: Sums = STANDARD
 ) -> Enclosure:
     """L_W(q) = sqrt( (1/n^2) sum_ij R_i k(x_i, x_j) R_j ); each residual is good to `error`.

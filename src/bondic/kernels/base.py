@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
+from bondic.registry import kind, register
 
 FloatArray = npt.NDArray[np.float64]
 Part = Literal["observation", "time", "state", "action", "point"]
@@ -26,6 +28,7 @@ NUMPY_ULP = 4.0
 """numpy's exp, cos and sin are trusted to this many units U (checked by `kernels.accuracy` before use)."""
 
 
+@kind("kernel")
 class Kernel(ABC):
     """A positive-definite kernel on points."""
 
@@ -47,9 +50,11 @@ class Kernel(ABC):
 
 
 class Leaf(Kernel):
-    """A kernel on one part of the point, given by an elementary formula."""
+    """A kernel on one part of the point, given by an elementary formula.
 
-    name: ClassVar[str]
+    A leaf of your own is a frozen dataclass with @register("kernel", "its-name"); its fields are what a certificate holds.
+    """
+
     on: Part
 
     @abstractmethod
@@ -69,13 +74,9 @@ class Leaf(Kernel):
         del x, y
         return self.sup_diag
 
-    @abstractmethod
-    def parameters(self) -> dict[str, Any]:
-        """Numbers and arrays from which `from_parameters` builds the same kernel."""
-
-    @classmethod
-    def from_parameters(cls, parameters: dict[str, Any]) -> Leaf:
-        return cls(**parameters)
+    def probe(self) -> FloatArray:
+        """Points at which a leaf from outside is tried; override it when other columns or values are needed."""
+        return np.random.default_rng(0).standard_normal((6, 2))
 
 
 class FeatureLeaf(Leaf):
@@ -105,11 +106,15 @@ class FeatureLeaf(Leaf):
         return float(1.01 * (2 * error * math.sqrt(count) * size + count * error**2 + rounding))
 
 
+@register("kernel", "sum")
 @dataclass(frozen=True, eq=False)
 class Sum(Kernel):
     """(k_1 + k_2)(x, y) = k_1(x, y) + k_2(x, y)."""
 
     parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self.parts)
 
     @property
     def sup_diag(self) -> float:
@@ -119,11 +124,15 @@ class Sum(Kernel):
         return " + ".join(map(repr, self.parts))
 
 
+@register("kernel", "product")
 @dataclass(frozen=True, eq=False)
 class Product(Kernel):
     """(k_1 k_2)(x, y) = k_1(x, y) k_2(x, y)."""
 
     parts: tuple[Kernel, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self.parts)
 
     @property
     def sup_diag(self) -> float:
@@ -133,6 +142,7 @@ class Product(Kernel):
         return " * ".join(f"({part!r})" if isinstance(part, Sum) else repr(part) for part in self.parts)
 
 
+@register("kernel", "scaled")
 @dataclass(frozen=True, eq=False)
 class Scaled(Kernel):
     """(c k)(x, y) = c k(x, y), c > 0."""
@@ -153,23 +163,22 @@ class Scaled(Kernel):
         return f"{self.factor:g} * ({self.part!r})"
 
 
-def same_kernel(first: Kernel, second: Kernel) -> bool:
-    """Whether two expressions are the same kernel, part by part and number by number."""
-    if first is second:
-        return True
-    if type(first) is not type(second):
-        return False
-    if isinstance(first, (Sum, Product)):
-        others = second.parts  # type: ignore[attr-defined]
-        return len(first.parts) == len(others) and all(map(same_kernel, first.parts, others))
-    if isinstance(first, Scaled):
-        return first.factor == second.factor and same_kernel(first.part, second.part)  # type: ignore[attr-defined]
-    assert isinstance(first, Leaf)
-    assert isinstance(second, Leaf)
-    if getattr(first, "function", None) is not getattr(second, "function", None) or first.on != second.on:
-        return False
-    mine, theirs = first.parameters(), second.parameters()
-    return mine.keys() == theirs.keys() and all(np.array_equal(mine[key], theirs[key]) for key in mine)
+def leaves(kernel: Kernel) -> Iterator[Leaf]:
+    """The leaves of an expression; anything else that stands in it is refused."""
+    if isinstance(kernel, Sum | Product):
+        for part in kernel.parts:
+            yield from leaves(part)
+    elif isinstance(kernel, Scaled):
+        yield from leaves(kernel.part)
+    elif isinstance(kernel, Leaf):
+        yield kernel
+    else:
+        raise InvalidInput(f"{kernel!r} is no kernel: expressions are made of leaves (bondic.kernels.base.Leaf).")
+
+
+def _check_parts(parts: tuple[Kernel, ...]) -> None:
+    if not parts:
+        raise InvalidInput("A sum or product of kernels has no parts.")
 
 
 def check_part(on: str) -> None:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FloatArray, Leaf, Part
+from bondic.registry import register
 
 
+@register("kernel", "constant")
 @dataclass(frozen=True, eq=False)
 class Constant(Leaf):
     """k(x, y) = c,  K_max = c."""
 
     value: float = 1.0
-    name: ClassVar[str] = "constant"
     on: Part = "observation"
 
     def __post_init__(self) -> None:
@@ -37,9 +37,6 @@ class Constant(Leaf):
     def value_error(self, x: FloatArray, y: FloatArray) -> float:
         del x, y
         return 0.0
-
-    def parameters(self) -> dict[str, Any]:
-        return {"value": self.value}
 
     def __repr__(self) -> str:
         return f"Constant({self.value:g})"

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from bondic.codec import Numbers
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FloatArray, Leaf, Part, check_part, listed
+from bondic.registry import register
 from bondic.rounding import U
 
 
+@register("kernel", "dirac")
 @dataclass(frozen=True, eq=False)
 class Dirac(Leaf):
     """k(x, y) = 1 if x = y else 0,  K_max = 1. On actions, times or tabular states."""
 
     on: Part = "action"
-    name: ClassVar[str] = "dirac"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -36,13 +38,11 @@ class Dirac(Leaf):
         del x, y
         return 0.0
 
-    def parameters(self) -> dict[str, Any]:
-        return {"on": self.on}
-
     def __repr__(self) -> str:
         return f"Dirac(on={self.on!r})"
 
 
+@register("kernel", "action-embedding")
 @dataclass(frozen=True, eq=False)
 class ActionEmbedding(Leaf):
     """k(a, b) = E_a . E_b for discrete actions with embedding rows E_a; K_max = max_a |E_a|^2.
@@ -51,9 +51,8 @@ class ActionEmbedding(Leaf):
     similarities, for example Gaussian in the torque that an action stands for.
     """
 
-    embedding: Any  # (number of actions, p)
+    embedding: Numbers  # (number of actions, p)
     on: Part = "action"
-    name: ClassVar[str] = "action-embedding"
 
     def __post_init__(self) -> None:
         matrix = np.array(self.embedding, dtype=np.float64, ndmin=2)
@@ -93,9 +92,6 @@ class ActionEmbedding(Leaf):
     def value_error(self, x: FloatArray, y: FloatArray) -> float:
         del x, y
         return float(2 * (self.embedding.shape[1] + 2) * U * self.sup_diag)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"embedding": self.embedding}
 
     def __repr__(self) -> str:
         return (

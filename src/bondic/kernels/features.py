@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from bondic.codec import Numbers
 from bondic.errors import InvalidInput
 from bondic.kernels.base import (
     NUMPY_ULP,
@@ -18,9 +19,11 @@ from bondic.kernels.base import (
     fingerprint,
     scale_vector,
 )
+from bondic.registry import register
 from bondic.rounding import U
 
 
+@register("kernel", "random-features")
 @dataclass(frozen=True, eq=False)
 class RandomFeatures(FeatureLeaf):
     """k(x, y) = (1/m) sum_j cos( f_j . (x - y) ) = phi(x) . phi(y), cos/sin pairs, so k(x, x) = 1 = K_max.
@@ -29,10 +32,9 @@ class RandomFeatures(FeatureLeaf):
     frequencies come from a seed, never from the rows that are certified. `center` only keeps arguments small.
     """
 
-    frequencies: Any  # (m, d)
-    center: Any = 0.0  # (d,)
+    frequencies: Numbers  # (m, d)
+    center: Numbers = 0.0  # (d,)
     on: Part = "observation"
-    name: ClassVar[str] = "random-features"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -87,9 +89,6 @@ class RandomFeatures(FeatureLeaf):
         largest = float((np.abs(self.frequencies) @ reach).max())
         pairs = self.frequencies.shape[0]
         return float(1.01 * ((x.shape[1] + 3) * U * largest + (NUMPY_ULP + 4) * U) / np.sqrt(pairs))
-
-    def parameters(self) -> dict[str, Any]:
-        return {"frequencies": self.frequencies, "center": self.center, "on": self.on}
 
     def __repr__(self) -> str:
         return (

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
+from bondic.codec import Numbers
 from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
+from bondic.registry import register
 from bondic.rounding import U
 
 
+@register("kernel", "gaussian")
 @dataclass(frozen=True, eq=False)
 class Gaussian(Leaf):
     """k(x, y) = exp( -1/2 sum_l ((x_l - y_l) / h_l)^2 ),  K_max = 1."""
 
-    bandwidth: Any
+    bandwidth: Numbers
     on: Part = "observation"
-    name: ClassVar[str] = "gaussian"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -39,9 +40,6 @@ class Gaussian(Leaf):
         """t e^-t <= 0.368 times the relative error (d + 6) U of the exponent, plus the exponential's own."""
         del y
         return float((0.37 * (x.shape[1] + 8) + NUMPY_ULP) * U)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"bandwidth": self.bandwidth, "on": self.on}
 
     def __repr__(self) -> str:
         return f"Gaussian({listed(self.bandwidth)}, on={self.on!r})"

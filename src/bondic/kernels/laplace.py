@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
+from bondic.codec import Numbers
 from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, per_dimension, scale_vector
+from bondic.registry import register
 from bondic.rounding import U
 
 
+@register("kernel", "laplace")
 @dataclass(frozen=True, eq=False)
 class Laplace(Leaf):
     """k(x, y) = exp( -sum_l |x_l - y_l| / h_l ),  K_max = 1."""
 
-    bandwidth: Any
+    bandwidth: Numbers
     on: Part = "observation"
-    name: ClassVar[str] = "laplace"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -40,9 +41,6 @@ class Laplace(Leaf):
         """t e^-t <= 0.368 times the relative error (d + 2) U of the exponent, plus the exponential's own."""
         del y
         return float((0.37 * (x.shape[1] + 4) + NUMPY_ULP) * U)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"bandwidth": self.bandwidth, "on": self.on}
 
     def __repr__(self) -> str:
         return f"Laplace({listed(self.bandwidth)}, on={self.on!r})"

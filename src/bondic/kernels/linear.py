@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from bondic.codec import Extended, Numbers, supplied
 from bondic.errors import InvalidInput, one_line
 from bondic.kernels.base import (
     FeatureLeaf,
     FloatArray,
-    Leaf,
     Part,
     center_vector,
     centered,
@@ -23,6 +22,7 @@ from bondic.kernels.base import (
     per_dimension,
     scale_vector,
 )
+from bondic.registry import register
 from bondic.rounding import U
 
 
@@ -35,15 +35,15 @@ def _check_bound(bound: float, largest: float, terms: int, what: str) -> None:
         )
 
 
+@register("kernel", "linear")
 @dataclass(frozen=True, eq=False)
 class Linear(FeatureLeaf):
     """k(x, y) = sum_l (x_l - c_l)(y_l - c_l) / h_l^2 with a stated supremum K_max of k(x, x)."""
 
-    supremum: float = math.inf
-    bandwidth: Any = 1.0
-    center: Any = 0.0
+    supremum: Extended = math.inf
+    bandwidth: Numbers = 1.0
+    center: Numbers = 0.0
     on: Part = "observation"
-    name: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -67,14 +67,12 @@ class Linear(FeatureLeaf):
         _check_bound(self.supremum, largest, x.shape[1], "A linear kernel")
         return largest * 1.000001
 
-    def parameters(self) -> dict[str, Any]:
-        return {"supremum": self.supremum, "bandwidth": self.bandwidth, "center": self.center, "on": self.on}
-
     def __repr__(self) -> str:
         scales = "" if np.all(self.bandwidth == 1.0) else f", bandwidth={listed(self.bandwidth)}"
         return f"Linear(supremum={self.supremum:g}{scales}{centered(self.center)}, on={self.on!r})"
 
 
+@register("kernel", "explicit-features")
 @dataclass(frozen=True, eq=False)
 class ExplicitFeatures(FeatureLeaf):
     """k(x, y) = f(x) . f(y) for a function f of the caller, with a stated supremum of |f(x)|^2.
@@ -83,11 +81,10 @@ class ExplicitFeatures(FeatureLeaf):
     re-checked only with the same function: `verify(..., functions={name: function})`.
     """
 
-    function: Callable[[FloatArray], FloatArray]
-    supremum: float
+    function: Callable[[FloatArray], FloatArray] = field(metadata=supplied("functions", "label"))
+    supremum: Extended
     label: str
     on: Part = "observation"
-    name: ClassVar[str] = "explicit-features"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -115,16 +112,6 @@ class ExplicitFeatures(FeatureLeaf):
 
     def max_abs(self, x: FloatArray, y: FloatArray) -> float:
         return max(float(self.diag(x).max(initial=0.0)), float(self.diag(y).max(initial=0.0))) * 1.000001
-
-    def parameters(self) -> dict[str, Any]:
-        return {"supremum": self.supremum, "label": self.label, "on": self.on}
-
-    @classmethod
-    def from_parameters(cls, parameters: dict[str, Any]) -> Leaf:
-        if "function" not in parameters:
-            label = parameters["label"]
-            raise InvalidInput(f"This kernel needs the feature function {label!r}: pass functions={{{label!r}: f}}.")
-        return cls(**parameters)
 
     def __repr__(self) -> str:
         return f"ExplicitFeatures({self.label!r}, supremum={self.supremum:g}, on={self.on!r})"

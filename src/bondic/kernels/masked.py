@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
 
 import numpy as np
 
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FloatArray, Leaf, Part
+from bondic.registry import register
 
 
+@register("kernel", "time-mask")
 @dataclass(frozen=True, eq=False)
 class TimeMask(Leaf):
     """k(t, u) = 1[t < H] 1[u < H]: multiplied to a kernel it makes q(., t >= H) = 0.  K_max = 1."""
 
     horizon: int
-    name: ClassVar[str] = "time-mask"
     on: Part = "time"
 
     def __post_init__(self) -> None:
@@ -42,9 +42,6 @@ class TimeMask(Leaf):
     def value_error(self, x: FloatArray, y: FloatArray) -> float:
         del x, y
         return 0.0
-
-    def parameters(self) -> dict[str, Any]:
-        return {"horizon": self.horizon}
 
     def __repr__(self) -> str:
         return f"TimeMask({self.horizon})"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import numpy as np
 
+from bondic.codec import Numbers
 from bondic.errors import InvalidInput
 from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
+from bondic.registry import register
 from bondic.rounding import U
 
 # max over rho of |rho f'(rho)|, rounded up: how a relative error of rho moves the kernel value.
 _SENSITIVITY = {0.5: 0.37, 1.5: 0.55, 2.5: 0.61}
 
 
+@register("kernel", "matern")
 @dataclass(frozen=True, eq=False)
 class Matern(Leaf):
     """k(x, y) = f(rho), rho = sqrt(2 nu) |(x - y) / h|,  K_max = 1.
@@ -23,10 +25,9 @@ class Matern(Leaf):
     f = e^-rho (nu = 1/2), (1 + rho) e^-rho (nu = 3/2), (1 + rho + rho^2 / 3) e^-rho (nu = 5/2).
     """
 
-    bandwidth: Any
+    bandwidth: Numbers
     nu: float = 2.5
     on: Part = "observation"
-    name: ClassVar[str] = "matern"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -54,9 +55,6 @@ class Matern(Leaf):
         """rho has relative error (d/2 + 6) U; the polynomial adds 5 U and the exponential its own."""
         del y
         return float((_SENSITIVITY[self.nu] * (0.5 * x.shape[1] + 7) + NUMPY_ULP + 6) * U)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"bandwidth": self.bandwidth, "nu": self.nu, "on": self.on}
 
     def __repr__(self) -> str:
         return f"Matern({listed(self.bandwidth)}, nu={self.nu}, on={self.on!r})"

@@ -140,6 +140,11 @@ def term_count(kernel: Kernel) -> int:
     return term_count(kernel.part) if isinstance(kernel, Scaled) else 1
 
 
+def operations(kernel: Kernel, layout: Layout) -> float:
+    """Per pair of points, about: factors and embedding columns of all terms."""
+    return math.fsum(len(term.factors) + term.embedding.shape[1] for term in normal_form(kernel, layout))
+
+
 def normal_form(kernel: Kernel, layout: Layout) -> tuple[Term, ...]:
     """Expand a kernel expression on this layout."""
     if (count := term_count(kernel)) > MOST_TERMS:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
+from bondic.codec import Numbers
 from bondic.errors import InvalidInput
 from bondic.kernels.base import (
     NUMPY_ULP,
@@ -29,6 +30,7 @@ from bondic.kernels.base import (
     per_dimension,
     scale_vector,
 )
+from bondic.registry import register
 from bondic.rounding import TINY, U
 
 IntArray = npt.NDArray[np.int64]
@@ -88,6 +90,7 @@ def make_recipe(degree: int, dimension: int) -> Recipe:
     return Recipe(np.array(parents), np.array(axes), np.array(factors), np.array(below))
 
 
+@register("kernel", "gaussian-series")
 @dataclass(frozen=True, eq=False)
 class GaussianSeries(FeatureLeaf):
     """k_m(x, y) = sum_{|I| < m} phi_I(x) phi_I(y): explicit features, K_max = 1.
@@ -96,11 +99,10 @@ class GaussianSeries(FeatureLeaf):
     points it differs from the Gaussian by at most `distance`, since |k - k_m|(x, y) <= sqrt( T_m(lambda_x) T_m(lambda_y) ).
     """
 
-    bandwidth: Any
+    bandwidth: Numbers
     degree: int
-    center: Any = 0.0
+    center: Numbers = 0.0
     on: Part = "observation"
-    name: ClassVar[str] = "gaussian-series"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -164,9 +166,6 @@ class GaussianSeries(FeatureLeaf):
             for part in (x, x if y is None else y)
         ]
         return math.sqrt(tails[0] * tails[1]) * (1 + 8 * U)
-
-    def parameters(self) -> dict[str, Any]:
-        return {"bandwidth": self.bandwidth, "degree": self.degree, "center": self.center, "on": self.on}
 
     def __repr__(self) -> str:
         return f"GaussianSeries({listed(self.bandwidth)}, degree={self.degree}{centered(self.center)}, on={self.on!r})"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 
-from bondic._version import __version__
 from bondic.bounds.dual import ALLOWANCE, START, Setting
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.robustness import robustness
-from bondic.claims import Claim, End, Side, Status, conclude, ends_of
+from bondic.claims import End, Side, Status, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.settle import settle
-from bondic.noise.bound import Gauge
-from bondic.proofs.assumptions import list_assumptions
-from bondic.proofs.certificate import make_certificate
+from bondic.noise.bound import NoiseBound
+from bondic.noise.outside import check_noise_bound
+from bondic.proofs.asked import Asked
+from bondic.proofs.dual import DualProof
+from bondic.proofs.proof import Claims
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.best_so_far import Ends, best_bounds
@@ -30,6 +30,7 @@ from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
 from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
+from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
@@ -46,13 +47,13 @@ class Dual:
 
     Whatever is left out is filled in, written into the result and called a choice there: W from pilot rows; Q as a box
     where states are names (nothing is assumed), else as a ball whose radius the log suggests. `gauge` is "half" (default),
-    "range", "paper", "plug-in" (no guarantee) or a gauge object. `planned_rows` turns on the form that holds at stopping
-    times.
+    "range", "paper", "finite" (a union bound over the features of W), "plug-in" (no guarantee) or a noise bound.
+    `planned_rows` turns on the form that holds at stopping times.
     """
 
     instruments: Instruments | None = None
     ball: Ball | Box | None = None
-    gauge: str | Gauge = "half"
+    gauge: str | NoiseBound = "half"
     side: Side = "both"
     radius: float | None = None
     misspecification: float = 0.0
@@ -63,16 +64,19 @@ class Dual:
     rank: int = 600
     candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
-    engine: EngineName = "auto"
+    engine: EngineName | Sums = (
+        "auto"  # how sums are computed: a name, or sums with engines and an executor of your own
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.gauge, NoiseBound):
+            check_noise_bound(self.gauge)
+        for given in (self.ball, *self.candidates):
+            if given is not None:
+                check_outside(given, "Q or a candidate")
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
-
-
-@cache
-def _versions() -> dict[str, str]:
-    libraries = {name: importlib.metadata.version(name) for name in ("numpy", "scipy", "numba")}
-    return {"bondic": __version__, "python": platform.python_version(), **libraries}
 
 
 class _Clock:
@@ -111,55 +115,35 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     refutations = propose_refutations(setting)
     tests = run_tests(setting, refutations)
     rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
-    claims = tuple(end.claim for end in ends.values())
-    result = conclude(setting.range(), claims, rejection.rejected, method.side)
+    shown = Claims(tuple(end.claim for end in ends.values()), (rejection, *tests))
     clock.done("test")
-    estimate = search.estimate()
-    assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
-    versions = _versions()
-    notes = {**notes, **searched}
-    certificate = make_certificate(
-        setting,
+    proof = DualProof(
+        Asked.of(setting.problem),
         budget,
-        side=method.side,
-        ends=[(end.claim, end.omega) for end in ends.values()],
-        rejection=rejection,
-        witnesses=witnesses,
-        tests=tuple(zip(refutations, tests, strict=True)),
-        conclusion=result,
-        assumptions=assumptions,
-        information={"estimate": estimate, "gap": list(gaps), "choices": notes, "versions": versions},
+        method.side,
+        setting.ball,
+        setting.instruments,
+        setting.gauge,
+        {end: found.omega for end, found in ends.items()},
+        witnesses,
+        setting.tests,
+        refutations,
     )
-    return Result(
-        low=result.low,
-        high=result.high,
-        estimate=estimate,
-        alpha=alpha,
-        side=method.side,
+    result = Result.of(
+        proof,
+        setting.problem,
         method="dual",
-        guarantee=setting.gauge.guarantee,
-        status=result.status,
-        value_range=setting.range(),
-        claims=claims,
-        rejection=rejection,
+        estimate=search.estimate(),
+        claims=shown,
         gap=gaps,
-        rows=(setting.problem.rows.start, setting.problem.rows.stop),
-        budget=budget,
-        assumptions=assumptions,
-        choices=notes,
-        seeds={"policy draws": problem.seed, "features": method.choices.seed},
-        versions=versions,
-        hashes={"log": problem.log_hash, "certificate": certificate.digest},
-        effective_sample_size=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
+        choices={**notes, **searched},
+        seeds={"features": method.choices.seed},
+        effective=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
-        certificate=certificate,
         search=search,
-        robustness=robustness(setting, result.low, result.high, _resting_on_log(result.status, claims)),
     )
-
-
-def _resting_on_log(status: Status, claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    return tuple(claim for claim in claims if claim.uses_log) if status is Status.INTERVAL else ()
+    resting = tuple(claim for claim in shown.ends if claim.uses_log) if result.status is Status.INTERVAL else ()
+    return replace(result, robustness=robustness(setting, result.low, result.high, resting))
 
 
 def _end_points(
@@ -179,7 +163,8 @@ def _end_points(
     for end in wanted:
         sign = 1.0 if end == "upper" else -1.0
         found = search.propose(sign=sign, radius=setting.ball.radius, kappa=epsilon)
-        notes[f"search {end}"], primal[end] = found.note, found.primal
+        notes[f"search {end}"] = found.note
+        primal[end] = found.primal if setting.gauge.uniform else -math.inf
         omega = found.omega
         for more in () if omega is not None else _LARGER:  # Q alone is best: look for an end that rests on the log
             omega = search.propose(sign=sign, radius=more * setting.ball.radius, kappa=epsilon).omega

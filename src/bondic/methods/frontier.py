@@ -1,8 +1,8 @@
 """A frontier of certified omegas: the interval for every radius and every alpha, without another look at the rows.
 
-    F+(r, alpha) = min_k ( value_k + r |mu_k| + eps(alpha) |omega_k| + slack_k + start(alpha) ),   F- likewise with max.
+    F+(r, alpha) = min_k ( value_k + r |mu_k| + N(omega_k, alpha) + slack_k + start(alpha) ),   F- likewise with max.
 
-With the gauges of this library the noise event knows neither r nor omega, so for a fixed alpha the curve holds for
+With the bounds of this library the noise event knows neither r nor omega, so for a fixed alpha the curve holds for
 *all* radii at once. Over alpha it does not: each alpha has an event of its own, to be named before looking.
 """
 
@@ -15,11 +15,9 @@ from typing import Any
 from bondic.bounds.dual import Setting, add_up, noise_term
 from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, End, ErrorBudget, Side, ends_of
+from bondic.classes.value_class import SupportAt
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Gauge, NoiseFacts
-from bondic.noise.fixed_lambda import FixedLambda
-from bondic.noise.pinelis import Pinelis
-from bondic.noise.plug_in import PlugIn
+from bondic.noise.bound import Weights
 from bondic.rounding import Enclosure, next_down
 from bondic.terms import ValueRange
 
@@ -36,14 +34,15 @@ class FrontierPoint:
 
     value: Enclosure  # J^(q^, omega)
     discrepancy: Enclosure  # |mu_omega|
-    norm: Enclosure  # |omega|
+    weights: Weights
     slack: float  # what the rounding of omega adds to the noise
     misspecification: Enclosure
 
-    def claims(self, radius: float, epsilon: Enclosure, start: Enclosure, ends: tuple[End, ...]) -> tuple[Claim, ...]:
-        """F- and/or F+ at a radius and a level of noise."""
-        noise = noise_term(epsilon, self.norm, self.slack)
-        return add_up(radius, self.value, self.discrepancy, self.norm, noise, start, self.misspecification, ends)
+    def claims(self, radius: float, noise: Enclosure, start: Enclosure, ends: tuple[End, ...]) -> tuple[Claim, ...]:
+        """F- and/or F+ at a radius, a bound of the noise and a term of the start."""
+        support = SupportAt(Enclosure(radius) * self.discrepancy, self.discrepancy)
+        noise = noise_term(noise, self.slack)
+        return add_up(self.value, support, self.weights.norm, noise, start, self.misspecification, ends)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +69,7 @@ class Frontier:
         """F- and F+ themselves, wherever they lie; an end that was not asked for is infinite."""
         if not (math.isfinite(radius) and radius >= 0):
             raise InvalidInput(f"A radius is finite and >= 0, not {radius}.")
-        eps, start = self.levels(alpha)
-        claims = [claim for point in self.points for claim in point.claims(radius, eps, start, ends_of(self.side))]
+        claims = self._claims(radius, alpha, ends_of(self.side))
         low = max((claim.bound for claim in claims if claim.end == "lower"), default=-math.inf)
         return low, min((claim.bound for claim in claims if claim.end == "upper"), default=math.inf)
 
@@ -83,11 +81,18 @@ class Frontier:
         low, high = self.interval(radius, alpha)
         return low > high or (radius < self.floor and (alpha is None or alpha >= self.alpha))
 
-    def levels(self, alpha: float | None = None) -> tuple[Enclosure, Enclosure]:
-        """eps and the term of the initial distribution at this alpha."""
-        budget = ErrorBudget.split(self.alpha if alpha is None else alpha, self.shares)
-        eps = self.setting.gauge.epsilon(self.setting.facts(), budget["noise"])
-        return eps, replace(self.setting, initial_probability=budget.get("initial")).initial_term()
+    def _budget(self, alpha: float | None) -> ErrorBudget:
+        return ErrorBudget.split(self.alpha if alpha is None else alpha, self.shares)
+
+    def _claims(self, radius: float, alpha: float | None, ends: tuple[End, ...]) -> list[Claim]:
+        """Of every omega at a radius and an alpha."""
+        budget, facts, gauge = self._budget(alpha), self.setting.facts(), self.setting.gauge
+        start = replace(self.setting, initial_probability=budget.get("initial")).initial_term()
+        return [
+            claim
+            for point in self.points
+            for claim in point.claims(radius, gauge.bound(point.weights, facts, budget["noise"]), start, ends)
+        ]
 
     def breakdown_radius(
         self, *, above: float | None = None, below: float | None = None, alpha: float | None = None
@@ -100,9 +105,7 @@ class Frontier:
         if end not in ends_of(self.side):
             return 0.0
         best = 0.0
-        eps, start = self.levels(alpha)
-        for point in self.points:
-            (claim,) = point.claims(0.0, eps, start, (end,))
+        for point, claim in zip(self.points, self._claims(0.0, alpha, (end,)), strict=True):
             room = sign * (Enclosure(claim.bound) - threshold)
             if room.lower > 0:
                 size = point.discrepancy.upper
@@ -140,9 +143,10 @@ class Frontier:
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers from which anybody can draw the curve; no rows, no omega.
 
-        A point is [value rounded down, value rounded up, |mu|, |omega|, slack, misspecification], bounds rounded up.
+        A point is [value rounded down, value rounded up, |mu|, noise / eps, slack, misspecification], bounds rounded up.
         `noise` and `initial` say how eps and the initial term follow from alpha times their shares.
         """
+        facts, gauge, level = self.setting.facts(), self.setting.gauge, self._budget(None)["noise"]
         limits, start = self.value_range, sampled_start(self.setting.problem, self.setting.sides)
         return {
             "alpha": self.alpha,
@@ -151,14 +155,14 @@ class Frontier:
             "floor": self.floor,
             "range": [limits.low, limits.high],
             "shares": {name: share / math.fsum(self.shares.values()) for name, share in self.shares.items()},
-            "noise": noise_law(self.setting.gauge, self.setting.facts(), self.levels()[0].upper),
+            "noise": gauge.law(facts, level),
             "initial": {"kind": "none"} if start is None else start.law(),
             "points": [
                 [
                     point.value.lower,
                     point.value.upper,
                     point.discrepancy.upper,
-                    point.norm.upper,
+                    gauge.share(point.weights, facts, level),
                     point.slack,
                     point.misspecification.upper if point.misspecification.mid else 0.0,
                 ]
@@ -173,19 +177,3 @@ def _direction(above: float | None, below: float | None) -> tuple[float, float]:
     if below is not None and above is None:
         return -1.0, below
     raise InvalidInput("Pass one threshold: above= for a lower bound, below= for an upper bound.")
-
-
-def noise_law(gauge: Gauge, facts: NoiseFacts, epsilon: float) -> dict[str, Any]:
-    """eps as a formula of delta, for gauges that have one.
-
-    root:  eps = sqrt( 2 variance log(2/delta) planned ) / rows
-    rate:  eps = ( log(2/delta) + rate^2 charge / 8 ) / ( rate rows )
-    fixed: eps as it is; alpha cannot be moved
-    """
-    # the very types: a subclass may have a formula of its own
-    if type(gauge) in (Pinelis, PlugIn):
-        variance = gauge.variance(facts).upper if isinstance(gauge, Pinelis) else gauge.variance  # type: ignore[attr-defined]
-        return {"kind": "root", "variance": variance, "planned": facts.fixed_count, "rows": facts.count}
-    if type(gauge) is FixedLambda:
-        return {"kind": "rate", "rate": gauge.rate, "charge": facts.charge.upper, "rows": facts.count}
-    return {"kind": "fixed", "epsilon": epsilon}

@@ -11,8 +11,6 @@ from dataclasses import replace
 from bondic.bounds.dual import Setting
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.claims import Rejection
-from bondic.classes.ball import Ball
-from bondic.noise.fixed_lambda import FixedLambda
 from bondic.search.refute import propose_refutations
 from bondic.search.search import kernel_search
 from bondic.tuning.defaults import Choices
@@ -33,10 +31,10 @@ def rich_test(setting: Setting) -> Rejection | None:
     noise bound without a guarantee.
     """
     rows = setting.problem.rows
-    # the rows are halved by their number, which may be a stopping time under a fixed lambda
-    stopped = isinstance(setting.gauge, FixedLambda) and setting.problem.terms.horizon is None
-    proved = setting.gauge.guarantee == "finite-sample" and not stopped
-    if not (isinstance(setting.ball, Ball) and proved and len(setting.problem) >= _FEWEST):
+    # the rows are halved by their number, which may be a stopping time under a bound that allows it
+    stopped = setting.gauge.any_time and setting.problem.terms.horizon is None
+    fixed = setting.gauge.proved and not stopped
+    if not (setting.ball.doubtful and fixed and len(setting.problem) >= _FEWEST):
         return None
     cut = rows.start + len(rows) // 2
     if setting.problem.load(cut, min(rows.stop, cut + _MOST)) is None:  # every row beyond the horizon

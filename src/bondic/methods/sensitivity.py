@@ -11,18 +11,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import ALLOWANCE, DISCREPANCY, NOISE, NORM, VALUE, Setting
-from bondic.claims import Claim, ErrorBudget, check_alpha
-from bondic.classes.box import Box
-from bondic.errors import InvalidInput, VerificationError
+from bondic.bounds.dual import ALLOWANCE, DISCREPANCY, VALUE, Setting
+from bondic.claims import ErrorBudget, check_alpha
+from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.settle import settle
-from bondic.proofs.rebuild import setting_of
-from bondic.proofs.spec import UserFunctions
+from bondic.proofs.dual import DualProof
 from bondic.result import Result
-from bondic.rounding import U
 from bondic.rows import Rows
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import Search
@@ -52,13 +49,13 @@ def radius_sensitivity(
     """Search omega for a range of radii (by default 1/30 to 10 times the one chosen), certify all in one pass.
 
     The curve may be read at any radius, also between and beyond those searched: it is valid everywhere and tight near
-    them. W, the pilot and the gauge are those of `method`.
+    them. W, the pilot and the noise bound are those of `method`.
     """
     check_alpha(alpha)
     options = Dual() if method is None else method
     setting, budget, _ = settle(options, problem, float(alpha))
     search = make_search(setting, options.rank)
-    return _frontier(options, setting, budget, search, (), radii, progress)
+    return _frontier(options, setting, budget, search, [], radii, progress)
 
 
 def result_frontier(
@@ -66,34 +63,25 @@ def result_frontier(
     problem: Rows,
     *,
     radii: Sequence[float] | None = None,
-    functions: UserFunctions | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
     """The same for a result that is there already: its own end points are part of the frontier.
 
-    `problem` is the question that was answered; `functions` are needed when a kernel uses feature functions of your own.
+    `problem` is the question that was answered.
     """
-    certificate = result.proof
-    if problem.log_hash != certificate.body["problem"]["log_hash"]:
+    proof = result.proof
+    if not isinstance(proof, DualProof):
+        raise InvalidInput(f"The method {result.method!r} leaves no proof with a class Q: there is no radius to vary.")
+    if problem.log_hash != proof.asked.log_hash:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    try:
-        setting, budget = setting_of(certificate, problem.select(*result.rows), functions)
-    except (VerificationError, InvalidInput) as cause:
-        raise InvalidInput(
-            f"W, Q or the noise bound cannot be read back from the result's certificate: {cause} Pass functions=, or make the "
-            "frontier from the problem: radius_sensitivity(problem, alpha=..., method=...)."
-        ) from cause
-    own = tuple(_point(claim, claim[NOISE].rad) for claim in result.claims)
+    setting = proof.setting(problem.select(*result.rows))
+    own = [omega for omega in proof.omegas.values() if omega is not None]
     options = Dual(side=result.side)
     # a search is only a source of proposals: whatever it is, what it proposes gets certified
     search = make_search(setting, options.rank) if result.search is None else result.search
-    found = _frontier(options, setting, budget, search, own, radii, progress)
+    found = _frontier(options, setting, proof.budget, search, own, radii, progress)
     floor = 0.0 if result.rejection is None else result.rejection.minimal_radius
     return replace(found, floor=min(floor, _LARGEST_FLOOR))
-
-
-def _point(claim: Claim, slack: float) -> FrontierPoint:
-    return FrontierPoint(claim[VALUE], claim[DISCREPANCY], claim[NORM], slack, claim[ALLOWANCE])
 
 
 def _frontier(
@@ -101,16 +89,23 @@ def _frontier(
     setting: Setting,
     budget: ErrorBudget,
     search: Search,
-    own: tuple[FrontierPoint, ...],
+    own: list[Function],
     radii: Sequence[float] | None,
     progress: Progress | None,
 ) -> Frontier:
-    proposals = _proposals(setting, search, radii)
+    proposals = [*own, *_proposals(setting, search, radii)]
     report = None if progress is None else lambda share: progress("certify", share)
-    mean_width = setting.facts().total_width / len(setting.problem) * (1 + 8 * U)
-    found = evaluate_all(setting, ("upper",), proposals, progress=report)
-    points = (*own, *(_point(claim, weighed.eta * mean_width) for _, (claim,), weighed in found))
-    points = tuple(point for point in points if point.norm.mid != 0)  # omega = 0 uses no row: it only repeats Q
+    points = tuple(
+        FrontierPoint(
+            claim[VALUE],
+            claim[DISCREPANCY],
+            setting.weights(omega, weighed),
+            setting.slack(weighed),
+            claim[ALLOWANCE],
+        )
+        for omega, (claim,), weighed in evaluate_all(setting, ("upper",), proposals, progress=report)
+        if claim.uses_log  # omega = 0 uses no row: it only repeats Q
+    )
     alpha, shares = budget.alpha, {name: part / budget.alpha for name, part in budget.parts.items()}
     return Frontier(alpha, setting.ball.radius, options.side, shares, points, setting)
 
@@ -118,7 +113,7 @@ def _frontier(
 def _proposals(setting: Setting, search: Search, radii: Sequence[float] | None) -> list[Function]:
     """Omegas for every radius at the noise level of alpha and, unless radii were named, for a few at other levels."""
     kappa, middle = setting.epsilon().upper, setting.ball.radius or 1.0
-    if radii is None and isinstance(setting.ball, Box):  # its half-width is no guess: only alpha is varied
+    if radii is None and not setting.ball.doubtful:  # only alpha is varied
         wanted = [(middle, level) for level in (1.0, *_OTHER_LEVELS)]
     elif radii is None:
         count, factors = (5, (1.0,)) if len(setting.problem) > _LONG else (11, (0.1, 1.0))

@@ -1,4 +1,4 @@
-"""Fix W, Q, the gauge and the split of alpha before omega is looked for, from nothing but earlier rows.
+"""Fix W, Q, the noise bound and the split of alpha before omega is looked for, from nothing but earlier rows.
 
 What may not be seen: W, the pilot's end and lambda must not depend on certified rows, not even through their number,
 through initial states read off them, or through a Q that was chosen with them.
@@ -22,8 +22,10 @@ from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
+from bondic.functions.functions import FeatureMap
 from bondic.identity.residual import bellman_residual, values_at_rows
-from bondic.noise.bound import Gauge
+from bondic.noise.bound import NoiseBound
+from bondic.noise.finite_class import FiniteClass
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.pinelis import Pinelis
 from bondic.noise.plug_in import PlugIn
@@ -61,7 +63,7 @@ class Options(Protocol):
     @property
     def ball(self) -> Ball | Box | None: ...
     @property
-    def gauge(self) -> str | Gauge: ...
+    def gauge(self) -> str | NoiseBound: ...
     @property
     def side(self) -> Side: ...
     @property
@@ -79,7 +81,7 @@ class Options(Protocol):
     @property
     def rank(self) -> int: ...
     @property
-    def engine(self) -> str: ...
+    def engine(self) -> str | Sums: ...
 
 
 def pilot_rows(method: Options, problem: Rows) -> int:
@@ -95,9 +97,9 @@ def pilot_rows(method: Options, problem: Rows) -> int:
             raise InvalidInput(f"pilot={wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
     if method.instruments is not None or wanted < SMALLEST_PILOT:
         return 0
-    if isinstance(method.pilot, float) and method.planned_rows is None and isinstance(method.gauge, FixedLambda):
+    if isinstance(method.pilot, float) and method.planned_rows is None and _any_time(method.gauge):
         raise InvalidInput(
-            "A fixed lambda is for logs whose length was not fixed beforehand; a pilot of a share of the log would then "
+            "This noise bound is for logs whose length was not fixed beforehand; a pilot of a share of the log would then "
             "depend on the future. Pass pilot= as a whole number of rows, or planned_rows=."
         )
     if wanted >= len(problem.rows):
@@ -162,9 +164,7 @@ def settle(method: Options, problem: Rows, alpha: float) -> tuple[Setting, Error
     ball = _settle_class(method, certified, pilot, kind, notes)
     tested = method.tests and pilot is not None and _to_be_chosen(method, kind) and not _unproved(method.gauge)
     budget = ErrorBudget.split(alpha, _shares(tested, sampled_start(certified, sides) is not None))
-    tests = (
-        class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested and isinstance(ball, Ball) else ()
-    )
+    tests = class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested and ball.doubtful else ()
     if tests:
         notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
     gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
@@ -183,8 +183,13 @@ def _to_be_chosen(method: Options, kind: StateKind) -> bool:
     return method.radius is not None or not kind.table
 
 
-def _unproved(gauge: str | Gauge) -> bool:
-    return gauge == "plug-in" or isinstance(gauge, PlugIn)
+def _unproved(gauge: str | NoiseBound) -> bool:
+    return not gauge.proved if isinstance(gauge, NoiseBound) else gauge == "plug-in"
+
+
+def _any_time(gauge: str | NoiseBound) -> bool:
+    """Whether it was given for a number of rows that may be a stopping time."""
+    return isinstance(gauge, NoiseBound) and gauge.any_time
 
 
 def _shares(tested: bool, sampled: bool) -> dict[str, float]:
@@ -243,7 +248,7 @@ def _pick(method: Options, problem: Rows, pilot: Rows, wanted: int, kind: StateK
 
 def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
     """How many rows W is picked for: never the number that a stopping time happened to give."""
-    if method.planned_rows is None and isinstance(method.gauge, FixedLambda):
+    if method.planned_rows is None and _any_time(method.gauge):
         return max(_NOMINAL * wanted, 1)
     return max((len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted, 1)
 
@@ -276,11 +281,8 @@ def _settle_class(
 
 
 def _with_allowance(method: Options, ball: ValueClass, notes: dict[str, str]) -> ValueClass:
-    if isinstance(ball, Ball):
-        notes.setdefault("Q", f"{ball.kernel!r}, radius {ball.radius:g} ({ball.provenance})")
-        return replace(ball, misspecification=method.misspecification) if method.misspecification else ball
-    notes.setdefault("Q", f"box of half-width {ball.radius:g} ({ball.provenance})")
-    return ball
+    notes.setdefault("Q", f"{ball.name()} ({ball.provenance})")
+    return ball.with_misspecification(method.misspecification) if method.misspecification else ball
 
 
 def _box(problem: Rows) -> Box:
@@ -295,27 +297,31 @@ def _settle_gauge(
     ball: ValueClass,
     probability: float,
     notes: dict[str, str],
-) -> Gauge:
+) -> NoiseBound:
     """Pinelis for a fixed number of rows; fixed lambda when ranges differ by time or n is a stopping time."""
-    if isinstance(method.gauge, Gauge):
+    if isinstance(method.gauge, NoiseBound):
         notes["noise"] = method.gauge.describe()
         return method.gauge
+    kernel, rows = instruments.kernel, len(problem.rows) if method.planned_rows is None else method.planned_rows
+    widths = {"probability": probability, "mean_square_width": _mean_square_width(problem.terms)}
     if method.gauge == "plug-in":
-        gauge: Gauge = PlugIn(_plug_in_constant(method, problem, instruments, ball))
+        gauge: NoiseBound = PlugIn(_plug_in_constant(method, problem, instruments, ball))
+    elif method.gauge == "finite":
+        if not FeatureMap.exists(kernel, problem.layout):
+            raise InvalidInput(
+                f"gauge='finite' is a union bound over the features of W, and {kernel!r} has no finite list of them: pass "
+                "instruments= of random or explicit features, or another gauge."
+            )
+        gauge = FiniteClass.planned(kernel, problem.layout, rows, **widths)
     elif method.gauge == "half" and (method.planned_rows is not None or problem.terms.horizon is not None):
-        gauge = FixedLambda.planned(
-            len(problem.rows) if method.planned_rows is None else method.planned_rows,
-            probability=probability,
-            sup_diag=instruments.kernel.sup_diag,
-            mean_square_width=_mean_square_width(problem.terms),
-        )
+        gauge = FixedLambda.planned(rows, sup_diag=kernel.sup_diag, **widths)
     elif method.planned_rows is not None:
-        raise InvalidInput("planned_rows works with gauge='half' (the fixed-lambda form has that constant).")
+        raise InvalidInput("planned_rows works with gauge='half' and gauge='finite', whose lambda is fixed beforehand.")
     elif method.gauge in ("half", "range", "paper"):
         gauge = Pinelis(method.gauge)  # type: ignore[arg-type]
     else:
         raise InvalidInput(
-            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'plug-in' or pass a gauge object."
+            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'finite', 'plug-in' or pass a noise bound."
         )
     notes["noise"] = gauge.describe()
     return gauge

@@ -1,89 +1,119 @@
-"""Noise gauges: numbers eps with |(1/n) sum_i omega(x_i) R^q*_i| <= eps |omega| for all omega in H_k at once."""
+"""Noise bounds: how large |(1/n) sum_i omega(x_i) Z_i| can be, Z_i = R^q*_i, for an omega found on the rows."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.claims import Guarantee
-from bondic.rounding import Enclosure, certified_dot, log_enclosure, upper_sum
+from bondic.functions.functions import Function
+from bondic.noise.facts import NoiseFacts
+from bondic.registry import kind
+from bondic.rounding import Enclosure, U, log_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 SMALLEST = 5e-324
 
 
 @dataclass(frozen=True, eq=False)
-class NoiseFacts:
-    """What a gauge may know: nothing here depends on rewards or next states of the rows."""
+class Weights:
+    """What a noise bound may know about one omega."""
 
-    count: int  # n: rows that carry weight
-    fixed_count: int  # rows of the stretch, fixed beforehand; dropped ones count as rows of weight 0
-    sup_diag: float  # K_max
-    widths: FloatArray  # B_i, one entry for all rows that share it
-    repeats: FloatArray  # how many rows share each of them
-    largest_width: float  # B over all times
-    largest_reward: float  # r_max = max |r|
-    reach: float  # s_H, or 1 / (1 - gamma), rounded up
-    read_charge: Callable[[], Enclosure]  # goes through the rows for `charge`
-    stated_value: float = math.inf  # max |v| of a stated value range
-
-    @property
-    def total_width(self) -> float:
-        """sum_i B_i, rounded up."""
-        return upper_sum(self.widths * self.repeats)
-
-    @property
-    def largest_value(self) -> Enclosure:
-        """The paper's bound of |q*|: r_max s_H, or max |v| of a stated value range where that is smaller."""
-        size = Enclosure(self.largest_reward) * self.reach
-        return Enclosure(self.stated_value) if self.stated_value < size.upper else size
-
-    @cached_property
-    def charge(self) -> Enclosure:
-        """sum_i B_i^2 k(x_i, x_i)."""
-        return self.read_charge()
+    omega: Function | None  # None is the function 0
+    norm: Enclosure  # |omega| in the space of W's kernel
+    squares: float  # sum_i omega_i^2 over the rows, rounded up
 
 
-def charge_of(batches: Iterable[tuple[FloatArray, FloatArray]]) -> Enclosure:
-    """sum_i B_i^2 k(x_i, x_i) over batches of (widths, diagonal)."""
-    total = Enclosure(0.0)
-    for widths, diagonal in batches:
-        total = total + certified_dot(widths * widths * (1 + 1e-15), diagonal)
-    return total
+@kind("noise")
+class NoiseBound(ABC):
+    """One event, of probability at least 1 - delta, on which the noise of every omega is bounded."""
 
-
-class Gauge(ABC):
-    """One concentration inequality."""
-
-    name: ClassVar[str]
+    any_time: ClassVar[bool] = False
+    """Whether n may be a stopping time; else it was fixed beforehand."""
+    uniform: ClassVar[bool] = False
+    """Whether the bound is eps |omega|, so that a search which minimizes with that knows how far it is from the best."""
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee: ...
 
     @abstractmethod
-    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        """eps such that the event has probability at least 1 - `probability`."""
+    def bound(self, weights: Weights, facts: NoiseFacts, probability: float) -> Enclosure:
+        """Of |(1/n) sum_i omega(x_i) Z_i|, on an event that fails with chance at most `probability` and is one for all omega."""
 
     @abstractmethod
-    def level(self, facts: NoiseFacts, observed: float) -> float:
-        """The smallest probability whose eps is at most `observed` (an upper bound, at most 1): a p-value."""
+    def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
+        """The smallest probability whose bound is at most `size` (an upper bound of it, at most 1): a p-value."""
+
+    @abstractmethod
+    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
+        """About the bound of an omega with |omega| = 1: what a search for omega works with. Nothing is proved with it."""
+
+    def costs(self, facts: NoiseFacts, probability: float) -> FloatArray | None:
+        """c_j for a bound that is sum_j c_j |w_j| in the features of W; for the search alone."""
+        del facts, probability
+        return None
 
     @abstractmethod
     def describe(self) -> str: ...
 
+    @property
+    def proved(self) -> bool:
+        return self.guarantee == "finite-sample"
 
-def tail(exponent: float) -> float:
-    """min(1, 2 e^-x), rounded up; never 0, since no finite log proves that."""
-    return min(1.0, 2.0 * math.exp(-exponent) * (1 + 1e-9) + SMALLEST) if exponent > 0 else 1.0
+    def for_tests(self) -> NoiseBound:
+        """The bound for instruments other than W, with which Q is tested further."""
+        return self
+
+    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
+        """How eps follows from delta in noise = eps `share`, for whoever computes it elsewhere.
+
+        root:  eps = sqrt( 2 variance log(2/delta) planned ) / rows
+        rate:  eps = ( log(2/delta) + rate^2 charge / 8 ) / ( rate rows )
+        fixed: eps as it is; alpha cannot be moved
+        """
+        del facts, probability
+        return {"kind": "fixed", "epsilon": 1.0}
+
+    def share(self, weights: Weights, facts: NoiseFacts, probability: float) -> float:
+        """What eps of `law` is multiplied with for this omega, rounded up."""
+        return self.bound(weights, facts, probability).upper
 
 
-def log_two_over(probability: float) -> Enclosure:
-    return log_enclosure(Enclosure(2.0) / probability)
+class Uniform(NoiseBound):
+    """|(1/n) sum_i omega(x_i) Z_i| <= eps |omega| for all omega in H_k at once: an inequality is its eps and its p-value."""
+
+    uniform: ClassVar[bool] = True
+
+    @abstractmethod
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        """The smallest probability whose eps is at most `epsilon` (an upper bound, at most 1)."""
+
+    def bound(self, weights: Weights, facts: NoiseFacts, probability: float) -> Enclosure:
+        return self.epsilon(facts, probability) * weights.norm
+
+    def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
+        norm = weights.norm.upper
+        return self.p_value(facts, max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0)
+
+    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
+        return {"kind": "fixed", "epsilon": self.epsilon(facts, probability).upper}
+
+    def share(self, weights: Weights, facts: NoiseFacts, probability: float) -> float:
+        del facts, probability
+        return weights.norm.upper
+
+
+def tail(exponent: float, events: int = 2) -> float:
+    """min(1, events e^-x), rounded up; never 0, since no finite log proves that."""
+    return min(1.0, events * math.exp(-exponent) * (1 + 1e-9) + SMALLEST) if exponent > 0 else 1.0
+
+
+def log_over(events: float, probability: float) -> Enclosure:
+    """log(events / delta): each of so many events gets its share of delta."""
+    return log_enclosure(Enclosure(events) / probability)

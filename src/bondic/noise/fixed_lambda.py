@@ -1,19 +1,22 @@
-"""Fixed-lambda gauge: valid at every stopping time and with a width per row (section 4)."""
+"""Fixed-lambda bound: valid at every stopping time and with a width per row (section 4)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
+from bondic.noise.bound import Uniform, log_over, tail
+from bondic.noise.facts import NoiseFacts
+from bondic.registry import register
 from bondic.rounding import Enclosure
 
 
+@register("noise", "fixed-lambda")
 @dataclass(frozen=True)
-class FixedLambda(Gauge):
+class FixedLambda(Uniform):
     """n eps = ( log(2/delta) + lambda^2 sum_i B_i^2 k(x_i, x_i) / 8 ) / lambda, lambda fixed beforehand.
 
     It holds at every stopping time n and with the actual widths and diagonal, because exp(-lambda^2 B_i^2 k_ii / 8)
@@ -21,7 +24,7 @@ class FixedLambda(Gauge):
     """
 
     rate: float  # lambda
-    name: ClassVar[str] = "fixed-lambda"
+    any_time: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rate", float(self.rate))
@@ -45,13 +48,17 @@ class FixedLambda(Gauge):
         return Enclosure(self.rate) * self.rate * facts.charge * 0.125
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        total = log_two_over(probability) + self._charge(facts)
+        total = log_over(2.0, probability) + self._charge(facts)
         return total / self.rate / float(facts.count)
 
-    def level(self, facts: NoiseFacts, observed: float) -> float:
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
         """log(2/p) = lambda n eps - lambda^2 sum B_i^2 k_ii / 8."""
-        product = Enclosure(self.rate) * float(facts.count) * observed
+        product = Enclosure(self.rate) * float(facts.count) * epsilon
         return tail((product - self._charge(facts)).lower)
+
+    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
+        del probability
+        return {"kind": "rate", "rate": self.rate, "charge": facts.charge.upper, "rows": facts.count}
 
     def describe(self) -> str:
         return (

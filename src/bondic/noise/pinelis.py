@@ -1,25 +1,56 @@
-"""Hilbert-space Hoeffding gauge (9) with the constants of the paper and the smaller ones."""
+"""Hilbert-space Hoeffding bound (9) with the constants of the paper and the smaller ones."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import Gauge, NoiseFacts, log_two_over, tail
+from bondic.noise.bound import Uniform, log_over, tail
+from bondic.noise.facts import NoiseFacts
+from bondic.registry import register
 from bondic.rounding import Enclosure, U
 
 Constant = Literal["half", "range", "paper"]
 _CONSTANTS = ("half", "range", "paper")
 
 
-@dataclass(frozen=True)
-class Pinelis(Gauge):
+class Root(Uniform):
     """eps_n = sqrt( 2 c log(2/delta) / n ), n fixed beforehand.
 
     Rows dropped beyond the horizon leave a random number n of N rows: they count as rows of weight 0, which gives
     eps = sqrt( 2 c log(2/delta) N ) / n.
+    """
+
+    @abstractmethod
+    def proxy(self, facts: NoiseFacts) -> Enclosure:
+        """The constant c."""
+
+    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
+        square = 2.0 * self.proxy(facts) * log_over(2.0, probability) * float(facts.fixed_count)
+        return square.sqrt() / float(facts.count)
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        """p = 2 exp( -n^2 eps^2 / (2 c N) ), N = n unless rows were dropped."""
+        if epsilon <= 0:
+            return 1.0
+        scaled = facts.count * epsilon
+        return tail(
+            scaled * scaled / (2.0 * facts.fixed_count * self.proxy(facts).upper)
+        )  # a bound above 0, even for c = 0
+
+    def law(self, facts: NoiseFacts, probability: float) -> dict[str, Any]:
+        del probability
+        proxy = self.proxy(facts).upper
+        return {"kind": "root", "variance": proxy, "planned": facts.fixed_count, "rows": facts.count}
+
+
+@register("noise", "pinelis")
+@dataclass(frozen=True)
+class Pinelis(Root):
+    """eps_n = sqrt( 2 c log(2/delta) / n ), n fixed beforehand.
 
     constant="half":  c = K_max B^2 / 4        (the noise is a scalar times a known vector; theory, noise page)
     constant="range": c = K_max B^2            (Pinelis' inequality for increments bounded by B)
@@ -27,8 +58,7 @@ class Pinelis(Gauge):
                       r_max / (1 - gamma) where that is smaller
     """
 
-    constant: Constant = "half"
-    name: ClassVar[str] = "pinelis"
+    constant: Constant = "half"  # one of those above
 
     def __post_init__(self) -> None:
         if self.constant not in _CONSTANTS:
@@ -38,8 +68,7 @@ class Pinelis(Gauge):
     def guarantee(self) -> Guarantee:
         return "finite-sample"
 
-    def variance(self, facts: NoiseFacts) -> Enclosure:
-        """The constant c."""
+    def proxy(self, facts: NoiseFacts) -> Enclosure:
         sup = Enclosure(facts.sup_diag, 64 * U * facts.sup_diag)
         if self.constant == "paper":
             size = facts.largest_value
@@ -47,21 +76,6 @@ class Pinelis(Gauge):
         width = Enclosure(facts.largest_width)
         factor = 0.25 if self.constant == "half" else 1.0
         return factor * sup * width * width
-
-    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        return (2.0 * self.variance(facts) * log_two_over(probability) * float(facts.fixed_count)).sqrt() / float(
-            facts.count
-        )
-
-    def level(self, facts: NoiseFacts, observed: float) -> float:
-        """p = 2 exp( -n^2 eps^2 / (2 c N) ), N = n unless rows were dropped."""
-        if observed <= 0:
-            return 1.0
-        variance = self.variance(facts).upper
-        if variance == 0:
-            return 0.0
-        scaled = facts.count * observed
-        return tail(scaled * scaled / (2.0 * facts.fixed_count * variance))
 
     def describe(self) -> str:
         return f"Hilbert-space Hoeffding bound, constant '{self.constant}'; n was fixed beforehand"

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from bondic.claims import Guarantee
 from bondic.errors import InvalidInput
-from bondic.noise.bound import SMALLEST, Gauge, NoiseFacts
-from bondic.rounding import Enclosure, U, log_enclosure
+from bondic.noise.bound import SMALLEST, Uniform, log_over
+from bondic.noise.facts import NoiseFacts
+from bondic.registry import register
+from bondic.rounding import Enclosure, U
 
 
+@register("noise", "v-statistic")
 @dataclass(frozen=True)
-class VStatistic(Gauge):
+class VStatistic(Uniform):
     """eps^2 = l ( 2 (n-1)/n sqrt( log(c/delta) / n ) + 1/n ), rows independent and identically distributed.
 
     L_W(q*)^2 = (1/n^2) sum_ij k(x_i, x_j) R_i R_j is (n-1)/n times a U-statistic of mean 0 plus a diagonal of at most
     l / n, where |k R_i R_j| <= l. Hoeffding's bound for U-statistics of order 2 averages floor(n/2) independent terms
     of range 2 l, so n under the root is really 2 floor(n/2). The upper side alone is needed: c = 1. Dropped rows count
-    as rows of residual 0, as in the other gauges.
+    as rows of residual 0, as in the other bounds.
 
     constant="range": l = K_max B^2, c = 1;  constant="paper": l = 4 K_max r_max^2 / (1 - gamma)^2, c = 2 (with
     max |v| of a stated value range in place of r_max / (1 - gamma) where that is smaller).
     """
 
     constant: Literal["range", "paper"] = "paper"
-    name: ClassVar[str] = "v-statistic"
 
     def __post_init__(self) -> None:
         if self.constant not in ("range", "paper"):
@@ -52,16 +54,16 @@ class VStatistic(Gauge):
         n = facts.fixed_count
         square = Enclosure(1.0) / float(n)
         if n > 1:
-            root = (log_enclosure(Enclosure(self._sides) / probability) / float(2 * (n // 2))).sqrt()
+            root = (log_over(self._sides, probability) / float(2 * (n // 2))).sqrt()
             square = square + Enclosure(2.0) * root * float(n - 1) / float(n)
         return (self.largest(facts) * square).sqrt() * float(n) / float(facts.count)
 
-    def level(self, facts: NoiseFacts, observed: float) -> float:
-        """The probability whose eps is `observed`: c exp( -2 floor(n/2) u^2 ), u = (eps^2 / l - 1/n) n / (2 (n-1))."""
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        """The probability whose eps this is: c exp( -2 floor(n/2) u^2 ), u = (eps^2 / l - 1/n) n / (2 (n-1))."""
         n, size = facts.fixed_count, self.largest(facts).upper
-        if observed <= 0 or size <= 0 or n < 2:
+        if epsilon <= 0 or size <= 0 or n < 2:
             return 1.0
-        shrunk = observed * facts.count / n * (1 - 1e-12)
+        shrunk = epsilon * facts.count / n * (1 - 1e-12)
         u = (shrunk * shrunk / size - (1 + 1e-12) / n) * n / (2.0 * (n - 1))
         if u <= 0:
             return 1.0

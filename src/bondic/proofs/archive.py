@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import VerificationError
-from bondic.proofs.foreign_text import clean_text
-from bondic.proofs.limits import DTYPES, MOST_MEMBERS, refuse
+from bondic.proofs.limits import DTYPES, MOST_MEMBERS, clean_text, refuse
 
 _END = struct.Struct("<4s4H2LH")
 _LOCATOR = 20

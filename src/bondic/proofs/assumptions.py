@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from bondic.bounds.dual import Setting
 from bondic.claims import Assumption, State
-from bondic.classes.ball import Ball
-from bondic.classes.box import Box, constant_value
-from bondic.classes.value_class import ValueClass
 from bondic.rows import Rows
 from bondic.terms import Terms, range_at_all_times
 
@@ -50,35 +47,19 @@ def _instruments(setting: Setting) -> Assumption:
 
 
 def _values(setting: Setting, rejected: bool) -> Assumption:
-    """What is assumed about q*: nothing for a box that holds the value range, else membership in a ball."""
+    """What is assumed about q*: nothing for a Q that holds the value range, else membership."""
     ball = setting.ball
     if assumes_nothing(setting):
         text = "Nothing is assumed about q*: it lies in the value range, and every function there is in Q."
         return Assumption("values", text, "rejected" if rejected else "checked")
     state: State = "rejected" if rejected else ball.origin
-    center = _center_text(ball)
-    if isinstance(ball, Box):
-        text = f"q* lies in Q: within {ball.radius:.6g} of {center} at every point. Q: {ball.provenance}."
-        return Assumption("values", text, state)
-    assert isinstance(ball, Ball)
-    allowance = f", up to {ball.misspecification:g} everywhere" if ball.misspecification else ""
     tests = f" Further tests of Q: {', '.join(test.name for test in setting.tests)}." if setting.tests else ""
-    text = (
-        f"q* lies in Q: within distance {ball.radius:.6g} of {center} in the space of {ball.kernel!r}{allowance}. Data can "
-        f"reject this, not prove it. Q: {ball.provenance}.{tests}"
-    )
-    return Assumption("values", text, state)
+    return Assumption("values", f"q* lies in Q: {ball.describe()} Q: {ball.provenance}.{tests}", state)
 
 
 def assumes_nothing(setting: Setting) -> bool:
-    """Whether Q is a box that holds every function with values in the value range."""
-    limits = range_at_all_times(setting.problem.terms)
-    return isinstance(setting.ball, Box) and setting.ball.holds(limits.low, limits.high)
-
-
-def _center_text(ball: ValueClass) -> str:
-    value = constant_value(ball.center)
-    return f"the given center {ball.center!r}" if value is None else f"{value:.6g}"
+    """Whether Q holds every function with values in the value range."""
+    return setting.ball.assumes_nothing(range_at_all_times(setting.problem.terms))
 
 
 def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption, ...]:

@@ -1,32 +1,36 @@
-"""The certificate: specs, arrays and claims, with one digest over all of it."""
+"""The certificate: a proof as data, what it claims, and one digest over all of it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
-from bondic.claims import Assumption, Claim, Conclusion, ErrorBudget, Rejection
-from bondic.classes.ball import Ball
-from bondic.classes.value_class import ValueClass
-from bondic.functions.functions import Function
-from bondic.proofs.spec import Arrays, Spec, Writer
+from bondic.claims import Assumption, Conclusion
+from bondic.codec import Encoder, decode
+from bondic.kernels.normal_form import Layout
+from bondic.proofs import known
+from bondic.proofs.asked import Asked
+from bondic.proofs.limits import check_arrays, check_counts, check_values, refuse
+from bondic.proofs.proof import Claims, Proof
+
+UserFunctions = Mapping[str, Callable[..., Any]]
 
 FORMAT = "bondic certificate 4"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
+_PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "information"}
 
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """`body` is JSON data, `arrays` what it refers to; `digest` covers both."""
 
-    body: Spec
+    body: dict[str, Any]
     arrays: Mapping[str, npt.NDArray[Any]]
     digest: str = field(default="")
 
@@ -36,17 +40,74 @@ class Certificate:
 
     @property
     def low(self) -> float:
-        return float(self.body["claims"]["low"])
+        return self.conclusion.low
 
     @property
     def high(self) -> float:
-        return float(self.body["claims"]["high"])
+        return self.conclusion.high
+
+    @property
+    def asked(self) -> Asked:
+        """What was asked: enough to make the rows that the proof is about."""
+        spec = self.body["proof"]
+        refuse(type(spec) is not dict or "asked" not in spec, "proof.asked is missing: what was asked.")
+        found: Asked = self._read(Asked, spec["asked"], "proof.asked")
+        return found
+
+    @property
+    def claims(self) -> Claims:
+        found: Claims = self._read(Claims, self.body["claims"], "claims")
+        return found
+
+    @property
+    def conclusion(self) -> Conclusion:
+        found: Conclusion = self._read(Conclusion, self.body["conclusion"], "conclusion")
+        return found
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        found: tuple[Assumption, ...] = self._read(tuple[Assumption, ...], self.body["assumptions"], "assumptions")
+        return found
+
+    def proof(self, layout: Layout, functions: UserFunctions | None = None) -> Proof:
+        """The proof itself, for points of this layout; `functions` are feature functions of the user, by their labels."""
+        assert known.HOMES  # what the library itself writes can be read
+        supplies = {"layout": layout, "functions": functions or {}}
+        found: Proof = self._read(Proof, self.body["proof"], "proof", **supplies)
+        return found
+
+    def _read(self, annotation: Any, data: Any, place: str, **supplies: Any) -> Any:
+        return decode(annotation, data, self.arrays, place, **supplies)
+
+    def with_proof(self, proof: Proof) -> Certificate:
+        """The same claims with the proof in another form."""
+        encoder = Encoder()
+        return Certificate(self.body | {"proof": encoder.encode(proof, "")}, encoder.arrays)
 
     def __repr__(self) -> str:
         return f"Certificate([{self.low:.6g}, {self.high:.6g}], digest={self.digest[:12]})"
 
 
-def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def certify(
+    proof: Proof,
+    claims: Claims,
+    conclusion: Conclusion,
+    assumptions: tuple[Assumption, ...],
+    information: dict[str, Any] | None = None,
+) -> Certificate:
+    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
+    encoder = Encoder()
+    parts = {
+        "claims": claims,
+        "conclusion": conclusion,
+        "assumptions": assumptions,
+        "information": information or {},
+    }
+    body = {"format": FORMAT, "proof": encoder.encode(proof, "")}
+    return Certificate(body | {name: encoder.encode(part, name) for name, part in parts.items()}, encoder.arrays)
+
+
+def compute_digest(body: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     """sha256 of the canonical JSON text and of every array with its name, type and shape."""
     digest = hashlib.sha256(json.dumps(body, sort_keys=True, allow_nan=True).encode())
     for name in sorted(arrays):
@@ -57,122 +118,26 @@ def compute_digest(body: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def claim_spec(claim: Claim) -> Spec:
-    """One end point: its parts as they are added, every size as [value, error], and what they come to."""
-    parts = [{"name": part.name, "role": part.role, "size": [part.size.mid, part.size.rad]} for part in claim.parts]
-    return {"bound": claim.bound, "rounding": claim.rounding, "uses_log": claim.uses_log, "parts": parts}
+def check_certificate(certificate: Certificate) -> None:
+    """Format, sizes and texts, then what is claimed; VerificationError with the place of what does not belong there."""
+    body = certificate.body
+    refuse(type(body) is not dict, "The certificate is damaged: it is not a list of named values.")
+    stated = body.get("format")
+    refuse(stated != FORMAT, f"This is a certificate of format {stated!r}, and {FORMAT!r} is read: {_way_out(body)}.")
+    refuse(
+        set(body) != _PARTS, f"The certificate is damaged: it has the parts {', '.join(sorted(_PARTS))} and no others."
+    )
+    check_values(body)
+    check_arrays(certificate.arrays)
+    check_counts(body)
+    for part in ("asked", "claims", "conclusion", "assumptions"):
+        getattr(certificate, part)
 
 
-def make_certificate(
-    setting: Setting,
-    budget: ErrorBudget,
-    *,
-    side: str,
-    ends: Sequence[tuple[Claim, Function | None]],
-    rejection: Rejection,
-    witnesses: tuple[Function | None, ...],
-    tests: tuple[tuple[Function | None, Rejection], ...] = (),
-    conclusion: Conclusion,
-    assumptions: tuple[Assumption, ...],
-    information: Spec,
-) -> Certificate:
-    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
-    writer = Writer()
-    problem, ball = setting.problem, setting.ball
-    answers = problem.stored_answers()
-    body: Spec = {
-        "format": FORMAT,
-        "alpha": budget.alpha,
-        "budget": dict(budget.parts),
-        "side": side,
-        "problem": {
-            "log_hash": problem.log_hash,
-            "terms": asdict(problem.terms),
-            "rows": [problem.rows.start, problem.rows.stop],
-            "seed": problem.seed,
-            "answers": {
-                # those at the next states of a log that is read in batches are not stored: the policy is asked again
-                "next": None if answers is None else writer.array("policy.next", answers),
-                "initial": writer.array("policy.initial", problem.answers.initial),
-                "discrete": problem.answers.discrete,
-                "exact": problem.answers.exact,
-            },
-            "asked": {
-                "draws": problem.answers.draws,
-                "initial_draws": None if problem.answers.discrete else int(problem.answers.initial.shape[1]),
-            },
-            "initial": {
-                "observations": writer.array("initial.observations", problem.initial_states.observations),
-                "weights": writer.array("initial.weights", problem.initial_states.weights),
-                "kind": problem.initial_states.kind,
-                "count_fixed": problem.initial_states.count_fixed,
-            },
-        },
-        "ball": _class_spec(writer, ball),
-        "instruments": {
-            "kernel": writer.kernel(setting.instruments.kernel, "w"),
-            "provenance": asdict(setting.instruments.provenance),
-        },
-        "gauge": writer.gauge(setting.gauge),
-        "ends": {
-            claim.end: {"omega": writer.function(omega, f"omega.{claim.end}"), "claim": claim_spec(claim)}
-            for claim, omega in ends
-        },
-        "rejection": _rejection_spec(writer, setting, rejection, witnesses, tests),
-        "claims": {"low": conclusion.low, "high": conclusion.high, "status": conclusion.status.name},
-        "assumptions": [asdict(item) for item in assumptions],
-        "information": information,
-    }
-    return Certificate(_plain(body), writer.arrays)
-
-
-def _class_spec(writer: Writer, ball: ValueClass) -> Spec:
-    """Q; without a kernel it is the box, whose norm is the largest deviation."""
-    return {
-        "kernel": writer.kernel(ball.kernel, "q") if isinstance(ball, Ball) else None,
-        "radius": ball.radius,
-        "center": writer.function(ball.center, "center"),
-        "misspecification": ball.misspecification,
-        "provenance": asdict(ball.provenance),
-        "origin": ball.origin,
-    }
-
-
-def _rejection_spec(
-    writer: Writer,
-    setting: Setting,
-    rejection: Rejection,
-    witnesses: tuple[Function | None, ...],
-    tests: tuple[tuple[Function | None, Rejection], ...],
-) -> Spec:
-    """What W says about Q, and what the further tests say, each with its instruments and witness."""
-    return {
-        "witnesses": [writer.function(w, f"witness.{k}") for k, w in enumerate(witnesses)],
-        "claim": asdict(rejection),
-        "tests": [
-            {
-                "name": test.name,
-                "kernel": writer.kernel(test.instruments.kernel, f"test.{k}"),
-                "provenance": asdict(test.instruments.provenance),
-                "probability": test.probability,
-                "witness": writer.function(witness, f"test.{k}.witness"),
-                "claim": asdict(found),
-            }
-            for k, (test, (witness, found)) in enumerate(zip(setting.tests, tests, strict=True))
-        ],
-    }
-
-
-def _plain(value: Any) -> Any:
-    """The same data after a JSON round trip, so that digests agree before and after saving."""
-    return json.loads(json.dumps(value, allow_nan=True, default=_scalar))
-
-
-def _scalar(value: Any) -> Any:
-    """A numpy number as the Python number it is."""
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"{type(value).__name__} does not belong into a certificate")
-
-
-__all__ = ["FORMAT", "Arrays", "Certificate", "claim_spec", "compute_digest", "make_certificate"]
+def _way_out(body: dict[str, Any]) -> str:
+    """What to do with a certificate of another format: the version that wrote it can verify it."""
+    versions = information.get("versions") if isinstance(information := body.get("information"), dict) else None
+    writer = versions.get("bondic") if isinstance(versions, dict) else None
+    if not isinstance(writer, str):
+        return "make it again with this version"
+    return f"it was written by bondic {writer}; verify it with that version, or make it again with this one"

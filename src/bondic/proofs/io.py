@@ -14,10 +14,8 @@ import numpy as np
 
 from bondic.errors import BondicError, InvalidInput, VerificationError
 from bondic.proofs.archive import read_arrays
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.foreign_text import clean_text
-from bondic.proofs.limits import DAMAGED, MOST_ARRAY_BYTES, MOST_DIGITS, MOST_TEXT_BYTES, refuse
-from bondic.proofs.shape import check_certificate
+from bondic.proofs.certificate import Certificate, check_certificate
+from bondic.proofs.limits import DAMAGED, MOST_ARRAY_BYTES, MOST_DIGITS, MOST_TEXT_BYTES, clean_text, refuse
 
 
 def save_certificate(

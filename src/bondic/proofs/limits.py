@@ -5,7 +5,6 @@ Every limit is far above what the library writes, and is looked at before the th
 
 from __future__ import annotations
 
-import math
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import Setting
-from bondic.classes.ball import Ball
-from bondic.errors import VerificationError
-from bondic.functions.functions import Function
-from bondic.kernels.base import Kernel
-from bondic.kernels.normal_form import normal_form
-from bondic.proofs.foreign_text import clean_text, is_clean
+from bondic.errors import VerificationError, one_line
 
 MOST_TEXT_BYTES = 4 * 2**20
 """The JSON file; Python needs up to thirty times as much to hold it."""
@@ -42,6 +35,11 @@ DAMAGED = (
     ValueError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 """What reading and evaluating a damaged certificate can raise; RecursionError is a RuntimeError."""
+
+
+def clean_text(text: Any, longest: int = 4000) -> str:
+    """One line of printable characters: a note with escape codes could rewrite the screen, and the interval on it."""
+    return one_line(text, longest)
 
 
 def refuse(condition: bool, message: str) -> None:
@@ -72,7 +70,7 @@ def check_values(body: Any) -> None:
 
 def _check_string(text: str) -> None:
     refuse(len(text) > LONGEST_STRING, f"The certificate holds a text of {len(text)} characters.")
-    refuse(not is_clean(text), f"The certificate holds text that cannot be printed (control characters): {text}")
+    refuse(not text.isprintable(), f"The certificate holds text that cannot be printed (control characters): {text}")
 
 
 def check_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -85,13 +83,18 @@ def check_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         refuse(not np.all(np.isfinite(array)), f"The array {name} holds a number that is not finite.")
 
 
+_BRANCHES = ("sum", "product", "scaled")
+
+
 def check_counts(body: Any) -> None:
     """Parts of kernels and number of functions, before any of them is built."""
-    functions = sum("weights" in node or "w" in node for node in _objects(body))
+    functions = sum("function" in node for node in _objects(body))
     refuse(functions > MOST_FUNCTIONS, f"The certificate holds {functions} functions, more than {MOST_FUNCTIONS}.")
     for node in _objects(body):
-        if any(key in node for key in ("sum", "product", "scaled")):
-            leaves = sum("leaf" in part for part in _objects(node))
+        if node.get("kernel") in _BRANCHES:
+            leaves = sum(
+                isinstance(part.get("kernel"), str) and part["kernel"] not in _BRANCHES for part in _objects(node)
+            )
             refuse(leaves > MOST_LEAVES, f"A kernel of the certificate has {leaves} parts, more than {MOST_LEAVES}.")
 
 
@@ -110,36 +113,12 @@ _FREE_PAIRS, _PAIRS_PER_PAIR = 4e9, 1000.0
 """Some seconds of work for anybody; beyond, a multiple of what the pairs of the log's own rows cost."""
 
 
-def check_workload(setting: Setting, functions: list[Function | None], log_rows: int) -> None:
-    """An estimate of the pairs of points that sums would run over: the certificate must not decide how long they take.
-
-    N points are rows, next states and starts; each function costs N^2 / 2 pairs in the kernel of Q, and M (M + N) in its
-    own if it is written with M centers. Engines may need far less, never much more.
-    """
-    problem, layout = setting.problem, setting.problem.layout
-    per_row = max(problem.next_draws, 1)
-    points = float((1 + per_row) * len(problem) + problem.initial.points.shape[0])
-    used = [function for function in functions if function is not None]
-    each = _cost(setting.ball.kernel, setting) * points / 2 if isinstance(setting.ball, Ball) else 64.0  # a box sorts
-    pairs = (len(used) + 1) * each * points
-    for function in used:
-        for count in _centers(function):
-            pairs += count * (count + points) * _cost(function.kernel, setting)
-    own = float((1 + per_row) * log_rows)
-    allowed = _FREE_PAIRS + _PAIRS_PER_PAIR * own * own * max(layout.slots, 1)
+def check_workload(pairs: float, points_per_row: int, log_rows: int, slots: int) -> None:
+    """The certificate must not decide how long its sums take: `pairs` is what they would run over."""
+    own = float(points_per_row * log_rows)
+    allowed = _FREE_PAIRS + _PAIRS_PER_PAIR * own * own * max(slots, 1)
     refuse(
         pairs > allowed,
         f"Evaluating this certificate would take about {pairs:.2g} pairs of points, and {allowed:.2g} are allowed for a log of "
         f"{log_rows} rows: it holds too many centers, starts or terms of kernels.",
     )
-
-
-def _centers(function: Function) -> list[int]:
-    parts = getattr(function, "parts", (function,))
-    return [int(part.centers.shape[0]) for part in parts if hasattr(part, "centers")]
-
-
-def _cost(kernel: Kernel, setting: Setting) -> float:
-    """Operations per pair: factors and embedding columns of all terms."""
-    terms = normal_form(kernel, setting.problem.layout)
-    return math.fsum(len(term.factors) + term.embedding.shape[1] for term in terms)

@@ -1,47 +1,25 @@
-"""Re-check a certificate against a log with the trusted core alone."""
+"""Re-check a certificate against a log with the trusted core alone, whatever kind of proof it holds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from bondic.bounds.dual import Setting, dual_bound
-from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
-from bondic.bounds.weighing import Candidate, weigh
-from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude, ends_of
+from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
-from bondic.functions.functions import Function
-from bondic.proofs.assumptions import assumes_nothing, list_assumptions
-from bondic.proofs.certificate import Certificate, claim_spec, compute_digest
-from bondic.proofs.foreign_text import clean_text
-from bondic.proofs.limits import DAMAGED, check_workload
-from bondic.proofs.provenance_check import (
-    Finding,
-    check_instruments,
-    check_rows,
-    check_start,
-    check_use_of_log,
-    describe_start,
-)
-from bondic.proofs.rebuild import rebuild
-from bondic.proofs.shape import check_certificate
-from bondic.proofs.spec import Reader, Spec, UserFunctions
-from bondic.rows import Rows, make_rows
+from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
+from bondic.proofs.findings import Finding, check_rows, check_start, describe_start
+from bondic.proofs.limits import DAMAGED, check_workload, clean_text
+from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
+from bondic.terms import ValueRange, range_of
 
-Retest = Callable[[Setting], Rejection | None]
-"""A test of Q by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
-
-_POLICY_TOLERANCE = 1e-9
-_ASKED_AGAIN = 1e-8
-"""A policy that is asked again may answer with other last digits; claims may differ by this much then, relatively."""
 _OTHER_MACHINES = 1e-12
 """What other orders of summation and other libraries of elementary functions may change, relative to the terms."""
 
@@ -75,7 +53,7 @@ def verify(
     retest: Retest | None = None,
     sums: Sums = STANDARD,
 ) -> Verification:
-    """Recompute the interval from omega and the log; raise VerificationError on any disagreement.
+    """Recompute the interval from the proof and the log; raise VerificationError on any disagreement.
 
     No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
     and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
@@ -108,126 +86,114 @@ def _verify(
     retest: Retest | None,
     sums: Sums,
 ) -> Verification:
-    check_certificate(certificate)
-    body, checks, unchecked, headline = certificate.body, [], [], []
+    rows, proof = _open(certificate, log, policy, functions, initial)
+    checked = [Finding(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
+    check_workload(proof.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
+    claims = proof.claims(rows, sums)
+    _compare_claims(claims, certificate.claims, proof.asked.slack)
+    checked += [
+        Finding(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
+        *proof.findings(rows, claims, log, retest, sums),
+        check_rows(rows.rows, len(log), proof.provenances()),
+        check_start(rows.initial_states, log, initial),
+    ]
+    result = _compare_conclusion(certificate, claims, range_of(rows.terms), proof.side)
+    assumptions = proof.assumptions(rows, rejected=result.status is Status.REJECTED)
     _require(
-        compute_digest(body, certificate.arrays) == certificate.digest,
-        "The digest does not match: the certificate was changed after it was made.",
+        certificate.assumptions == assumptions,
+        "The assumptions in the certificate are not those of its proof and rows.",
     )
-    checks.append("digest matches the content")
-    _require(
-        log.content_hash == body["problem"]["log_hash"],
-        "The log is not the one that was certified (content hashes differ).",
-    )
-    checks.append("log is the certified one")
-    setting, budget = rebuild(certificate, log, functions, policy=policy, initial=initial)
-    setting = replace(setting, sums=sums)
-    spent = math.fsum(budget.parts.values())
-    _require(spent >= budget.alpha * (1 - 1e-9), f"alpha is {budget.alpha}, and the events were given {spent} of it.")
-    if policy is not None:
-        checks.append(_check_policy(setting.problem, log, policy, body["problem"]["answers"], certificate.arrays))
-    else:
-        unchecked.append("the policy: whose answers these are is not known, pass the policy to compare it with them")
-        headline.append("the policy")
-    reader = Reader(certificate.arrays, setting.problem.layout, functions)
-    check_workload(setting, _functions(setting, reader, body), len(log))
-    _require(
-        set(body["ends"]) == set(ends_of(body["side"])), "The certificate lacks an end point, or has one too many."
-    )
-    claims = _recompute_claims(setting, reader, body, checks)
-    rejection = _check_rejection(setting, reader, body["rejection"])
-    for finding in (
-        _judge_rejection(setting, body["rejection"], rejection, retest),
-        check_use_of_log(setting, claims),
-        check_rows(setting, len(log)),
-        check_instruments(setting, log),
-        check_start(setting, log, initial),
-    ):
-        checks += finding.checks
-        unchecked += finding.unchecked
-        headline += finding.headline
-    result = conclude(setting.range(), claims, rejection.rejected, body["side"])
-    _compare_interval(body, setting, claims, result)
-    _require(
-        body["claims"]["status"] == result.status.name, f"The status is {result.status.name}, not the claimed one."
-    )
-    checks.append("interval and status follow from the end points")
-    assumptions = list_assumptions(setting, rejected=result.status is Status.REJECTED)
-    _require(
-        body["assumptions"] == [asdict(item) for item in assumptions],
-        "The assumptions in the certificate are not those of its problem, W, Q and noise bound.",
-    )
-    checks.append("assumptions are those of the problem, W, Q and the noise bound")
+    checked.append(Finding(("interval and status follow from the end points", "assumptions are those of the proof")))
+    found = Finding.all_of(checked)
     return Verification(
         result.low,
         result.high,
         result.status.name,
-        budget.alpha,
-        body["side"],
-        setting.gauge.guarantee,
+        proof.budget.alpha,
+        proof.side,
+        proof.guarantee,
         assumptions,
-        tuple(checks),
-        tuple(unchecked),
-        tuple(headline),
-        (setting.problem.rows.start, setting.problem.rows.stop),
-        (setting.problem.rows.start, len(log) - setting.problem.rows.stop),
-        describe_start(setting.problem.initial_states),
+        found.checks,
+        found.unchecked,
+        found.headline,
+        (rows.rows.start, rows.rows.stop),
+        (rows.rows.start, len(log) - rows.rows.stop),
+        describe_start(rows.initial_states),
     )
 
 
-def _functions(setting: Setting, reader: Reader, body: Spec) -> list[Function | None]:
-    """Everything that will be evaluated."""
-    rejection = body["rejection"]
-    tests = [test["witness"] for test in rejection["tests"]]
-    specs = [*(found["omega"] for found in body["ends"].values()), *rejection["witnesses"], *tests]
-    return [setting.ball.center, *map(reader.function, specs)]
+def _open(
+    certificate: Certificate, log: Log, policy: Any, functions: UserFunctions | None, initial: InitialStates | None
+) -> tuple[Rows, Proof]:
+    """The rows that were asked about and the proof, once certificate and log are what they say."""
+    check_certificate(certificate)
+    _require(
+        compute_digest(certificate.body, certificate.arrays) == certificate.digest,
+        "The digest does not match: the certificate was changed after it was made.",
+    )
+    asked = certificate.asked
+    _require(log.content_hash == asked.log_hash, "The log is not the one that was certified (content hashes differ).")
+    rows = asked.rebuild(log, policy, initial)
+    proof = certificate.proof(rows.layout, functions)
+    alpha, spent = proof.budget.alpha, math.fsum(proof.budget.parts.values())
+    _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
+    return rows, proof
 
 
-def _judge_rejection(setting: Setting, spec: Spec, found: Rejection, retest: Retest | None) -> Finding:
-    """What the given witnesses show, and what one would have to look for."""
-    witnesses = [*spec["witnesses"], *(test["witness"] for test in spec["tests"])]
-    given = any(witness is not None for witness in witnesses)
-    if found.rejected:
-        return Finding(("rejection test recomputed from its witnesses",))
-    if assumes_nothing(setting):
-        return Finding(("nothing is assumed about q*: there is no class to test",))
-    own = None if retest is None else retest(setting)
-    if own is not None:
-        _require(
-            not own.rejected,
-            "The log contradicts the assumptions: a test that the certificate does not hold rejects them "
-            f"(p = {own.p_value:.3g}).",
-        )
-        return Finding(
-            (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
-        )
-    if given:
-        text = "the given witnesses were recomputed and do not reject; whether another would is not known"
-    else:
-        text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
-    return Finding(unchecked=(text,))
-
-
-def _recompute_claims(setting: Setting, reader: Reader, body: Spec, checks: list[str]) -> tuple[Claim, ...]:
-    """Both end points from their omegas, in one pass over the log."""
-    present = ends_of(body["side"])
-    omegas = [reader.function(body["ends"][end]["omega"]) for end in present]
-    weighed = weigh(setting.problem, setting.ball, [Candidate(omega) for omega in omegas], sums=setting.sums)
-    claims: list[Claim] = []
-    for end, omega, weighing in zip(present, omegas, weighed, strict=True):
-        claims += dual_bound(setting, omega, (end,), weighing=weighing)
-        _compare_claim(claims[-1], body["ends"][end]["claim"], _slack(body))
-        checks.append(f"{end} end point recomputed from omega")
-    return tuple(claims)
-
-
-def _slack(body: Spec) -> float:
-    return _ASKED_AGAIN if body["problem"]["answers"]["next"] is None else 0.0
+def _policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Finding:
+    if policy is not None:
+        return Finding((proof.asked.check_policy(rows, log, policy),))
+    text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
+    return Finding(unchecked=(text,), headline=("the policy",))
 
 
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise VerificationError(message)
+
+
+# --- what was claimed against what comes out ------------------------------------------------------------
+
+
+def _compare_claims(mine: Claims, claimed: Claims, slack: float) -> None:
+    """End points part by part, whatever the parts are; tests number by number."""
+    for what, counts in (
+        ("end points", (len(mine.ends), len(claimed.ends))),
+        ("tests", (len(mine.tests), len(claimed.tests))),
+    ):
+        _require(counts[0] == counts[1], f"There are {counts[0]} {what}, and {counts[1]} in the certificate.")
+    for claim, other in zip(mine.ends, claimed.ends, strict=True):
+        _compare_claim(claim, other, slack)
+    for test, theirs in zip(mine.tests, claimed.tests, strict=True):
+        _compare_test(test, theirs)
+
+
+def _compare_claim(mine: Claim, claimed: Claim, slack: float) -> None:
+    what = f"The {mine.end} end point"
+    shape, other_shape = (
+        (claim.end, claim.uses_log, *((part.name, part.role) for part in claim.parts)) for claim in (mine, claimed)
+    )
+    _require(shape == other_shape, f"{what} is made of {shape} when recomputed, of {other_shape} in the certificate.")
+    for part, stored in zip(mine.parts, claimed.parts, strict=True):
+        mid, other = part.size.mid, stored.size.mid
+        near = abs(mid - other) <= _allowed(mid, part.size.rad, stored.size.rad) + slack * (abs(mid) + abs(other))
+        _require(near, f"{what}: `{part.name}` is {mid!r} when recomputed, {other!r} in the certificate.")
+    _compare_bound(what, mine, claimed, slack)
+
+
+def _compare_conclusion(certificate: Certificate, mine: Claims, limits: ValueRange, side: Side) -> Conclusion:
+    """What follows from my claims; the claimed interval has to follow from the claimed ones, which were compared with mine."""
+    stated, claimed = certificate.conclusion, certificate.claims
+    result = conclude(limits, mine.ends, mine.rejected, side)
+    follows = conclude(limits, claimed.ends, claimed.rejected, side)
+    for name in ("low", "high"):
+        expected, other = getattr(follows, name), getattr(stated, name)
+        _require(
+            math.isclose(other, expected, rel_tol=_OTHER_MACHINES, abs_tol=_OTHER_MACHINES * limits.width),
+            f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
+        )
+    _require(stated.status is result.status, f"The status is {result.status.name}, not the claimed one.")
+    return result
 
 
 def _allowed(mine: float, error: float, claimed_error: float) -> float:
@@ -238,23 +204,7 @@ def _allowed(mine: float, error: float, claimed_error: float) -> float:
     return (error + min(claimed_error, 1e3 * error + 1e-9 * abs(mine))) * (1 + 1e-9)
 
 
-def _compare_claim(mine: Claim, claimed: Spec, slack: float = 0.0) -> None:
-    """Part by part, whatever the parts are; then what they come to."""
-    what, own = f"The {mine.end} end point", claim_spec(mine)
-    for key in ("name", "role"):
-        names, others = ([part[key] for part in spec["parts"]] for spec in (own, claimed))
-        _require(names == others, f"{what} has the parts {names} when recomputed, {others} in the certificate.")
-    _require(
-        own["uses_log"] == claimed["uses_log"], f"{what}: the certificate is wrong about whether it rests on the log."
-    )
-    for part, stored in zip(mine.parts, claimed["parts"], strict=True):
-        mid, (other, theirs) = part.size.mid, stored["size"]
-        ok = abs(mid - other) <= _allowed(mid, part.size.rad, theirs) + slack * (abs(mid) + abs(other))
-        _require(ok, f"{what}: `{part.name}` is {mid!r} when recomputed, {other!r} in the certificate.")
-    _compare_bound(what, mine, claimed["bound"], claimed["rounding"], slack)
-
-
-def _compare_bound(what: str, mine: Claim, claimed: float, claimed_error: float, slack: float) -> None:
+def _compare_bound(what: str, mine: Claim, claimed: Claim, slack: float) -> None:
     """A claimed end may lie further out by the errors of both sides, but hardly further in.
 
     The exact end is at most 2 * rounding inside mine, and a right claim lies outside of it; the rest is for machines
@@ -262,74 +212,18 @@ def _compare_bound(what: str, mine: Claim, claimed: float, claimed_error: float,
     """
     scale = sum(abs(part.size.mid) for part in mine.parts if part.role != "detail")
     inward = 4 * mine.rounding + _OTHER_MACHINES * scale
-    outward = 2 * _allowed(mine.bound, mine.rounding, claimed_error)
-    more = slack * (abs(mine.bound) + abs(claimed))
-    further_in = mine.sign * (mine.bound - claimed)
+    outward = 2 * _allowed(mine.bound, mine.rounding, claimed.rounding)
+    more = slack * (abs(mine.bound) + abs(claimed.bound))
     _require(
-        -outward - more <= further_in <= inward + more,
-        f"{what} is {mine.bound!r} when recomputed, {claimed!r} in the certificate.",
+        -outward - more <= claimed.gain(mine) <= inward + more,
+        f"{what} is {mine.bound!r} when recomputed, {claimed.bound!r} in the certificate.",
     )
 
 
-def _compare_interval(body: Spec, setting: Setting, claims: tuple[Claim, ...], result: Conclusion) -> None:
-    """The claimed interval has to follow from the claimed end points, which were compared with mine."""
-    limits = setting.range()
-    rejected = result.status is Status.REJECTED
-    used = [] if rejected else [claim.end for claim in claims if claim.uses_log]
-    bounds = {end: body["ends"][end]["claim"]["bound"] for end in used}
-    follows = limits.cut(bounds.get("lower", -math.inf), bounds.get("upper", math.inf))
-    for name, expected in zip(("low", "high"), follows, strict=True):
-        other = body["claims"][name]
-        _require(
-            math.isclose(other, expected, rel_tol=_OTHER_MACHINES, abs_tol=_OTHER_MACHINES * limits.width),
-            f"The interval's {name} end is {expected!r} by the end points, {other!r} in the certificate.",
-        )
-
-
-def _check_rejection(setting: Setting, reader: Reader, spec: Spec) -> Rejection:
-    """Every test of Q from its witnesses, and all of them as one."""
-    main = combine_witnesses(setting, [reader.function(witness) for witness in spec["witnesses"]])
-    tests = run_tests(setting, [reader.function(test["witness"]) for test in spec["tests"]])
-    for found, test in zip(tests, spec["tests"], strict=True):
-        _compare_rejection(found, test["claim"])
-    joined = join_tests(setting, main, tests)
-    _compare_rejection(joined, spec["claim"])
-    return joined
-
-
-def _compare_rejection(found: Rejection, claimed: Spec) -> None:
-    for key, value in asdict(found).items():
-        other = claimed[key]
+def _compare_test(mine: Rejection, claimed: Rejection) -> None:
+    for key, value in asdict(mine).items():
+        other = getattr(claimed, key)
         same = value == other or math.isclose(value, other, rel_tol=1e-6, abs_tol=1e-12)
-        _require(same, f"The rejection test: `{key}` is {value!r} when recomputed, {other!r} in the certificate.")
-
-
-def _check_policy(problem: Rows, log: Log, policy: Any, stored: Spec, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-    """The policy against the stored answers, at every row of the log."""
-    answers = problem.answers
-    if stored["next"] is None:
-        if stored["initial"] is not None:
-            _compare_answers("initial", answers.initial, arrays[stored["initial"]["array"]])
-        return "policy was asked again at every row"
-    asked = {"draws": answers.draws, "initial_draws": 1 if answers.discrete else int(answers.initial.shape[1])}
-    fresh = make_rows(log, policy, problem.initial_states, problem.terms, seed=problem.seed, **asked)
-    _require(
-        fresh.answers.exact == answers.exact, "The certificate is wrong about whether the policy is deterministic."
-    )
-    following, before = arrays[stored["next"]["array"]], 0
-    for batch in fresh.batches():
-        mine = batch.next_answers
-        _compare_answers("next", mine, following[before : before + mine.shape[0]])
-        before += mine.shape[0]
-    _compare_answers("initial", fresh.answers.initial, answers.initial)
-    return "policy gives the stored answers"
-
-
-def _compare_answers(name: str, mine: npt.NDArray[Any], stored: npt.NDArray[Any]) -> None:
-    same = mine.shape == stored.shape and bool(
-        np.all(np.abs(mine - stored) <= _POLICY_TOLERANCE * (1 + np.abs(stored)))
-    )
-    _require(same, f"The policy answers differently at the {name} states: it is not the certified policy.")
-
-
-__all__ = ["Retest", "Verification", "verify"]
+        _require(
+            same, f"A test of the assumptions: `{key}` is {value!r} when recomputed, {other!r} in the certificate."
+        )

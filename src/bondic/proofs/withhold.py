@@ -11,15 +11,16 @@ kernels, hashes) are not protected further: this is no differential privacy.
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.codec import instances
 from bondic.errors import InvalidInput
-from bondic.proofs.certificate import Certificate
-from bondic.proofs.spec import Arrays, Spec
+from bondic.functions.functions import Function, landmarks
+from bondic.proofs.proof import Proof
 from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,42 +30,26 @@ FEWEST_ROWS = 5
 """A point that at least this many rows share says nothing about one of them."""
 
 
-def withhold_rows(certificate: Certificate, question: Rows) -> Certificate:
-    """The same claims and the same proof, with every single row left out.
+P = TypeVar("P", bound=Proof)
 
-    `question` is the one that was answered, pilot rows included: what was tuned on them may be made of them.
+
+def withhold_rows(proof: P, rows: Rows) -> P:
+    """The same proof with every single row left out.
+
+    `rows` is the question that was answered, pilot rows included: what was tuned on them may be made of them.
     """
-    body, arrays = copy.deepcopy(certificate.body), dict(certificate.arrays)
-    problem = body["problem"]
-    if question.log_hash != problem["log_hash"]:
+    if rows.log_hash != proof.asked.log_hash:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
-    _refuse_landmarks_that_are_rows(body, arrays, question)
-    _drop(problem["answers"], "next", arrays)
-    if problem["initial"]["kind"] == "sample":
-        _drop(problem["answers"], "initial", arrays)
-        _drop(problem["initial"], "observations", arrays)
-        problem["initial"]["from_log"] = question.initial_states.from_rows  # where verification finds them again
-    return Certificate(body, arrays)
+    _refuse_landmarks_that_are_rows(proof, rows)
+    return replace(proof, asked=proof.asked.without_rows())  # type: ignore[type-var]
 
 
-def _drop(spec: Spec, name: str, arrays: Arrays) -> None:
-    if spec[name] is not None:
-        arrays.pop(spec[name]["array"])
-        spec[name] = None
-
-
-def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Rows) -> None:
-    functions = [
-        body["ball"]["center"],
-        *(end["omega"] for end in body["ends"].values()),
-        *body["rejection"]["witnesses"],
-        *(test["witness"] for test in body["rejection"]["tests"]),
-    ]
-    names = sorted({name for function in functions for name in _center_names(function)})
-    if not names:
+def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
+    points = [array for function in instances(proof, Function) for array in landmarks(function)]
+    if not points:
         return
-    centers = np.unique(np.concatenate([arrays[name] for name in names]), axis=0)
-    shared = _rows_sharing(question, centers, sampled=body["problem"]["initial"]["kind"] == "sample")
+    centers = np.unique(np.concatenate(points), axis=0)
+    shared = _rows_sharing(rows, centers, sampled=proof.asked.start.kind == "sample")
     alone = int(((shared > 0) & (shared < FEWEST_ROWS)).sum())
     if alone:
         raise InvalidInput(
@@ -74,15 +59,7 @@ def _refuse_landmarks_that_are_rows(body: Spec, arrays: Arrays, question: Rows) 
         )
 
 
-def _center_names(function: Any) -> list[str]:
-    """Arrays of landmark points in the spec of a function."""
-    if function is None or "features" in function:
-        return []
-    parts = [function] if "kernel" in function else function["parts"]
-    return [part["centers"]["array"] for part in parts]
-
-
-def _rows_sharing(question: Rows, centers: FloatArray, *, sampled: bool) -> IntArray:
+def _rows_sharing(rows: Rows, centers: FloatArray, *, sampled: bool) -> IntArray:
     """How many rows share each center: as the logged point or as a next one, whichever are more.
 
     Not their sum: the next state of a row is the logged state of the one after it, so one visit would count twice.
@@ -90,7 +67,7 @@ def _rows_sharing(question: Rows, centers: FloatArray, *, sampled: bool) -> IntA
     """
     logged, following = np.zeros((2, centers.shape[0]), dtype=np.int64)
     initial = np.zeros(centers.shape[0], dtype=np.int64)
-    for part in question.batches():
+    for part in rows.batches():
         logged += _occurrences(part.logged, np.arange(len(part)), centers)
         following += _occurrences(part.next.points, part.next.rows, centers)
         if sampled:

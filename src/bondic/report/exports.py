@@ -17,12 +17,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bondic.errors import Doubt
 from bondic.result import Result
 from bondic.view import Grid
+
+FORMAT = "bondic result 1"
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
@@ -40,7 +44,43 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
 def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Plain data with the fields listed above; `notes` are those of `read_log`."""
     doubts, others = _told(result, notes)
-    return result.to_dict() | {"doubts": doubts, "notes": others}
+    plain = {
+        "format": FORMAT,
+        "summary": result.summary(),
+        **{name: getattr(result, name) for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")},
+        "status": result.status.name,
+        "value_range": [result.value_range.low, result.value_range.high],
+        "terms": result.terms(),
+        "details": {
+            claim.end: {part.name: part.shown for part in claim.of("detail")}
+            for claim in result.claims
+            if claim.of("detail")
+        },
+        "gap": dict(zip(("lower", "upper"), result.gap, strict=True)),
+        "rejection": None if result.rejection is None else asdict(result.rejection),
+        "rows": result.rows,
+        "budget": result.budget.parts,
+        "assumptions": [asdict(item) for item in result.assumptions],
+        "chosen": [asdict(item) for item in result.chosen],
+        "robustness": None if result.robustness is None else result.robustness.to_dict(),
+        "estimate_in_interval": not result.estimate_outside,
+        **{name: getattr(result, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
+        "effective_sample_size": result.effective_sample_size,
+        "warnings": result.warnings,
+        "doubts": doubts,
+        "notes": others,
+    }
+    finite: dict[str, Any] = _strict_json(plain)
+    return finite
+
+
+def _strict_json(value: Any) -> Any:
+    """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
+    if isinstance(value, dict):
+        return {str(key): _strict_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict_json(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _told(result: Result, notes: Sequence[str]) -> tuple[list[str], list[str]]:

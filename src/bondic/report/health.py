@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.initial import episode_starts
 from bondic.data.log import Log
 from bondic.report.bins import FEWEST_ROWS, Bins, range_bins
 from bondic.rows import Rows
@@ -85,17 +86,11 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
 
 def _of_log(log: Log) -> dict[str, int | None]:
     """Episodes, ends and copies of the whole log; copies only of a log in memory."""
-    seen, ends, terminations, truncations = np.zeros(0, dtype=np.int64), 0, 0, 0
-    last_ended = True
-    for _, part in log.batches():
-        assert part.truncations is not None
+    episodes, terminations, truncations = 0, 0, 0
+    for _, part, starts in episode_starts(log):
+        episodes += starts.size
         terminations += int(part.terminations.sum())
-        truncations += int(part.truncations.sum())
-        stops = part.terminations | part.truncations
-        ends, last_ended = ends + int(stops.sum()), bool(stops[-1])
-        if part.episode_ids is not None:
-            seen = np.union1d(seen, part.episode_ids)
-    episodes = int(seen.size) or ends + (0 if last_ended else 1)
+        truncations += int(np.asarray(part.truncations).sum())
     copies = None
     if log.held:
         columns = log.read().columns().values()

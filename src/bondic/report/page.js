@@ -5,7 +5,7 @@
   const data = JSON.parse(document.getElementById("bondic-data").textContent);
   const OUTWARD = 4e-13, UNDERFLOW = 1e-300, SMALLEST = 1e-9, LARGEST = 1 - 1e-9;
   const byId = (id) => document.getElementById(id);
-  const panel = byId("what-if").dataset, FREE = panel.radius === "free", CHOSEN = panel.origin === "chosen" && !FREE;
+  const panel = (byId("what-if") || { dataset: {} }).dataset, FREE = panel.radius === "free", CHOSEN = panel.origin === "chosen" && !FREE;
 
   function epsilon(alpha) {
     const law = data.noise, level = Math.log(2 / (alpha * data.shares.noise));

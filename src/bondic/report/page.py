@@ -14,13 +14,13 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
-from bondic.proofs.spec import Reader, UserFunctions
+from bondic.proofs.dual import DualProof
 from bondic.rendering import escape
 from bondic.report import sections
 from bondic.report.answer import answer, assumptions
 from bondic.report.exports import split_notes
 from bondic.report.health import examine
-from bondic.report.support import Support, column_names, find_support
+from bondic.report.support import column_names, find_support
 from bondic.report.what_if import what_if
 from bondic.result import Result
 from bondic.rows import Rows
@@ -38,7 +38,6 @@ def report_page(
     no_rows: bool = False,
     log: Log | None = None,
     columns: Sequence[str] = (),
-    functions: UserFunctions | None = None,
     notes: Sequence[str] = (),
     command: str = "",
 ) -> str:
@@ -46,51 +45,50 @@ def report_page(
 
     `problem` is the question that `result` answers; `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
-    out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `functions` are needed when
-    a kernel uses feature functions of your own. `notes` are those of `read_log`: what touches validity is shown first.
-    `command` is what a reader types to check the number, if there is such a command.
+    out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of
+    `read_log`: what touches validity is shown first. `command` is what a reader types to check the number, if there is such
+    a command. What only the dual bound has (radii to vary, weights to show) is left out for other proofs.
     """
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
+    proof = result.proof
+    if proof is None:
+        raise InvalidInput(f"The method {result.method!r} leaves no proof: there is nothing to verify or to vary.")
     certified = problem.select(*result.rows)
-    frontier = result_frontier(result, problem, functions=functions) if sensitivity is None else sensitivity
-    numbers = frontier.to_dict()
-    withheld = result.proof.body["problem"]["answers"]["next"] is None
+    frontier = sensitivity
+    if frontier is None and isinstance(proof, DualProof):
+        frontier = result_frontier(result, problem)
+    numbers = {} if frontier is None else frontier.to_dict()
     doubts, others = split_notes(notes)
     body = [
         answer(result, doubts),
         sections.contributions(result),
-        what_if(
-            frontier,
-            fixed_alpha=numbers["noise"]["kind"] == "fixed",
-            rejected=result.status is Status.REJECTED,
-        ),
+        "" if frontier is None else _what_if(result, frontier, numbers),
         assumptions(result),
-        sections.support(result, _support(result, certified, functions, columns, no_rows), no_rows),
+        _support(result, proof, certified, columns, no_rows) if isinstance(proof, DualProof) else "",
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
-        sections.verification(result, withheld, command),
+        sections.verification(result, proof.asked.answers.next is None, command),
     ]
     return _document(title, "".join(body), numbers)
 
 
-def _support(
-    result: Result, certified: Rows, functions: UserFunctions | None, columns: Sequence[str], no_rows: bool
-) -> Support | None:
-    omega = _shown_omega(result, certified, functions)
-    if omega is None:
-        return None
-    return find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)
+def _what_if(result: Result, frontier: Frontier, numbers: dict[str, Any]) -> str:
+    fixed = numbers["noise"]["kind"] == "fixed"
+    return what_if(frontier, fixed_alpha=fixed, rejected=result.status is Status.REJECTED)
 
 
-def _shown_omega(result: Result, certified: Rows, functions: UserFunctions | None) -> Function | None:
+def _support(result: Result, proof: DualProof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:
+    omega, found = _shown_omega(result, proof), None
+    if omega is not None:
+        found = find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)
+    return sections.support(result, found, no_rows)
+
+
+def _shown_omega(result: Result, proof: DualProof) -> Function | None:
     """The omega of an end that narrows the value range, the lower one first; otherwise any that there is."""
-    limits, ends = result.value_range, result.proof.body["ends"]
-    useful = {"lower": result.low > limits.low, "upper": result.high < limits.high}
-    reader = Reader(result.proof.arrays, certified.layout, functions)
-    for end in sorted(ends, key=lambda name: (not useful[name], name)):
-        if ends[end]["omega"] is not None:
-            return reader.function(ends[end]["omega"])
-    return None
+    useful = {claim.end: claim.gain(result.value_range) > 0 for claim in result.claims}
+    given = {end: omega for end, omega in proof.omegas.items() if omega is not None}
+    return next((given[end] for end in sorted(given, key=lambda end: (not useful[end], end))), None)
 
 
 def script_json(data: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ def best_bounds(
 ) -> Ends:
     """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
 
-    Any omega is valid on the *same* event (the gauge covers all omega at once), so choosing costs nothing. omega = 0 only
+    Any omega is valid on the *same* event (the noise bound covers all omega at once), so choosing costs nothing. omega = 0 only
     repeats Q: it is kept where no other omega says more than the value range.
     """
     best: Ends = {}

@@ -114,15 +114,14 @@ class ConicSearch:
     tolerance: float = 1e-9
 
     def __call__(self, model: SearchModel, setting: Setting) -> list[Function]:
-        out = []
+        out, radius = [], setting.ball.radius
+        costs = setting.gauge.costs(setting.facts(), setting.noise_probability)
         for sign in (1.0, -1.0):
-            found = solve_dual(
-                model,
-                sign=sign,
-                radius=setting.ball.radius,
-                kappa=setting.epsilon().upper,
-                tolerance=self.tolerance,
-            )
+            options = {"sign": sign, "radius": radius, "tolerance": self.tolerance}
+            if costs is None:
+                found = solve_dual(model, kappa=setting.epsilon().upper, **options)
+            else:
+                found = solve_finite_class(model, costs, **options)
             if math.isfinite(found.value) and np.any(found.point):
                 out.append(model.function(found.point))
         return out

@@ -188,7 +188,7 @@ class _Search:
         v = self.table.T @ alpha if self.data.centers.explicit else alpha
         omega = tensor(batch.lift) @ v  # (b, 2)
         linear = -self.signs * (tensor(batch.residual) @ omega) / b
-        allowance = self.data.ball.misspecification * (tensor(batch.reach) @ omega.abs()) / b
+        allowance = self.data.ball.misspecification * (tensor(batch.factors) @ omega.abs()) / b
         move = tensor(batch.start) @ omega / b
         square = (omega * (tensor(batch.pairs) @ omega)).sum(dim=0)
         dual = v if self.data.centers.explicit else self.table @ v

@@ -102,7 +102,7 @@ class Batch:
     residual: FloatArray  # (b,) of the center of Q
     start: FloatArray  # (b,) <mu_0, psi_i>,  psi_i = gamma k~(x'_i) - k~(x_i)
     pairs: FloatArray  # (b, b) <psi_i, psi_j>, weighted so that the sum is unbiased for (1/n^2) sum over all pairs
-    reach: FloatArray  # (b,) 1 + gamma c_i
+    factors: FloatArray  # (b,) 1 + gamma c_i
 
 
 class RowSums:
@@ -125,7 +125,7 @@ class RowSums:
         self.held = self._weighted(held, self._lift, self._pairs)
         # alpha = unit everywhere gives omega the mean size 1 / (1 - gamma) that balance asks for
         v = centers.phi.sum(axis=0) if centers.explicit else np.ones(centers.rows.size)
-        size, mean = float(np.abs(self._lift @ v).mean()), setting.facts().reach
+        size, mean = float(np.abs(self._lift @ v).mean()), setting.facts().steps
         self.scale = mean * (self.epsilon + float(np.abs(self.residual).mean()))
         self.scale += ball.radius * math.sqrt(self.start_square)
         self.unit = mean / size if size > 0 and self.scale > 0 else 0.0
@@ -151,8 +151,8 @@ class RowSums:
         n, b = len(self.problem), rows.size
         pairs = products * ((n - 1) / (n * b * max(b - 1, 1)))
         np.fill_diagonal(pairs, np.diagonal(products) / (n * b))
-        reach = np.where(self.problem.continues[rows], 1.0 + self.problem.gamma, 1.0)
-        return Batch(lift, self.residual[rows], self.start[rows], pairs, reach)
+        factors = np.where(self.problem.continues[rows], 1.0 + self.problem.gamma, 1.0)
+        return Batch(lift, self.residual[rows], self.start[rows], pairs, factors)
 
     def _products(self, rows: IntArray) -> FloatArray:
         """<psi_i, psi_j> in the space of k~ for all pairs of these rows."""

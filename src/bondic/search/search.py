@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.bounds.dual import Setting
 from bondic.classes.ball import Ball
@@ -18,9 +19,12 @@ from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model
 
+FloatArray = npt.NDArray[np.float64]
+
 _LANDMARK_ROWS = 50_000
 """Landmarks are looked for among this many rows, spread over the log."""
 _COORDINATES = 2400
+_ROUNDS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +53,11 @@ class Search(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class KernelSearch:
-    """The two-cone problem (11) in finite coordinates."""
+    """The two-cone problem (11) in finite coordinates; where omega pays sum_j c_j |w_j|, a few of them with other scales."""
 
     model: SearchModel
+    costs: FloatArray | None = None  # c_j at the noise level kappa = `level`
+    level: float = 1.0
 
     @cached_property
     def spectrum(self) -> spectral.Spectrum:
@@ -63,9 +69,31 @@ class KernelSearch:
 
     def propose(self, *, sign: float, radius: float, kappa: float) -> Found:
         found = spectral.propose(self.spectrum, sign=sign, radius=radius, kappa=kappa)
-        omega = self.model.function(found.weights) if np.any(found.weights) else None
+        weights = found.weights if self.costs is None else self._sparse(found.weights, sign, radius, kappa)
+        omega = self.model.function(weights) if np.any(weights) else None
         note = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
         return Found(omega, note, found.primal)
+
+    def _sparse(self, w: FloatArray, sign: float, radius: float, kappa: float) -> FloatArray:
+        """Go on from w: sum_j c_j |w_j| is the least of sqrt( sum_j c_j^2 w_j^2 / s_j ) over s >= 0 that add up to 1.
+
+        The best s is c_j |w_j| / sum; with s fixed it is (11) in scaled coordinates. Each round can only gain.
+        """
+        assert self.costs is not None
+        costs, model = self.costs * (kappa / self.level), self.model
+        shares = np.full(costs.size, 1.0 / costs.size)
+        best, least = np.zeros(costs.size), radius * float(np.linalg.norm(model.start))
+        for _ in range(_ROUNDS):
+            value = sign * float(model.gradient @ w) + radius * float(np.linalg.norm(model.start + model.balance @ w))
+            value += float(costs @ np.abs(w))
+            if value < least:
+                best, least = w, value
+            if np.any(w):
+                shares = costs * np.abs(w) / float(costs @ np.abs(w))
+            scales = np.sqrt(shares + 1e-9) / costs
+            scaled = replace(model, balance=model.balance * scales, gradient=model.gradient * scales)
+            w = scales * spectral.propose(spectral.Spectrum.of(scaled), sign=sign, radius=radius, kappa=1.0).weights
+        return best
 
     def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]:
         """Directions that may prove a rejection or a minimal radius; none when q = center already fits."""
@@ -103,7 +131,9 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
     logged = next(problem.batches()).logged
     weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=rank, tolerance=1e-9)
-    return KernelSearch(build_model(problem, weights, values, ball.center, progress=report))
+    costs = setting.gauge.costs(setting.facts(), setting.noise_probability)
+    level = setting.epsilon().upper
+    return KernelSearch(build_model(problem, weights, values, ball.center, progress=report), costs, level)
 
 
 def gap_of(attained: float, primal: float) -> float:

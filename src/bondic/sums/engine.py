@@ -6,10 +6,11 @@ is the definition.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ class Survey:
     width: int  # C
     executor: Executor
     progress: Progress | None = None
+    least: float = math.inf  # cost of the cheapest engine that was asked before
     notes: dict[str, Any] = field(default_factory=dict)  # what an engine found while it looked at its cost
 
     @property
@@ -149,19 +151,22 @@ class Crossed:
     roundings: int
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """A way to sum; chosen by what it says about itself."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        """In units of one pair of points (module pairs); None: it cannot do this term, or not for less than `limit`."""
+    @abstractmethod
+    def cost(self, term: Term, survey: Survey) -> float | None:
+        """In units of one pair of points (module pairs); None: it cannot, or not for less than `survey.least`."""
 
+    @abstractmethod
     def begin(self, term: Term, survey: Survey) -> Partial:
         """A sum of u_c^T K u_c; `cost` was asked before and was not None."""
 
     def cross(
         self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
     ) -> Crossed | None:
-        """K(x, y) C of one term, or None: not by this engine."""
+        """K(x, y) C of one term; None: this engine does squares alone."""
+        del term, x, y, columns, executor
+        return None

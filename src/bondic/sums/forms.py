@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from bondic.executors.threads import Serial, Threads
 from bondic.kernels.accuracy import check_elementary_functions
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, inflate, upper_sum
-from bondic.sums import total_variation
+from bondic.sums import rowwise, total_variation
 from bondic.sums.engine import Crossed, Engine, Partial, Progress, Survey, enclose
 from bondic.sums.executor import Executor
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure, Source, check_finite
 from bondic.sums.reference import Reference
+from bondic.sums.rowwise import RowMeasures
 from bondic.sums.standard import named_engines
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,8 +52,10 @@ class Sums:
     executor: Executor | None = None
 
     @staticmethod
-    def named(name: str) -> Sums:
-        """The engines behind a name: auto, pairs, series, cutoff or reference."""
+    def named(name: str | Sums) -> Sums:
+        """The engines behind a name: auto, pairs, series, cutoff or reference; sums stay as they are."""
+        if isinstance(name, Sums):
+            return name
         return Sums.reference() if name == "reference" else Sums(named_engines(name))
 
     @staticmethod
@@ -121,7 +124,7 @@ class Sums:
         best: Engine | None = None
         least = np.inf
         for engine in self._engines():
-            cost = engine.cost(term, survey, least)
+            cost = engine.cost(term, replace(survey, least=least))
             if cost is not None and cost < least:
                 best, least = engine, cost
         if best is None:
@@ -163,6 +166,15 @@ class Sums:
     def total_variations(self, source: Source) -> list[Enclosure]:
         """sum_x |mu(x)| over distinct points and slots, for every weighting."""
         return total_variation.total_variations(source)
+
+    def row_norms(self, terms: tuple[Term, ...], measures: RowMeasures) -> FloatArray:
+        """Upper bounds of |D_i|, one small measure per row."""
+        check_elementary_functions()
+        return rowwise.row_norms(terms, measures, self._executor())
+
+    def row_products(self, function: rowwise.Valued, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
+        """<f, D_i> for every row, and bounds of the errors."""
+        return rowwise.row_products(function, measures, self)
 
     def together(self, count: int, dimension: int, slots: int) -> int:
         """How many weightings of so many points to sum at once."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U, certified_sum
-from bondic.sums.engine import Crossed, Partial, Share, Survey
+from bondic.sums.engine import Crossed, Engine, Partial, Share, Survey
 from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
@@ -18,13 +18,12 @@ FloatArray = npt.NDArray[np.float64]
 BLOCK = 2048
 
 
-class Constants:
+class Constants(Engine):
     """coefficient * ( sum_i u_i )^2."""
 
     name = "constant"
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        del limit
+    def cost(self, term: Term, survey: Survey) -> float | None:
         return None if term.factors else float(survey.count)
 
     def begin(self, term: Term, survey: Survey) -> Partial:
@@ -65,24 +64,17 @@ class _ConstantSum(Partial):
         return [Share(self._term.coefficient * sums[None] * sums, self._term.coefficient * (1 + 1e-12) * 8 * U)]
 
 
-class Features:
+class Features(Engine):
     """coefficient * | sum_i u_i phi(z_i) |^2."""
 
     name = "features"
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        del limit
+    def cost(self, term: Term, survey: Survey) -> float | None:
         single = len(term.factors) == 1 and isinstance(term.factors[0][0], FeatureLeaf)
         return float(survey.count) if single else None
 
     def begin(self, term: Term, survey: Survey) -> Partial:
         return _FeatureSum(term, survey.width)
-
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
-        del term, x, y, columns, executor
-        return None
 
 
 class _FeatureSum(Partial):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,32 +14,9 @@ from bondic.sums.merge import merge_points
 FloatArray = npt.NDArray[np.float64]
 
 
-class Source(Protocol):
-    """What is to be summed: measures on different points, which can be read again and belong together."""
-
-    @property
-    def count(self) -> int:
-        """About how many points in all, never too few: it decides whether they are held."""
-
-    @property
-    def groups(self) -> int: ...
-
-    @property
-    def slots(self) -> int: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-    def sample(self) -> FloatArray:
-        """Some of the points (m, D), from all over: for planning."""
-
-    def batches(self) -> Iterator[Measure]:
-        """The same points and weights in the same order, whenever it is asked."""
-
-
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """sum_j sum_a v_ja delta_(z_j, a) for G weightings v of the same points; itself a source of one batch.
+    """sum_j sum_a v_ja delta_(z_j, a) for G weightings v of the same points; a stream of one batch.
 
     `error` is the relative error of each weight.
     """
@@ -93,11 +69,11 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """A source whose batches are made when they are asked for."""
+    """Measures on different points that belong together; made when asked for, the same ones whenever it is."""
 
     make: Callable[[], Iterator[Measure]]
-    some_points: Callable[[], FloatArray]
-    count: int
+    some_points: Callable[[], FloatArray]  # from all over, for planning
+    count: int  # about how many points in all, never too few: it decides whether they are held
     groups: int
     slots: int
     dimension: int
@@ -107,6 +83,9 @@ class Stream:
 
     def sample(self) -> FloatArray:
         return self.some_points()
+
+
+Source = Measure | Stream
 
 
 def check_finite(points: FloatArray, weights: FloatArray) -> None:

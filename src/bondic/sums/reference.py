@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U
-from bondic.sums.engine import Collected, Crossed, Partial, Progress, Share, Survey
+from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
-from bondic.sums.spool import Spooled
+from bondic.sums.spool import Direct
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -19,25 +19,18 @@ COST = 200.0
 """A pair here, in pairs of the compiled engine (benchmarks/pairs.py)."""
 
 
-class Reference:
+class Reference(Direct):
     """u^T K u from its definition."""
 
     name = "reference"
 
-    def cost(self, term: Term, survey: Survey, limit: float) -> float | None:
-        del term, limit
+    def cost(self, term: Term, survey: Survey) -> float | None:
+        del term
         return COST * (1.0 + survey.count) ** 2 * (1 + survey.width)
-
-    def begin(self, term: Term, survey: Survey) -> Partial:
-        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
-            return [self.own(term, points, columns, survey.executor, survey.progress)]
-
-        return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
 
     def own(
         self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
     ) -> Share:
-        """u^T K u over all pairs of these points."""
         del executor
         size, error = term.bounds(points, points)
         return Share(block_sums(term, points, columns, progress), error + size * sum_error(points.shape[0]))

@@ -1,17 +1,18 @@
-"""Pairs of points that do not fit into memory: put aside in a temporary file, summed over pairs of its blocks."""
+"""Direct sums over pairs: of points in memory, or put aside in a temporary file and summed over pairs of its blocks."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from typing import Protocol, Self
+from abc import abstractmethod
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, U, certified_dot, certified_sum
-from bondic.sums.engine import Crossed, Partial, Share, Survey
+from bondic.sums.engine import Collected, Engine, Partial, Progress, Share, Survey
 from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
@@ -19,15 +20,20 @@ FloatArray = npt.NDArray[np.float64]
 BLOCK = 65_536
 
 
-class Direct(Protocol):
-    """An engine of direct sums: within a block, and between two."""
+class Direct(Engine):
+    """An engine that sums over pairs, within a set of points and between two; it needs no plan."""
 
-    def own(self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor) -> Share: ...
+    @abstractmethod
+    def own(
+        self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
+    ) -> Share:
+        """u^T K u over all pairs of these points."""
 
-    def cross(
-        self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
-    ) -> Crossed | None:
-        """Never None where `own` was begun."""
+    def begin(self, term: Term, survey: Survey) -> Partial:
+        def finish(points: FloatArray, columns: FloatArray) -> list[Share]:
+            return [self.own(term, points, columns, survey.executor, survey.progress)]
+
+        return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
 
 
 class Spooled(Partial):

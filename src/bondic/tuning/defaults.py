@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
-from bondic.classes.box import constant_function
 from bondic.classes.instruments import Instruments
 from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import constant_function
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.kernels.base import Kernel

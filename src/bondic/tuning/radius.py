@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.classes.box import constant_function, constant_value
+from bondic.classes.value_class import constant_function, constant_value
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.kernels.base import Kernel
@@ -83,18 +83,16 @@ class _HeldOut:
 
     @staticmethod
     def of(pilot: Rows, values: Kernel, instruments: Kernel, rank: int) -> _HeldOut:
-        logged = pilot.whole().logged
-        cut = int(
-            pilot.whole().log_rows[len(pilot) // 2]
-        )  # half of the rows that count: the others lie beyond the horizon
+        rows = pilot.whole()
+        cut = int(rows.log_rows[len(rows) // 2])  # half of the rows that count: the others lie beyond the horizon
         rank = max(20, min(rank, _COORDINATES // pilot.layout.slots))
-        points = np.concatenate([logged, pilot.initial.points])
+        points = np.concatenate([rows.logged, pilot.initial.points])
         return _HeldOut(
             pilot,
             pilot.select(pilot.rows.start, cut),
             pilot.select(cut),
             make_basis(values, pilot.layout, points, rank=rank, tolerance=1e-9),
-            make_basis(instruments, pilot.layout, logged, rank=rank, tolerance=1e-9),
+            make_basis(instruments, pilot.layout, rows.logged, rank=rank, tolerance=1e-9),
         )
 
     def best(self, center: Function | None) -> tuple[FittedRadius, FloatArray]:

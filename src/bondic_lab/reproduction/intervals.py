@@ -1,4 +1,4 @@
-"""Many intervals from one decomposition: (11) sees neither δ nor the gauge, so all of them share A = P diag(σ) Vᵀ.
+"""Many intervals from one decomposition: (11) sees neither δ nor the noise bound, so all of them share A = P diag(σ) Vᵀ.
 
 Every end point is the certified one of `Dual` with the same W, Q and rank. The rejection test is that of the search
 (r_Q < r_min in coordinates), not a certified witness; a rejection reports the value range, as `Dual` does.
@@ -15,7 +15,7 @@ from bondic.classes.ball import Ball
 from bondic.classes.instruments import Instruments
 from bondic.methods.dual import Dual
 from bondic.methods.settle import settle
-from bondic.noise.bound import Gauge
+from bondic.noise.bound import NoiseBound
 from bondic.noise.v_statistic import VStatistic
 from bondic.rows import Rows
 from bondic.search import spectral
@@ -58,7 +58,7 @@ def dual_intervals(
     model = kernel_search(settle(base, problem, alphas[0])[0], rank).model
     spectrum = spectral.Spectrum.of(model)
     for name in gauges:
-        gauge: str | Gauge = VStatistic("paper") if name == "feng2020" else name
+        gauge: str | NoiseBound = VStatistic("paper") if name == "feng2020" else name
         for alpha in alphas:
             for ball, found in zip(balls, out, strict=True):
                 setting, _, _ = settle(Dual(instruments=instruments, ball=ball, gauge=gauge, rank=rank), problem, alpha)

@@ -17,7 +17,8 @@ from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.policies.discrete import TablePolicy
-from bondic.rows import Rows, make_problem
+from bondic.rows import Rows
+from bondic.rows.problem import make_problem
 from bondic_lab.reproduction.worlds import PAIRS, Setup, cut, join
 from bondic_lab.worlds.continuous import ContinuousMDP, hermite_rule
 from bondic_lab.worlds.occupancy import efficient_variance, log_distribution

@@ -27,7 +27,8 @@ from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
-from bondic.rows import Rows, make_problem
+from bondic.rows import Rows
+from bondic.rows.problem import make_problem
 from bondic.tuning.radius import held_out_norm
 from bondic_lab.worlds.rollout import Floats, Rollout, discounted_returns, simulate_steps
 from bondic_lab.worlds.shipped import ENVIRONMENTS, shipped_policy

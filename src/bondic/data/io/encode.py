@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import numbered
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.table import BoolArray, Column, Table
 from bondic.errors import InvalidInput, one_line, shown
@@ -34,6 +35,7 @@ class Treatment:
 
     missing: Missing = None
     categorical: Categorical | Mapping[str, Categorical] | None = None
+    streamed: bool = False  # a few rows at a time: what depends on all of them cannot be done
 
     def __post_init__(self) -> None:
         if isinstance(self.missing, Mapping):
@@ -92,6 +94,11 @@ def encode_observations(
     notes: list[str] = []
     for dim in dims:
         kind = treatment.kind(dim.name, dim.here)
+        if kind is not None and treatment.streamed:
+            raise InvalidInput(
+                f"{table.source}: {one_line(dim.name)} holds categories. Which ones there are is known at the end of a log only, "
+                "so a streamed log cannot encode them: write numbers, or load the log with read_log."
+            )
         gap = _gaps(dim, ended, treatment, table.source, category=kind is not None)
         if kind is None:
             blocks.append(_numbers(dim, ended, treatment.fill(dim.name) or 0.0, table.source))
@@ -128,6 +135,8 @@ def _refuse_unknown(treatment: Treatment, names: list[str]) -> None:
 def _dimensions(table: Table, here: Sequence[str], following: Sequence[str] | None, rows: int) -> Iterator[Dimension]:
     now = list(_split(table, here, rows))
     then = None if following is None else list(_split(table, following, rows))
+    if then is not None and len(then) == 1 and then[0][1].missing is not None and then[0][1].missing.all():
+        then *= len(now)  # lists that are all missing do not tell how long they would be
     if then is not None and len(then) != len(now):
         raise InvalidInput(
             f"{table.source}: observations have {len(now)} dimensions, next observations {len(then)}. They describe the same "
@@ -147,12 +156,7 @@ def _dimensions(table: Table, here: Sequence[str], following: Sequence[str] | No
 def _split(table: Table, group: Sequence[str], rows: int) -> Iterator[tuple[str, Column]]:
     """The dimensions of a part: one per column, and one per entry of a list column."""
     for name in group:
-        column = table.load(name)
-        if column.values.shape[0] != rows:
-            raise InvalidInput(
-                f"{table.source}: {one_line(name)} has {column.values.shape[0]} rows, the rewards have {rows}. Every column "
-                "needs one entry per row."
-            )
+        column = table.column(name, rows)
         if column.values.ndim == 1:
             yield name, column
             continue
@@ -178,8 +182,14 @@ def _gaps(dim: Dimension, ended: BoolArray, treatment: Treatment, source: str, *
     if stated is None:
         row = int(np.flatnonzero(now if now.any() else then)[0])
         where = dim.name if now.any() else f"{dim.name} of the next observation"
+        what = f"{source}: {one_line(where)} is missing at row {numbered(row)}"
+        if treatment.streamed:
+            raise InvalidInput(
+                f"{what}. The bound needs every value, and a streamed log cannot mark gaps in columns of their own: fill in what "
+                "was observed, or load the log with read_log and missing=. Never drop such rows."
+            )
         raise InvalidInput(
-            f"{source}: {one_line(where)} is missing at row {row} ({int(now.sum())} gaps now, {int(then.sum())} next). The "
+            f"{what} ({int(now.sum())} gaps now, {int(then.sum())} next). The "
             "bound needs every value. Fill in what was observed, or pass missing='indicator' (--missing indicator: fill 0 and "
             f"add a 0/1 column that says where) or missing={{'{one_line(dim.name)}': value}} (--missing "
             f"{one_line(dim.name)}=VALUE: your value and the column). Never drop such rows."
@@ -247,7 +257,7 @@ def _refuse_spoiled_numbers(name: str, column: Column, source: str) -> None:
     if sum(words.values()) * 2 <= len(words):
         return
     odd = next((row for row, value in enumerate(values) if not gone[row] and not words[value]), None)
-    where = "all of them, but as text" if odd is None else f"{one_line(repr(values[odd]))} at row {odd}"
+    where = "all of them, but as text" if odd is None else f"{one_line(repr(values[odd]))} at row {numbered(odd)}"
     raise InvalidInput(
         f"{source}: {one_line(name)} is text although most of its values are numbers ({where}). Write numbers, leave the "
         "field empty where a value is missing, or code the column yourself if these are categories."

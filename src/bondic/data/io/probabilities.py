@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.initial import episode_starts
 from bondic.data.io.table import Table
 from bondic.data.names import given_columns, match_one
 from bondic.data.transitions import Transitions
@@ -26,9 +27,9 @@ PARTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def find_probabilities(table: Table, given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
+def find_probabilities(present: Iterable[str], given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
     """Which columns hold the target policy's probabilities; several columns are the actions 0, 1, ... in order."""
-    names = list(table.names)
+    names = list(present)
     found = {}
     for part, aliases in PARTS.items():
         group = given_columns(part, given[part], names) if part in given else match_one(part, aliases, names)
@@ -84,14 +85,10 @@ def refuse_gaps(source: str, part: str, probs: FloatArray, rows: Any, log: Trans
 
 def first_rows(log: Transitions) -> IntArray:
     """The first row of every episode, in the order of `InitialStates.from_log`."""
-    if log.episode_ids is not None:
-        _, first = np.unique(log.episode_ids, return_index=True)
-        return np.sort(first)
-    assert log.truncations is not None
-    ends = log.terminations | log.truncations
-    if not ends.any():
+    if not log.has_episode_ids and not (log.terminations | np.asarray(log.truncations)).any():
         raise InvalidInput(
             "`initial_action_probs` belong to the first rows of episodes, but the log has neither episode ids nor episode "
             "ends. Give a column for `episode_ids`."
         )
-    return np.flatnonzero(np.concatenate([[True], ends[:-1]]))
+    ((_, _, starts),) = episode_starts(log)
+    return starts

@@ -11,10 +11,11 @@ import numpy as np
 
 from bondic.data.io import csv, hdf5, minari, npz, parquet, scope_rl
 from bondic.data.io.arrow import arrow_table, is_arrow_like, to_arrow
-from bondic.data.io.assemble import Assembly, Given
+from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
+from bondic.data.io.parts import Given
 from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 

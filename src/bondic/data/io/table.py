@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data._arrays import numbered
 from bondic.errors import InvalidInput, one_line, shown
 
 BoolArray = npt.NDArray[np.bool_]
@@ -46,6 +47,16 @@ class Table:
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise InvalidInput(f"{self.source}: two columns are called {one_line(twice)}. Rename one of them.")
+
+    def column(self, name: str, rows: int | None, part: str = "") -> Column:
+        """A column with as many rows as the rewards."""
+        column = self.load(name)
+        if rows is not None and (count := column.values.shape[0]) != rows:
+            raise InvalidInput(
+                f"{self.source}: {one_line(name)}{part} has {count} rows, the rewards have {rows}. Every column needs one entry "
+                "per row."
+            )
+        return column
 
 
 def arrays_table(source: str, arrays: Mapping[str, Any], **more: Any) -> Table:
@@ -126,8 +137,8 @@ def _from_rows(name: str, rows: npt.NDArray[Any], missing: BoolArray, source: st
 
 def unequal_rows(source: str, name: str, row: int, length: int, before: int) -> InvalidInput:
     return InvalidInput(
-        f"{source}: column {one_line(name)} holds a list of {length} numbers at row {row}, {before} before. Every row needs a "
-        "list of one length: the dimensions of an observation or action do not change."
+        f"{source}: column {one_line(name)} holds a list of {length} numbers at row {numbered(row)}, {before} before. Every row "
+        "needs a list of one length: the dimensions of an observation or action do not change."
     )
 
 

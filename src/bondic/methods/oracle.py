@@ -1,12 +1,10 @@
-"""Oracle bounds: how tight any method could be that uses Q and what the log could tell at best (paper, section 3).
+"""Oracle bound: how tight any method could be that uses Q and what the log could tell at best (paper, section 3).
 
-They need the true q*, so they are yardsticks for problems with known answers, not methods:
+    sup / inf { E[q] : q in Q, R^q(x_i, y_i) = R^q*(x_i, y_i) on every row }
 
-    oracle    sup / inf { E[q] : q in Q, R^q(x_i, y_i) = R^q*(x_i, y_i) on every row }
-    infinite  sup / inf { E[q] : q in Q, E[R^q | x] = 0 at every x that the log can visit }   (tabular)
-
-Both maximize a linear functional over a ball cut by an affine subspace, which has a closed form: with rho_i the
-representer of constraint i, q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of mu_0 orthogonal to all rho_i).
+It needs the true q*, so it is a yardstick for problems with known answers, not a method. A linear functional is maximized
+over a ball cut by an affine subspace, which has a closed form: with rho_i the representer of constraint i,
+q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of mu_0 orthogonal to all rho_i).
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from bondic.functions.functions import Function
 from bondic.identity.residual import function_values
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import normal_form
-from bondic.rows import Batch
+from bondic.rows import Batch, Rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -35,7 +33,7 @@ class OracleInterval:
     high: float
 
 
-def _slice(
+def slice_of_ball(
     gram_rows: FloatArray, cross: FloatArray, square: float, targets: FloatArray, offset: float, radius: float
 ) -> OracleInterval:
     """Range of <mu_0, e> over |e| <= radius with <rho_i, e> = targets_i; Gram matrices of the rho_i and mu_0."""
@@ -47,8 +45,8 @@ def _slice(
         return OracleInterval(math.inf, -math.inf)
     middle = offset + float(cross @ inverse @ targets)
     free = max(0.0, square - float(cross @ inverse @ cross))
-    reach = math.sqrt(max(0.0, radius**2 - least) * free)
-    return OracleInterval(middle - reach, middle + reach)
+    half = math.sqrt(max(0.0, radius**2 - least) * free)
+    return OracleInterval(middle - half, middle + half)
 
 
 def _gram(kernel: Kernel, problem: Batch, points: FloatArray, weights: FloatArray) -> FloatArray:
@@ -62,8 +60,9 @@ def _gram(kernel: Kernel, problem: Batch, points: FloatArray, weights: FloatArra
     return total
 
 
-def oracle_interval(problem: Batch, ball: Ball, q_star: Function) -> OracleInterval:
-    """The interval of somebody who knows the noise of every row exactly."""
+def oracle_interval(rows: Rows, ball: Ball, q_star: Function) -> OracleInterval:
+    """The interval of somebody who knows the noise of every row exactly; for up to some thousand rows."""
+    problem = rows.whole()
     n, slots = len(problem), problem.layout.slots
     points = np.concatenate([problem.logged, problem.next.points, problem.initial.points])
     weights = np.zeros((n + 1, points.shape[0], slots))
@@ -76,26 +75,4 @@ def oracle_interval(problem: Batch, ball: Ball, q_star: Function) -> OracleInter
     truth, center = function_values(problem, q_star), function_values(problem, ball.center)
     targets = (truth.logged - problem.gamma * truth.next) - (center.logged - problem.gamma * center.next)
     offset = float(problem.initial_states.weights @ center.initial)
-    return _slice(gram[:n, :n], gram[:n, n], float(gram[n, n]), targets, offset, ball.radius)
-
-
-def infinite_data_interval(
-    gram: FloatArray,
-    operator: FloatArray,
-    rewards: FloatArray,
-    start: FloatArray,
-    *,
-    radius: float,
-    center: FloatArray | None = None,
-) -> OracleInterval:
-    """Tabular: what infinitely many rows on a set of pairs would leave open.
-
-    gram (m, m): kernel on all state-action pairs; operator (k, m): rows q -> q(x) - gamma E q(x') for the k visited
-    pairs; rewards (k,): their expected rewards; start (m,): d_{pi,0}; center (m,): values of the center.
-    """
-    middle = np.zeros(gram.shape[0]) if center is None else center
-    targets = rewards - operator @ middle
-    mixed = operator @ gram
-    return _slice(
-        mixed @ operator.T, mixed @ start, float(start @ gram @ start), targets, float(start @ middle), radius
-    )
+    return slice_of_ball(gram[:n, :n], gram[:n, n], float(gram[n, n]), targets, offset, ball.radius)

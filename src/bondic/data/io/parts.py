@@ -1,0 +1,192 @@
+"""The parts of a transition, from the columns of a table: found, complete, and turned into numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data import _arrays
+from bondic.data._arrays import numbered
+from bondic.data.io import probabilities
+from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
+from bondic.data.io.loaded import Encoding
+from bondic.data.io.table import BoolArray, Table
+from bondic.data.names import ALIASES, REQUIRED, ColumnMap, find_columns
+from bondic.errors import InvalidInput, one_line, shown
+
+Given = Mapping[str, str | Iterable[str] | None]
+
+_MOST_LISTED = 100
+_FLAGS = ("true", "false")
+_SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs")
+
+
+def checked_columns(columns: Any) -> dict[str, Any]:
+    """What the caller said about columns: parts that exist, each with a name, names, or None."""
+    if not isinstance(columns, Mapping | None):
+        raise InvalidInput(f"columns= maps parts of a transition to column names; it is a {type(columns).__name__}.")
+    for part, value in dict(columns or {}).items():
+        if part not in ALIASES and part not in probabilities.PARTS:
+            parts = ", ".join((*ALIASES, *probabilities.PARTS))
+            raise InvalidInput(f"`{one_line(part)}` is not a part of a transition; the parts are {parts}.")
+        if value is not None and not isinstance(value, str | Sequence):
+            raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
+    return dict(columns or {})
+
+
+def find_parts(
+    names: Sequence[str], stated: Given, optional: Collection[str] = ()
+) -> tuple[ColumnMap, set[str], dict[str, tuple[str, ...]]]:
+    """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
+    stated = checked_columns(stated)
+    absent = {part for part, value in stated.items() if value is None}
+    if absent - {"terminations", "truncations"}:
+        raise InvalidInput(
+            "columns={part: None} can be said of `terminations` and `truncations` alone: there are none."
+        )
+    given = {part: value for part, value in stated.items() if value is not None}
+    probs = probabilities.find_probabilities(names, given)
+    rest = {part: value for part, value in given.items() if part not in probabilities.PARTS}
+    required = [part for part in REQUIRED if part not in ("terminations", *optional)]
+    found = find_columns(names, rest, required=required, skip=absent)
+    if "terminations" not in {*found.columns, *absent}:
+        raise InvalidInput(
+            f"No column for `terminations` among {shown(names)}. Name it, columns={{'terminations': 'name'}} "
+            "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
+            "(--columns terminations=none)."
+        )
+    return found, absent, probs
+
+
+def known_actions(actions: Sequence[str] | None) -> tuple[str, ...] | None:
+    if actions is None:
+        return None
+    if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
+        raise InvalidInput(
+            "actions= (--actions none,low,high) lists the names of the actions in order, such as ['none', 'low', 'high']."
+        )
+    if len(set(actions)) < len(actions):
+        raise InvalidInput(f"actions= (--actions) names an action twice: {shown(actions)}.")
+    return tuple(actions)
+
+
+def _listed(known: Sequence[str]) -> str:
+    """The whole coding, unless it is very long: it says what the policy's probabilities were taken for."""
+    pairs = [f"{code} = {one_line(text)}" for code, text in enumerate(known)]
+    return ", ".join(pairs) if len(pairs) <= _MOST_LISTED else shown(pairs)
+
+
+class Parts:
+    """Reads the parts of a table, and says what was done."""
+
+    def __init__(
+        self,
+        table: Table,
+        columns: Mapping[str, tuple[str, ...]],
+        treatment: Treatment,
+        actions: tuple[str, ...] | None = None,
+    ) -> None:
+        self.table, self.columns, self.treatment, self.known_actions = table, columns, treatment, actions
+        self.notes: list[str] = []
+        self.encodings: dict[str, Encoding] = {}
+
+    def read(self) -> tuple[dict[str, Any], Encoded]:
+        """Every part by name; next observations are None where no column holds them."""
+        rewards = self.single("rewards")
+        n = rewards.shape[0]
+        if n == 0:
+            raise InvalidInput(f"{self.table.source} has no rows. An interval needs at least one transition.")
+        parts: dict[str, Any] = {"rewards": rewards, "actions": self._actions(n)}
+        for part in _SINGLE:
+            parts[part] = self.single(part, n) if part in self.columns else None
+        if parts["terminations"] is None:
+            parts["terminations"] = np.zeros(n, dtype=bool)
+        ended = _arrays.flags("terminations", parts["terminations"], n)
+        here, following = self.columns["observations"], self.columns.get("next_observations")
+        encoded = encode_observations(self.table, here, following, ended, self.treatment)
+        self.notes += encoded.notes
+        self.encodings |= encoded.encodings
+        parts["observations"], parts["next_observations"] = encoded.observations, encoded.following
+        return parts, encoded
+
+    def single(self, part: str, rows: int | None = None) -> npt.NDArray[Any]:
+        """A part that is one value per row, complete, and made of numbers (episode ids may be text)."""
+        group = self.columns[part]
+        if len(group) > 1:
+            raise InvalidInput(f"{self.table.source}: `{part}` is one value per row, not the columns {shown(group)}.")
+        column, name = self.table.column(group[0], rows, f" (`{part}`)"), group[0]
+        self._complete(part, name, column.missing)
+        if column.text and part != "episode_ids":
+            values = column.values.ravel().tolist()
+            flags = part in ("terminations", "truncations")
+            fits = (lambda value: is_number(value) or value.strip().lower() in _FLAGS) if flags else is_number
+            row = next((r for r, value in enumerate(values) if not fits(value)), 0)
+            raise InvalidInput(
+                f"{self.table.source}: {one_line(name)} (`{part}`) is text at row {numbered(row)}: "
+                f"{one_line(repr(values[row]))}. {'True/false or 1/0' if flags else 'A number'} is needed in every row."
+            )
+        if column.values.dtype.itemsize < 8 and column.values.dtype.kind == "f":
+            self.notes.append(f"`{part}` was stored as {column.values.dtype} and is used as float64.")
+        return column.values
+
+    def _complete(self, part: str, name: str, missing: BoolArray | None) -> None:
+        if missing is not None and missing.any():
+            row = int(np.flatnonzero(missing.reshape(missing.shape[0], -1).any(axis=1))[0])
+            raise InvalidInput(
+                f"{self.table.source}: {one_line(name)} (`{part}`) is missing at row {numbered(row)}. It cannot be guessed: "
+                "fill in what happened. Never drop a row because of its reward or its next observation: that breaks the "
+                "guarantee."
+            )
+
+    def _actions(self, n: int) -> npt.NDArray[Any]:
+        group = self.columns["actions"]
+        columns = [self.table.column(name, n, " (`actions`)") for name in group]
+        for name, column in zip(group, columns, strict=True):
+            self._complete("actions", name, column.missing)
+        if any(column.text for column in columns):
+            if len(columns) > 1 or columns[0].values.ndim > 1:
+                raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
+            return self._action_codes(columns[0].values)
+        if self.known_actions is not None:
+            self.notes.append("Actions are numbers already: the names in actions= (--actions) were not used.")
+        values = columns[0].values if len(columns) == 1 else np.column_stack([column.values for column in columns])
+        flat = values.reshape(n, -1) if values.ndim <= 2 else values
+        if (
+            values.dtype.kind == "f"
+            and flat.shape[1] == 1
+            and np.all(np.isfinite(flat))
+            and np.all(flat == np.rint(flat))
+        ):
+            self.notes.append(
+                "Actions are whole numbers stored as floats: read as continuous. Store integers if discrete."
+            )
+        elif values.dtype.kind in "biu" and flat.shape[1] > 1:
+            self.notes.append(f"Actions have {flat.shape[1]} integer dimensions: read as continuous.")
+        return values
+
+    def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        texts = values.tolist()
+        if self.known_actions is None and all(text.isdecimal() and len(text) < 10 for text in texts):
+            self.notes.append("Actions are whole numbers stored as text: read as those numbers.")
+            return np.array([int(text) for text in texts], dtype=np.int64)
+        if self.known_actions is None and self.treatment.streamed:
+            raise InvalidInput(
+                f"{self.table.source}: actions are text. Which ones there are is known at the end of a log only: name them in "
+                "order, actions=['none', 'low', ...] (--actions none,low,...), or load the log with read_log."
+            )
+        known = self.known_actions or tuple(sorted(set(texts)))
+        if (row := next((row for row, text in enumerate(texts) if text not in known), None)) is not None:
+            raise InvalidInput(
+                f"{self.table.source}: the action {one_line(repr(texts[row]))} at row {numbered(row)} is not among actions= "
+                f"(--actions: {shown(known)}). Name every action that was taken."
+            )
+        self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
+        self.notes.append(
+            f"Actions are text, coded as {_listed(known)}. The policy's "
+            "probabilities must follow that order; actions=[...] (--actions) sets it, and adds actions that the log never took."
+        )
+        code = {text: index for index, text in enumerate(known)}
+        return np.array([code[text] for text in texts], dtype=np.int64)

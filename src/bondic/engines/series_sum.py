@@ -1,0 +1,262 @@
+"""A Gaussian term by its series: near points into moments, far ones kept aside; tails from every point.
+
+With a the embedding of the near points and b that of the far ones, |a + b|^2 = |a|^2 + 2 <a, b> + |b|^2. The mixed part is
+summed in one more pass. Where points are read, that pass is spared if they weigh so little that 2 |a| |b| + |b|^2 bounds it
+well enough, and a plan made from a sample is improved by what the first pass saw.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.engines import moments, pairs
+from bondic.engines.moments import Moments
+from bondic.engines.products import Pairs
+from bondic.kernels import series
+from bondic.kernels.normal_form import Term
+from bondic.rounding import Enclosure, U, inflate
+from bondic.sums.engine import Partial, Share, Survey, enclose
+
+FloatArray = npt.NDArray[np.float64]
+
+_FIRST_AIM = 1e-10
+_BINS = 400
+_EDGES = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
+_MOST_FAR = 20_000
+"""Far points that are kept where points are read."""
+_GOOD = 1e-4
+"""A relative error of the result that nobody notices: half of it goes into |mu|."""
+_NOTHING = 1e-290
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Points with lambda = |(x - center) / h|^2 <= reach go to the series of this degree."""
+
+    center: FloatArray
+    reach: float
+    degree: int
+    cost: float  # in pairs of points
+
+
+class SeriesSum(Partial):
+    """`again` makes a finer split from all points; where none is found, all pairs are summed."""
+
+    def __init__(
+        self,
+        term: Term,
+        axes: list[int],
+        scales: FloatArray,
+        survey: Survey,
+        split: Split,
+        again: Callable[[FloatArray], Split | None],
+    ) -> None:
+        self._term, self._axes, self._scales, self._survey, self._again = term, axes, scales, survey, again
+        self._width, self._passes, self._finest = survey.width, 0, False
+        self._other: Partial | None = None  # sums the term where no split helps
+        self._far_points = self._far_columns = self._crossed = np.zeros((0, 0))
+        self._ends: tuple[Share, ...] = ()
+        self._result, self._tiles = [Share(np.zeros((1, self._width)), 0.0)], 0
+        self._start(split.center, split.reach, split.degree)
+
+    def _start(self, center: FloatArray, reach: float, degree: int) -> None:
+        """A fresh pass over all batches."""
+        self._center, self._reach, self._degree = center, reach, degree
+        self._passes, self._crossing = self._passes + 1, False
+        self._clear()
+
+    def _clear(self) -> None:
+        self._moments = Moments(self._degree, len(self._axes), self._width)
+        self._tails, self._masses = np.zeros(self._width), np.zeros(self._width)
+        self._histogram, self._bin_largest = np.zeros((_BINS + 1, self._width)), np.zeros(_BINS + 1)
+        self._outer = [np.zeros((0, len(self._axes)))], [np.zeros((0, self._width))]
+        self._far, self._count, self._batches, self._largest = 0, 0, 0, 0.0
+
+    def fork(self) -> Self:
+        other = copy.copy(self)
+        if self._other is not None:
+            other._other = self._other.fork()
+        elif self._crossing:
+            other._crossed, other._tiles = np.zeros_like(self._crossed), 0
+        else:
+            other._clear()
+        return other
+
+    def merge(self, other: Self) -> None:
+        if self._other is not None:
+            assert other._other is not None
+            self._other.merge(other._other)
+        elif self._crossing:
+            self._crossed += other._crossed
+            self._tiles += other._tiles + 1
+        else:
+            self._moments.merge(other._moments)
+            self._tails, self._masses = self._tails + other._tails, self._masses + other._masses
+            self._histogram += other._histogram
+            self._bin_largest = np.maximum(self._bin_largest, other._bin_largest)
+            self._outer = self._outer[0] + other._outer[0], self._outer[1] + other._outer[1]
+            self._far, self._count = self._far + other._far, self._count + other._count
+            self._batches, self._largest = self._batches + other._batches + 1, max(self._largest, other._largest)
+
+    def add(self, points: FloatArray, columns: FloatArray) -> None:
+        if self._other is not None:
+            self._other.add(points, columns)
+            return
+        mine = points[:, self._axes]
+        scaled = (mine - self._center) / self._scales
+        norms = series.squared_norms(scaled)
+        near = norms <= self._reach
+        if self._crossing:
+            self._add_crossed(mine[near], columns[near])
+            return
+        self._batches += 1
+        if not self._survey.whole:
+            self._note(norms, np.abs(columns))
+        if not near.all():
+            self._far += int((~near).sum())
+            if self._far <= _MOST_FAR or self._survey.whole:
+                self._outer[0].append(mine[~near])
+                self._outer[1].append(columns[~near])
+            scaled, norms, columns = scaled[near], norms[near], columns[near]
+        if not norms.size:
+            return
+        self._tails += moments.tail_roots(norms, np.abs(columns), self._degree)
+        self._masses += moments.column_masses(columns)
+        self._largest = max(self._largest, float(norms.max()))
+        self._count += norms.size
+        self._moments.add(scaled, np.ascontiguousarray(columns), self._survey.progress)
+
+    def _note(self, norms: FloatArray, masses: FloatArray) -> None:
+        """Absolute weights by lambda, for a better plan if one is needed; each bin remembers its farthest point."""
+        place = np.searchsorted(_EDGES, norms)
+        for p in range(self._width):
+            self._histogram[:, p] += np.bincount(place, weights=masses[:, p], minlength=_BINS + 1)
+        np.maximum.at(self._bin_largest, place, norms)
+
+    def _add_crossed(self, points: FloatArray, columns: FloatArray) -> None:
+        """K(far, near) u for the near points of a batch."""
+        if points.shape[0]:
+            mine, weights = np.ascontiguousarray(points), np.ascontiguousarray(columns)
+            executor = self._survey.executor
+            self._crossed += pairs.cross_sums(self._far_points, mine, self._scales, weights, executor=executor)
+            self._tiles += mine.shape[0] // pairs.TILE + 2
+
+    def end_pass(self) -> None:
+        if self._other is not None:
+            self._other.end_pass()
+            self.wants_more = self._other.wants_more
+        elif self._crossing:
+            near, far = self._ends
+            axes, masses = len(self._axes), self._near_masses()
+            mixed = moments.mixed_share(self._crossed, self._far_columns, masses, self._count, self._tiles, axes)
+            self._judge([near, mixed, far])
+        elif self._far > _MOST_FAR and not self._survey.whole:
+            if self._passes > 1:  # the plan knew all points: another one would be no better
+                self._give_up()
+            else:
+                self._replan(_FIRST_AIM * self._all_masses() ** 2)
+        elif self._far:
+            self._far_points, self._far_columns = (np.concatenate(part) for part in self._outer)
+            far = moments.far_share(self._far_points, self._scales, self._far_columns, self._survey.executor)
+            self._meet_far(self._near_share(), far)
+        else:
+            self._judge([self._near_share()])
+
+    def _meet_far(self, near: Share, far: Share) -> None:
+        """Good enough, or another pass: far points against all others, or with a better plan."""
+        if not self._survey.whole:
+            inner = enclose([near], self._width)
+            bounded = [_with_far(a, b) for a, b in zip(inner, enclose([far], self._width), strict=True)]
+            if _good(bounded):
+                errors = np.array([value.rad for value in bounded])
+                self._finish([Share(np.array([[value.mid for value in bounded]]), 0.0, absolute=errors)])
+                return
+            if self._passes == 1 and not _good(inner):
+                self._judge([near])
+                return
+        self._crossing, self._ends = True, (near, far)
+        self._crossed, self._tiles = np.zeros_like(self._far_columns), 0
+
+    def _judge(self, shares: list[Share]) -> None:
+        """A small result deserves a second round with a finer aim; there is no third."""
+        whole = self._survey.whole
+        groups = self._survey.groups if whole else self._width
+        sums = enclose(shares, groups)
+        if _good(sums) or self._finest or (not whole and (self._passes > 1 or self._crossing)):
+            self._finish(shares)
+        elif self._passes > 1:
+            self._give_up()
+        else:
+            each = self._width // groups
+            results = np.repeat([abs(value.mid) for value in sums], each)
+            size = self._all_masses() ** 2
+            aims = np.maximum(1e-5 * results / each, 1e-13 * size)
+            self._finest = bool(np.all(aims <= 2e-13 * size))
+            self._replan(aims)
+
+    def _give_up(self) -> None:
+        self._outer = [], []
+        self._other = Pairs().begin(self._term, self._survey)
+
+    def _finish(self, shares: list[Share]) -> None:
+        self._result, self.wants_more = [share.scaled(self._term.coefficient) for share in shares], False
+
+    def _all_masses(self) -> FloatArray:
+        if self._survey.columns is not None:
+            return np.asarray(np.maximum(np.abs(self._survey.columns).sum(axis=0), 1e-150))
+        return np.asarray(np.maximum(self._histogram.sum(axis=0), 1e-150))
+
+    def _near_masses(self) -> FloatArray:
+        return np.asarray(self._masses * (1 + (self._batches - 1) * 2 * U))
+
+    def _replan(self, aims: FloatArray) -> None:
+        """Degree and reach from all points, or from what the first pass saw: as good as the number of features allows."""
+        if self._survey.whole:
+            split = self._again(aims)
+            if split is None:
+                self._give_up()
+            else:
+                self._start(split.center, split.reach, split.degree)
+            return
+        seen = self._histogram.any(axis=1)
+        norms, masses = self._bin_largest[seen], self._histogram[seen]
+        for last in range(len(norms) - 1, -1, -1):  # try to serve all, then leave the farthest bins out
+            degree = moments.fitting_degree(norms[: last + 1], masses[: last + 1], len(self._axes), aims)
+            if degree is not None:
+                self._start(self._center, float(norms[last]), degree)
+                return
+        if len(norms):
+            self._start(self._center, float(norms[-1]), moments.highest_degree(len(self._axes)))
+        else:  # nothing but weights that cancel
+            self._start(self._center, self._reach, self._degree)
+
+    def _near_share(self) -> Share:
+        """|a|^2 for every column."""
+        tail = np.array([inflate(t * t * (1 + 4 * (self._batches - 1) * U)) for t in self._tails])
+        shape = self._count, len(self._axes)
+        return moments.near_share(self._moments.total(), self._near_masses(), tail, self._degree, self._largest, shape)
+
+    def values(self) -> list[Share]:
+        return self._result if self._other is None else self._other.values()
+
+    def close(self) -> None:
+        self._outer = [], []
+        if self._other is not None:
+            self._other.close()
+
+
+def _good(values: list[Enclosure]) -> bool:
+    """Whether nobody would notice the errors; a column without weight is as good as it gets."""
+    return all(value.rad <= _GOOD * abs(value.mid) or value.upper <= _NOTHING for value in values)
+
+
+def _with_far(core: Enclosure, far: Enclosure) -> Enclosure:
+    """|a + b|^2 known through |a|^2 and |b|^2 alone."""
+    cross = 2.0 * (Enclosure(max(core.upper, 0.0)).sqrt() * Enclosure(max(far.upper, 0.0)).sqrt()).upper
+    return Enclosure(core.mid, inflate(core.rad + cross + far.upper))

@@ -1,0 +1,178 @@
+"""The dual bound's proof: W, Q, the noise bound, the division of alpha, and an omega for every end.
+
+Claimed are F-(omega) and F+(omega) of (10) at the given omegas, whoever found them, and what the given witnesses say about Q.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bondic.bounds.dual import ClassTest, Setting, dual_bound
+from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
+from bondic.bounds.weighing import Candidate, Weighing, weigh
+from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
+from bondic.classes.instruments import Instruments
+from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import ValueClass
+from bondic.data.log import Log
+from bondic.errors import VerificationError
+from bondic.functions.functions import Function, landmarks
+from bondic.identity.measure import start_measure
+from bondic.kernels.normal_form import operations
+from bondic.noise.bound import NoiseBound
+from bondic.proofs.asked import Asked
+from bondic.proofs.assumptions import assumes_nothing, list_assumptions
+from bondic.proofs.findings import Finding
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.registry import register
+from bondic.rounding import Enclosure
+from bondic.rows import Rows
+from bondic.sums.forms import STANDARD, Sums
+
+_UNMOVED = 1e-3
+"""An end that the log moves by less than this share of the value range is what Q says without it."""
+
+
+@register("proof", "dual")
+@dataclass(frozen=True, eq=False)
+class DualProof(Proof):
+    """J^(q^, omega) -+ ( bias + noise + allowances ), one omega per end; None stands for 0."""
+
+    asked: Asked
+    budget: ErrorBudget
+    side: Side
+    ball: ValueClass
+    instruments: Instruments
+    noise: NoiseBound
+    omegas: dict[End, Function | None]
+    witnesses: tuple[Function | None, ...] = ()  # against Q, on the event of the noise bound
+    tests: tuple[ClassTest, ...] = ()  # of Q, with instruments and a share of alpha of their own
+    refutations: tuple[Function | None, ...] = ()  # the witness of every test
+
+    def __post_init__(self) -> None:
+        ends = ends_of(self.side)
+        refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
+        refuse(len(self.tests) != len(self.refutations), "Every test of Q has one witness.")
+        refuse("noise" not in self.budget.parts, "No part of alpha is spent on the noise.")
+        spent = math.fsum(test.probability for test in self.tests)
+        share = (self.budget.get("tests") or 0.0) * (1 + 1e-12)
+        fine = all(test.probability > 0 for test in self.tests) and spent <= share
+        refuse(not fine, "The tests of Q spend more than their share of alpha.")
+        put = object.__setattr__
+        put(self, "omegas", {end: _nonzero(self.omegas[end]) for end in ends})
+        for name in ("witnesses", "refutations"):
+            put(self, name, tuple(map(_nonzero, getattr(self, name))))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.noise.guarantee
+
+    def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
+        """Everything that the bound depends on besides omega."""
+        noise, initial = self.budget["noise"], self.budget.get("initial")
+        sides = len(ends_of(self.side))
+        return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests, sums)
+
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+        """Every end point from its omega in one pass over the log; every test of Q from its witnesses, and all as one."""
+        setting, ends = self.setting(rows, sums), list[Claim]()
+        weighed = weigh(rows, self.ball, [Candidate(omega) for omega in self.omegas.values()], sums=sums)
+        for (end, omega), weighing in zip(self.omegas.items(), weighed, strict=True):
+            ends += dual_bound(setting, omega, (end,), weighing=weighing)
+        tests = run_tests(setting, self.refutations)
+        joined = join_tests(setting, combine_witnesses(setting, self.witnesses), tests)
+        return Claims(tuple(ends), (joined, *tests))
+
+    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+        return list_assumptions(self.setting(rows), rejected=rejected)
+
+    def provenances(self) -> tuple[Provenance, ...]:
+        return self.instruments.provenance, self.ball.provenance
+
+    def work(self, rows: Rows) -> float:
+        """Each function costs N^2 / 2 pairs in the kernel of Q, and M (M + N) in its own if it is written with M centers.
+
+        N points are rows, next states and starts. Engines may need far less, never much more.
+        """
+        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
+        given = (self.ball.center, *self.omegas.values(), *self.witnesses, *self.refutations)
+        used = [function for function in given if function is not None]
+        pairs = (len(used) + 1) * self.ball.work(points, rows.layout)
+        for function in used:
+            for centers in landmarks(function):
+                count = centers.shape[0]
+                pairs += count * (count + points) * operations(function.kernel, rows.layout)
+        return pairs
+
+    def findings(
+        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
+    ) -> tuple[Finding, ...]:
+        setting = self.setting(rows, sums)
+        return self._tests(setting, claims, retest), self._use_of_log(setting, claims), self._instruments(rows, log)
+
+    def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Finding:
+        """What the given witnesses show, and what one would have to look for."""
+        if claims.rejected:
+            return Finding(("rejection test recomputed from its witnesses",))
+        if assumes_nothing(setting):
+            return Finding(("nothing is assumed about q*: there is no class to test",))
+        own = None if retest is None else retest(setting)
+        if own is not None:
+            refuse(
+                own.rejected,
+                "The log contradicts the assumptions: a test that the certificate does not hold rejects them "
+                f"(p = {own.p_value:.3g}).",
+            )
+            return Finding(
+                (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
+            )
+        if any(witness is not None for witness in (*self.witnesses, *self.refutations)):
+            text = "the given witnesses were recomputed and do not reject; whether another would is not known"
+        else:
+            text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
+        return Finding(unchecked=(text,))
+
+    def _use_of_log(self, setting: Setting, claims: Claims) -> Finding:
+        """Ends inside the value range that omega = 0 gives as well, or nearly: the log was not used, they repeat Q."""
+        limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
+        unchecked, headline = [], []
+        for claim, without in zip(claims.ends, alone, strict=True):
+            if claim.gain(limits) > 0 and claim.gain(without) <= _UNMOVED * limits.width:
+                unchecked.append(
+                    f"the {claim.end} end against the log: the log was not used for this end, it repeats Q"
+                )
+                headline.append(f"the {claim.end} end, which repeats Q")
+        return Finding(unchecked=tuple(unchecked), headline=tuple(headline))
+
+    def _instruments(self, rows: Rows, log: Log) -> Finding:
+        """W must not have seen the certified rows: their positions can be compared, its history cannot."""
+        provenance = self.instruments.provenance
+        for used in (provenance, *(test.instruments.provenance for test in self.tests)):
+            if used.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+                raise VerificationError(
+                    "W, or a test of Q, was tuned on rows that it certifies, or on rows after them."
+                )
+        if provenance.rows is None:
+            text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
+            return Finding(unchecked=(text,))
+        where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
+        if provenance.log_hash != log.content_hash:
+            return Finding(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
+        return Finding(
+            (f"W is said to come from {where} of this log, which precede the certified ones",),
+            ("whether W was really picked on those rows alone",),
+        )
+
+
+def _nonzero(function: Function | None) -> Function | None:
+    return None if function is None or function.is_zero else function
+
+
+def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
+    """The end points at omega = 0: what Q says about the initial states, from no row at all."""
+    problem = setting.problem
+    (support,) = setting.ball.support(start_measure(problem), problem.layout, setting.sums)
+    nothing = Weighing(Enclosure(0.0), Enclosure(0.0), support, eta=0.0, squares=0.0, effective=0.0)
+    return dual_bound(setting, None, ends, weighing=nothing)

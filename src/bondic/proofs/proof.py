@@ -1,0 +1,74 @@
+"""What a proof is: plain data, and the trusted recomputation of what it shows.
+
+A proof is a frozen dataclass registered under a name; a certificate holds its fields. Verification knows nothing else.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
+from bondic.classes.provenance import Provenance
+from bondic.data.log import Log
+from bondic.proofs.asked import Asked
+from bondic.proofs.findings import Finding
+from bondic.registry import kind
+from bondic.rows import Rows
+from bondic.sums.forms import STANDARD, Sums
+
+Retest = Callable[[Any], Rejection | None]
+"""A test of what was assumed by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """What a proof shows: the end points that it claims, and tests of what it assumes, all of them as one first."""
+
+    ends: tuple[Claim, ...]
+    tests: tuple[Rejection, ...] = ()
+
+    @property
+    def rejected(self) -> bool:
+        return any(test.rejected for test in self.tests)
+
+
+@kind("proof")
+class Proof(ABC):
+    """One way to prove an interval: fields are data, methods recompute from the rows.
+
+    Nothing that a method returns may be taken from a field that says what was found; everything is computed again.
+    """
+
+    asked: Asked
+    budget: ErrorBudget  # of alpha, which is spent on the events that the proof rests on
+    side: Side
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee: ...
+
+    @abstractmethod
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+        """All that the proof shows on these rows, with outward rounding."""
+
+    @abstractmethod
+    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+        """Everything that the guarantee rests on, in words."""
+
+    def findings(
+        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
+    ) -> tuple[Finding, ...]:
+        """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
+        del rows, claims, log, retest, sums
+        return ()
+
+    def provenances(self) -> tuple[Provenance, ...]:
+        """Where the choices behind the proof come from, as it says."""
+        return ()
+
+    def work(self, rows: Rows) -> float:
+        """About how many pairs of points `claims` runs over."""
+        return float(len(rows))

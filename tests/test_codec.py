@@ -1,0 +1,521 @@
+"""Everything that a certificate holds survives being written and read; everything else is refused with its place."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import bondic
+from bondic.classes.box import Box
+from bondic.classes.value_class import ValueClass
+from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
+from bondic.errors import InvalidInput, VerificationError
+from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
+from bondic.kernels.base import FloatArray, Kernel, Leaf, Part
+from bondic.kernels.normal_form import Layout
+from bondic.noise.bound import NoiseBound, Uniform
+from bondic.noise.fixed_lambda import FixedLambda
+from bondic.noise.v_statistic import VStatistic
+from bondic.registry import from_outside, lookup, names, register, registered
+from bondic.rounding import Enclosure, U
+from bondic.sums.forms import STANDARD, Sums
+from bondic.terms import Terms
+
+LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
+
+
+def waves(x: FloatArray) -> FloatArray:
+    return np.cos(x)
+
+
+def there_and_back(annotation: Any, value: Any, **supplies: Any) -> Any:
+    encoder = Encoder()
+    data = encoder.encode(value, "here")
+    assert all(name.startswith("here") for name in encoder.arrays)
+    return decode(annotation, data, encoder.arrays, "here", layout=LAYOUT, functions={"waves": waves}, **supplies)
+
+
+# --- round trips ----------------------------------------------------------------------------------------
+
+sizes = st.floats(1e-3, 1e3)
+vectors = st.lists(sizes, min_size=2, max_size=2)
+parts: st.SearchStrategy[Part] = st.sampled_from(["observation", "state", "point"])
+centers = st.lists(st.floats(-9, 9), min_size=2, max_size=2)
+LEAVES: dict[str, st.SearchStrategy[Leaf]] = {
+    "gaussian": st.builds(bondic.Gaussian, sizes | vectors, parts),
+    "laplace": st.builds(bondic.Laplace, sizes | vectors, parts),
+    "matern": st.builds(bondic.Matern, sizes | vectors, st.sampled_from([0.5, 1.5, 2.5]), parts),
+    "constant": st.builds(bondic.Constant, sizes),
+    "dirac": st.builds(bondic.Dirac, st.sampled_from(["action", "state"])),
+    "action-embedding": st.builds(bondic.ActionEmbedding, arrays(np.float64, (2, 3), elements=st.floats(-2, 2))),
+    "time-mask": st.builds(bondic.TimeMask, st.integers(1, 10**6)),
+    "linear": st.builds(bondic.Linear, sizes | st.just(math.inf), vectors, centers, parts),
+    "explicit-features": st.builds(bondic.ExplicitFeatures, st.just(waves), sizes, st.just("waves"), parts),
+    "random-features": st.builds(
+        bondic.RandomFeatures, arrays(np.float64, (3, 2), elements=st.floats(-5, 5)), centers, parts
+    ),
+    "gaussian-series": st.builds(bondic.GaussianSeries, vectors, st.integers(1, 9), centers, parts),
+}
+leaves = st.one_of(*LEAVES.values())
+kernels = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.builds(lambda a, b: a + b, inner, inner),
+        st.builds(lambda a, b: a * b, inner, inner),
+        st.builds(lambda c, a: c * a, sizes, inner),
+    ),
+    max_leaves=6,
+)
+
+
+def own(kind: str) -> set[str]:
+    return {name for name in names(kind) if lookup(kind, name).__module__.startswith("bondic.")}
+
+
+def test_every_leaf_is_tried():
+    assert set(LEAVES) == own("kernel") - {"sum", "product", "scaled"}
+
+
+@given(kernels)
+@settings(max_examples=150, deadline=None)
+def test_kernels_survive(kernel):
+    again = there_and_back(Kernel, kernel)
+    assert same(kernel, again)
+    assert repr(kernel) == repr(again)
+
+
+def numbers(*shape: int) -> st.SearchStrategy[FloatArray]:
+    return arrays(np.float64, shape, elements=st.floats(-1e6, 1e6))
+
+
+FUNCTIONS = {
+    "centers": st.builds(KernelFunction, st.just(bondic.Gaussian(1.0)), st.just(LAYOUT), numbers(3, 2), numbers(3, 2)),
+    "features": st.builds(FeatureFunction, st.just(bondic.Linear() + bondic.Linear()), st.just(LAYOUT), numbers(4)),
+    "expansion": st.builds(
+        lambda one, two: ExpansionFunction(
+            bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Gaussian(2.0), LAYOUT, (one, two)
+        ),
+        st.builds(TermExpansion, numbers(3, 2), numbers(3, 2)),
+        st.builds(TermExpansion, numbers(1, 2), numbers(1, 1)),
+    ),
+}
+GAUGES = {
+    "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
+    "fixed-lambda": st.builds(FixedLambda, sizes),
+    "plug-in": st.builds(bondic.PlugIn, sizes),
+    "finite-class": st.builds(bondic.FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
+    "v-statistic": st.builds(VStatistic, st.sampled_from(["range", "paper"])),
+}
+provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))
+origins = st.sampled_from(["stated", "chosen"])
+CLASSES = {
+    "ball": st.builds(
+        bondic.Ball, leaves, sizes, st.none() | st.one_of(*FUNCTIONS.values()), st.floats(0, 1), provenances, origins
+    ),
+    "box": st.builds(Box, sizes, st.none() | st.one_of(*FUNCTIONS.values()), provenances, origins),
+}
+TERMS = st.builds(
+    Terms, st.floats(0, 1), st.tuples(sizes, sizes), st.booleans(), st.none() | st.integers(1, 99), st.booleans(),
+    st.none() | st.tuples(sizes, sizes),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "made"),
+    [("function", Function, FUNCTIONS), ("noise", NoiseBound, GAUGES), ("class", ValueClass, CLASSES)],
+)
+def test_other_kinds_survive(kind, base, made):
+    assert set(made) == own(kind)
+
+    @given(st.one_of(*made.values()))
+    @settings(max_examples=60, deadline=None)
+    def check(value):
+        assert same(value, there_and_back(base, value))
+
+    check()
+
+
+@given(
+    TERMS,
+    st.dictionaries(st.text("ab", min_size=1), sizes),
+    st.builds(bondic.Instruments, leaves.filter(lambda leaf: leaf.sup_diag < math.inf), provenances),
+)
+@settings(max_examples=60, deadline=None)
+def test_plain_dataclasses_survive(terms, budget, instruments):
+    assert there_and_back(Terms, terms) == terms
+    assert there_and_back(dict[str, float], budget) == budget
+    assert same(there_and_back(bondic.Instruments, instruments), instruments)
+
+
+def test_an_array_that_is_shared_is_stored_once():
+    waves = bondic.RandomFeatures.gaussian(5, 2, 1.0, seed=0)
+    encoder = Encoder()
+    data = encoder.encode((waves, waves * bondic.Dirac()), "k")
+    assert set(encoder.arrays) == {"k.0.frequencies", "k.0.center"}
+    first, second = decode(tuple[Kernel, Kernel], data, encoder.arrays, "k")
+    assert same(second, waves * bondic.Dirac())
+    assert same(first, waves)
+
+
+# --- refusals -------------------------------------------------------------------------------------------
+
+
+class Color(StrEnum):
+    RED = "red as a rose"
+
+
+@dataclass(frozen=True)
+class Everything:
+    number: float = 1.5
+    count: int = 2
+    flag: bool = True
+    text: str = "t"
+    maybe: float | None = None
+    word: Literal["a", "b"] = "a"
+    color: Color = Color.RED
+    pair: tuple[int, float] = (1, 2.0)
+    many: tuple[str, ...] = ("x", "y")
+    named: dict[str, float] = field(default_factory=lambda: {"one": 1.0})
+    open_end: Extended = math.inf
+    vector: Numbers = field(default_factory=lambda: np.arange(3.0))
+    rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.arange(2))
+    kernel: Kernel = field(default_factory=lambda: bondic.Constant(1.0))
+    leaf: Leaf = field(default_factory=bondic.Dirac)
+
+
+WRONG = [
+    ("number", "x", "number: a number is needed, not 'x'"),
+    ("number", True, "number: a number is needed, not True"),
+    ("number", math.nan, "number: a number is needed, not nan"),
+    ("number", math.inf, "number: a finite number is needed"),
+    ("number", 10**400, "number: a finite number is needed"),
+    ("number", None, "number: a number is needed"),
+    ("count", 2.0, "count: a whole number is needed, not 2.0"),
+    ("count", True, "count: a whole number"),
+    ("flag", 1, "flag: true or false is needed, not 1"),
+    ("text", 5, "text: text is needed, not 5"),
+    ("maybe", "x", "maybe: a number is needed"),
+    ("word", "c", "word: one of 'a', 'b' is needed, not 'c'"),
+    ("word", ["a"], "word: one of"),
+    ("color", "red as a rose", "color: a Color is needed"),
+    ("pair", [1], "pair: a list of 2 is needed"),
+    ("pair", [1, 2.0, 3.0], "pair: a list of 2 is needed"),
+    ("pair", [1.0, 2.0], r"pair\.0: a whole number is needed"),
+    ("pair", {"0": 1}, "pair: a list is needed"),
+    ("many", ["x", 1], r"many\.1: text is needed"),
+    ("named", [1.0], "named: a list of named values"),
+    ("named", {"one": "1"}, r"named\.one: a number is needed"),
+    ("open_end", math.nan, "open_end: a number is needed"),
+    ("vector", [1.0, 2.0], "vector: an array is needed"),
+    ("vector", {"array": "nothing"}, "vector: the name of an array"),
+    ("vector", {"array": ["it.vector"]}, "vector: the name of an array"),
+    ("vector", {"array": "it.rows"}, "vector: numbers of type float64 are needed, not 'int64'"),
+    ("rows", {"array": "it.vector"}, "rows: numbers of type int64"),
+    ("kernel", None, "kernel: a list of named values"),
+    ("kernel", {"value": 1.0, "on": "time"}, "kernel: there is no kernel None; known are action-embedding, constant"),
+    ("kernel", {"kernel": "magic"}, "kernel: there is no kernel 'magic'; known are action-embedding, constant"),
+    ("kernel", {"kernel": ["constant"]}, r"kernel: there is no kernel \['constant'\]"),
+    ("kernel", {"kernel": "constant", "on": "time"}, r"kernel\.value is missing"),
+    ("kernel", {"kernel": "constant", "on": "time", "value": 1.0, "more": 1}, r"kernel\.more does not belong here"),
+    ("kernel", {"kernel": "constant", "on": "moon", "value": 1.0}, r"kernel\.on: one of 'observation'"),
+    (
+        "kernel",
+        {"kernel": "constant", "on": "time", "value": -1.0},
+        "it.kernel: A constant kernel needs a positive value",
+    ),
+    ("kernel", {"kernel": "sum", "parts": []}, "it.kernel: A sum or product of kernels has no parts"),
+    ("leaf", {"kernel": "sum", "parts": [{"kernel": "dirac", "on": "action"}]}, "leaf: a Leaf is needed, not 'Sum'"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), WRONG)
+def test_what_does_not_belong_is_refused_with_its_place(name, value, words):
+    encoder = Encoder()
+    data = encoder.encode(Everything(), "it")
+    assert same(decode(Everything, data, encoder.arrays, "it"), Everything())
+    with pytest.raises(VerificationError, match=words) as refused:
+        decode(Everything, {**data, name: value}, encoder.arrays, "it")
+    assert str(refused.value).startswith(f"it.{name}")
+    assert str(refused.value).isprintable()
+    lost = copy.deepcopy(data)
+    del lost[name]
+    with pytest.raises(VerificationError, match=rf"it\.{name} is missing"):
+        decode(Everything, lost, encoder.arrays, "it")
+
+
+def test_hostile_values_stay_short_and_printable():
+    deep: Any = 1
+    for _ in range(500):
+        deep = [deep]
+    for value in ("\x1b[2J" * 1000, deep, {"\u202e": 1}, "x" * 10**6):
+        with pytest.raises(VerificationError) as refused:
+            decode(float, value, {}, "place")
+        assert str(refused.value).isprintable()
+        assert len(str(refused.value)) < 400
+    with pytest.raises(VerificationError) as refused:
+        decode(Terms, {"\x1b[2J": 1}, {}, "terms")
+    assert str(refused.value).isprintable()
+
+
+def test_what_is_supplied_is_not_written():
+    encoder = Encoder()
+    data = encoder.encode(bondic.ExplicitFeatures(waves, 2.0, "waves"), "k")
+    assert "function" not in data
+    with pytest.raises(InvalidInput, match=r"pass functions=\{'waves': f\}"):
+        decode(Kernel, data, {}, "k")
+    with pytest.raises(VerificationError, match="does not belong"):
+        decode(Kernel, {**data, "function": "os.system"}, {}, "k", functions={"waves": waves})
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, lambda: 0, {1.0, 2.0}, 1j])
+def test_what_is_no_data_is_not_written(value):
+    with pytest.raises(InvalidInput, match=r"place\.0: a .* cannot be written"):
+        Encoder().encode((value,), "place")
+
+
+# --- a kernel and a noise bound from outside ------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CauchyFormula(Leaf):
+    """k(x, y) = 1 / (1 + |(x - y) / h|^2)."""
+
+    bandwidth: float
+    on: Part = "observation"
+    flaw: str = ""
+
+    @property
+    def sup_diag(self) -> float:
+        return 0.5 if self.flaw == "supremum" else 1.0
+
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        differences = (x[:, None, :] - y[None, :, :]) / self.bandwidth
+        squares = (differences * differences).sum(axis=2)
+        if self.flaw == "asymmetric":
+            squares = squares + np.maximum(differences[:, :, 0], 0.0)
+        return 1.0 - squares if self.flaw == "indefinite" else 1.0 / (1.0 + squares)
+
+    def diag(self, x: FloatArray) -> FloatArray:
+        return np.full(x.shape[0], 1.1 if self.flaw == "diagonal" else 1.0)
+
+    def value_error(self, x: FloatArray, y: FloatArray) -> float:
+        return math.inf if self.flaw == "error" else (max(x.shape[1], y.shape[1]) + 6) * U
+
+    def max_abs(self, x: FloatArray, y: FloatArray) -> float:
+        return 1e3 if self.flaw == "indefinite" else float(x.shape[1] == y.shape[1])
+
+
+@register("kernel", "test-cauchy")
+@dataclass(frozen=True, eq=False)
+class Cauchy(CauchyFormula):
+    pass
+
+
+def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
+    log = bondic.load_demo().log
+    data = {name: column[:400] for name, column in log.columns().items() if column is not None}
+    log = bondic.Transitions(**data)
+    problem = bondic.make_problem(
+        log, bondic.UniformPolicy(2), bondic.InitialStates.exact(log.observations[:1]), gamma=0.5, reward_range=(0, 1)
+    )
+    kernel = Cauchy(1.0) * bondic.Dirac() + bondic.Constant(1.0)
+    method = bondic.Dual(
+        instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=bondic.PlugIn(1e-3)
+    )
+    result = bondic.estimate_interval(problem, method=method)
+    assert result.status is bondic.Status.INTERVAL
+    bondic.save_certificate(result.certificate, tmp_path / "c")
+    for sums in (STANDARD, Sums.reference()):
+        checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
+        assert checked.low == pytest.approx(result.low, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "words"),
+    [
+        ("asymmetric", r"block\(x, y\) is not block\(y, x\) transposed"),
+        ("diagonal", "diag differs"),
+        ("supremum", "exceeds sup_diag = 0.5"),
+        ("error", "value_error is inf"),
+        ("indefinite", "not positive semi-definite"),
+    ],
+)
+def test_broken_promises_are_found_at_construction(flaw, words):
+    kernel = bondic.Gaussian(1.0) * Cauchy(1.0, flaw=flaw)
+    for make in (lambda: bondic.Ball(kernel, 1.0), lambda: bondic.Instruments(kernel)):
+        with pytest.raises(InvalidInput, match=words):
+            make()
+
+
+class Unregistered(bondic.Gaussian):
+    """Looks like a leaf, has no name of its own."""
+
+
+@register("kernel", "test-forgetful")
+@dataclass(frozen=True, eq=False)
+class Forgetful(CauchyFormula):
+    hidden: Any = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", object())
+
+
+@register("kernel", "test-vague")
+@dataclass(frozen=True, eq=False)
+class Vague(CauchyFormula):
+    setting: object = None
+
+
+@register("kernel", "test-wide")
+@dataclass(frozen=True, eq=False)
+class Wide(CauchyFormula):
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return super().block(x - np.arange(3.0), y - np.arange(3.0))
+
+
+@register("kernel", "test-probed")
+@dataclass(frozen=True, eq=False)
+class Probed(CauchyFormula):
+    def block(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        return super().block(x - np.arange(3.0), y - np.arange(3.0))
+
+    def probe(self) -> FloatArray:
+        return np.random.default_rng(0).uniform(size=(6, 3))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (Unregistered(1.0), r'not registered.*@register\("kernel", "a-name"\)'),
+        (Forgetful(1.0), "not the same after"),
+        (Vague(1.0), r"kernel\.setting: values of type <class 'object'> cannot be read"),
+        (Wide(1.0), r"cannot be evaluated at 6 points with 2 columns .*probe\(\)"),
+        (Cauchy(1.0, on="nowhere"), "acts on one of"),
+        (Cauchy(np.ones(2)), "a number is needed"),
+    ],
+)
+def test_leaves_that_no_certificate_can_hold_are_refused_at_construction(kernel, words):
+    with pytest.raises(InvalidInput, match=words):
+        bondic.Instruments(bondic.Gaussian(1.0) * kernel)
+
+
+def test_a_leaf_may_bring_its_own_points():
+    assert bondic.Instruments(Probed(1.0)).kernel.sup_diag == 1.0
+
+
+@register("noise", "test-doubled")
+@dataclass(frozen=True)
+class Doubled(Uniform):
+    """Twice another bound: valid, and wide."""
+
+    inner: NoiseBound = field(default_factory=bondic.Pinelis)
+    flaw: str = ""
+    guarantee = "finite-sample"
+
+    def epsilon(self, facts, probability):
+        wide = Enclosure(2.0) * self.inner.epsilon(facts, 1 - probability if self.flaw == "order" else probability)
+        return Enclosure(math.inf) if self.flaw == "infinite" else wide
+
+    def p_value(self, facts, epsilon):
+        return self.inner.p_value(facts, epsilon if self.flaw == "level" else epsilon / 2)
+
+    def describe(self):
+        return f"twice the {self.inner.describe()}"
+
+
+def test_noise_bounds_from_outside():
+    assert same(there_and_back(NoiseBound, Doubled()), Doubled())
+    assert bondic.Dual(gauge=Doubled()).gauge == Doubled()
+    for flaw, words in (("order", "grow"), ("infinite", "finite"), ("level", "level")):
+        with pytest.raises(InvalidInput, match=words):
+            bondic.Dual(gauge=Doubled(flaw=flaw))
+
+    class Nameless(bondic.Pinelis):
+        pass
+
+    with pytest.raises(InvalidInput, match="not registered"):
+        bondic.Dual(gauge=Nameless())
+
+
+@register("function", "test-doubled")
+@dataclass(frozen=True, eq=False)
+class Twice(Function):
+    """A weight function from outside: twice another."""
+
+    part: Function
+    is_zero = False
+
+    @property
+    def kernel(self):
+        return self.part.kernel
+
+    @property
+    def layout(self):
+        return self.part.layout
+
+    def values(self, points, sums=STANDARD):
+        values, error = self.part.values(points, sums)
+        return 2.0 * values, 2.0 * error
+
+    def norm(self, sums=STANDARD):
+        return Enclosure(2.0) * self.part.norm(sums)
+
+
+def test_functions_from_outside():
+    kernel = bondic.ExplicitFeatures(waves, 2.0, "waves")
+    own = Twice(FeatureFunction(kernel, LAYOUT, np.ones(2)))
+    assert bondic.Dual(candidates=(own,)).candidates == (own,)
+    assert bondic.Ball(bondic.Constant(1.0), 1.0, center=own).center is own
+
+    class Loose(Function):
+        kernel, layout, is_zero = bondic.Constant(1.0), LAYOUT, False
+        values = norm = None
+
+    for make in (lambda f: bondic.Dual(candidates=(f,)), lambda f: bondic.Ball(kernel, 1.0, center=f)):
+        with pytest.raises(InvalidInput, match=r'Loose is not registered.*@register\("function", "a-name"\)'):
+            make(Loose())
+
+
+# --- the registry ---------------------------------------------------------------------------------------
+
+
+def test_names_are_given_once_and_to_the_right_kind():
+    assert registered(bondic.Gaussian) == ("kernel", "gaussian")
+    assert registered(Unregistered) is None
+    assert from_outside(Cauchy(1.0))
+    assert not from_outside(bondic.Gaussian(1.0))
+    frozen = dataclass(frozen=True)
+    for kind, name, cls, words in (
+        ("kernel", "gaussian", Unregistered, "taken by bondic.kernels.gaussian.Gaussian"),
+        ("color", "red", Unregistered, "no kind 'color'; there are class, function, kernel"),
+        ("noise", "test-new", Unregistered, "is no NoiseBound"),
+        ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),
+        ("kernel", "test-new", Unregistered, "is derived from Gaussian, and wherever .* computes with that formula"),
+        (
+            "kernel", "test-new", frozen(type("Mixed", (Leaf,), {"__annotations__": {"kernel": int}, "kernel": 1})),
+            "called 'kernel'",
+        ),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=words):
+            register(kind, name)(cls)
+    assert register("kernel", "test-vague")(Vague) is Vague  # a cell of a notebook that is run again
+    assert "test-new" not in names("kernel")
+    with pytest.raises(VerificationError, match="known are"):
+        lookup("kernel", "test-new")
+
+
+def test_supplied_fields_are_compared_by_identity():
+    one = bondic.ExplicitFeatures(waves, 2.0, "waves")
+    assert same(one, replace(one))
+    assert not same(one, replace(one, function=np.sin))
+    assert supplied("layout") == {"supplied": "layout", "key": None}
