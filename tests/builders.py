@@ -32,7 +32,7 @@ def as_log(rollout: object) -> bondic.Transitions:
     return part(rollout)
 
 
-def columns(n=10, *, seed=0, dimension=2, n_actions=2, action_dim=0, **changes):
+def columns(n=10, *, seed=0, dimension=2, n_actions=2, action_dim=0, ending=0.0, **changes):
     """Columns of rows without any law behind them; continuous actions with `action_dim`, others with `changes`."""
     rng = np.random.default_rng(seed)
     return {
@@ -40,7 +40,7 @@ def columns(n=10, *, seed=0, dimension=2, n_actions=2, action_dim=0, **changes):
         "actions": rng.normal(size=(n, action_dim)) if action_dim else rng.integers(0, n_actions, size=n),
         "rewards": rng.uniform(-1, 1, size=n),
         "next_observations": rng.normal(size=(n, dimension)),
-        "terminations": np.zeros(n, dtype=bool),
+        "terminations": rng.random(n) < ending,
     } | changes
 
 
