@@ -7,6 +7,8 @@ import numpy as np
 import bondic
 from bondic.bounds.dual import Setting
 from bondic.functions.functions import ExpansionFunction, TermExpansion
+from bondic.search.basis import make_basis
+from bondic.search.model import build_model
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
 
@@ -30,7 +32,7 @@ def as_log(rollout: object) -> bondic.Transitions:
     return part(rollout)
 
 
-def columns(n=10, *, seed=0, dimension=2, n_actions=2, action_dim=0, **changes):
+def columns(n=10, *, seed=0, dimension=2, n_actions=2, action_dim=0, ending=0.0, **changes):
     """Columns of rows without any law behind them; continuous actions with `action_dim`, others with `changes`."""
     rng = np.random.default_rng(seed)
     return {
@@ -38,7 +40,7 @@ def columns(n=10, *, seed=0, dimension=2, n_actions=2, action_dim=0, **changes):
         "actions": rng.normal(size=(n, action_dim)) if action_dim else rng.integers(0, n_actions, size=n),
         "rewards": rng.uniform(-1, 1, size=n),
         "next_observations": rng.normal(size=(n, dimension)),
-        "terminations": np.zeros(n, dtype=bool),
+        "terminations": rng.random(n) < ending,
     } | changes
 
 
@@ -251,6 +253,15 @@ def setting_of(problem, ball, weight_kernel, noise=None, *, probability=0.1, sta
 def everything(problem):
     """Initial, logged and next points: a basis on them hides nothing from a search."""
     return np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
+
+
+def search_model(setting, candidates=None, *, rank=500):
+    """The search model of a setting, with landmarks everywhere unless at `candidates`."""
+    problem = setting.problem
+    points = everything(problem) if candidates is None else candidates
+    values = make_basis(setting.ball.kernel, problem.layout, points, rank=rank)
+    weights = make_basis(setting.instruments.kernel, problem.layout, problem.whole().logged, rank=rank)
+    return build_model(problem, weights, values, setting.ball.center)
 
 
 # ----------------------------------------------------------------------------------------- dense kernel algebra

@@ -18,3 +18,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 def rng() -> np.random.Generator:
     """A generator with the same seed in every test."""
     return np.random.default_rng(20201101)
+
+
+@pytest.fixture(autouse=True)
+def _one_torch_thread(request):
+    """Small matrices: threads of torch only wait for one another."""
+    if request.node.get_closest_marker("torch") is None:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

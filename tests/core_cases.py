@@ -86,10 +86,7 @@ def make_case(
         log = bondic.Transitions(states, actions, rewards, following, terminal, timesteps=times)
         policy = bondic.RowProbabilities(next_probs, initial_probs)
         problem = bondic.make_problem(log, policy, begins, **terms, accept=None)  # rows of no world: not inspected
-        nexts = naive.next_points_discrete(
-            following[kept], [normalized(p) for p in next_probs[kept]], terminal[kept], kept_times, horizon
-        )
-        first = naive.initial_points_discrete(begin, [normalized(p) for p in initial_probs], exact_weights, start_time)
+        said = [[naive.slots(normalized(p)) for p in probs] for probs in (next_probs[kept], initial_probs)]
         logged = naive.logged_points(states[kept], [int(a) for a in actions[kept]], kept_times)
     else:
         actions = rng.normal(size=(n, 1))
@@ -98,9 +95,10 @@ def make_case(
         answers = StoredAnswers(next_actions[kept][np.array(going_on)], initial_actions, False, False)
         statement = Terms(gamma, reward_range, may_terminate, horizon, horizon is not None)
         problem = make_rows(log, answers, begins, statement)
-        nexts = naive.next_points_continuous(following[kept], next_actions[kept], terminal[kept], kept_times, horizon)
-        first = naive.initial_points_continuous(begin, initial_actions, exact_weights, start_time)
+        said = [[naive.draws(drawn) for drawn in each] for each in (next_actions[kept], initial_actions)]
         logged = naive.logged_points(states[kept], actions[kept], kept_times)
+    nexts = naive.next_points(following[kept], said[0], terminal[kept], kept_times, horizon)
+    first = naive.initial_points(begin, said[1], exact_weights, start_time)
     assert abs(sum(w for w, _ in first) - 1) < mpf(10) ** -45
     return Case(
         problem, log, logged, nexts, first, [float(r) for r in rewards[kept]], gamma, reward_range, going_on,

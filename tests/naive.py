@@ -18,7 +18,6 @@ Words used throughout
 from collections import namedtuple
 
 import clarabel
-import mpmath
 import numpy as np
 from mpmath import mp, mpf
 from scipy import sparse
@@ -168,57 +167,31 @@ def has_next(terminal, times=None, horizon=None):
     return answer
 
 
-def next_points_discrete(next_states, next_probabilities, terminal, times=None, horizon=None):
-    going_on = has_next(terminal, times, horizon)
+def slots(probabilities):
+    """(weight, action) of a discrete policy at one state."""
+    return [(number(p), a) for a, p in enumerate(probabilities)]
+
+
+def draws(actions):
+    """(weight, action) of m drawn actions at one state: 1/m each."""
+    return [(mpf(1) / len(actions), action) for action in actions]
+
+
+def next_points(next_states, answers, terminal, times=None, horizon=None):
+    """answers[i]: `slots` or `draws` at s'_i."""
     nexts = []
-    for i in range(len(next_states)):
-        row = []
-        if going_on[i]:
-            time = None if times is None else int(times[i]) + 1
-            for a in range(len(next_probabilities[i])):
-                weight = number(next_probabilities[i][a])
-                row.append((weight, at(next_states[i], a, time)))
-        nexts.append(row)
+    for i, going_on in enumerate(has_next(terminal, times, horizon)):
+        time = None if times is None else int(times[i]) + 1
+        nexts.append([(weight, at(next_states[i], a, time)) for weight, a in answers[i]] if going_on else [])
     return nexts
 
 
-def next_points_continuous(next_states, next_actions, terminal, times=None, horizon=None):
-    """next_actions[i][k] is draw k of m at row i; each has weight 1/m."""
-    going_on = has_next(terminal, times, horizon)
-    nexts = []
-    for i in range(len(next_states)):
-        row = []
-        if going_on[i]:
-            time = None if times is None else int(times[i]) + 1
-            for action in next_actions[i]:
-                weight = mpf(1) / len(next_actions[i])
-                row.append((weight, at(next_states[i], action, time)))
-        nexts.append(row)
-    return nexts
-
-
-def _initial_weights(weights, count):
-    return [mpf(1) / count] * count if weights is None else [number(w) for w in weights]
-
-
-def initial_points_discrete(initial_states, initial_probabilities, weights=None, time=None):
-    weights = _initial_weights(weights, len(initial_states))
+def initial_points(initial_states, answers, weights=None, time=None):
+    """answers[j]: `slots` or `draws` at initial state j; equal weights unless given."""
     points = []
-    for j in range(len(initial_states)):
-        for a in range(len(initial_probabilities[j])):
-            weight = weights[j] * number(initial_probabilities[j][a])
-            points.append((weight, at(initial_states[j], a, time)))
-    return points
-
-
-def initial_points_continuous(initial_states, initial_actions, weights=None, time=None):
-    """initial_actions[j][k] is draw k of m at initial state j."""
-    weights = _initial_weights(weights, len(initial_states))
-    points = []
-    for j in range(len(initial_states)):
-        for action in initial_actions[j]:
-            weight = weights[j] / len(initial_actions[j])
-            points.append((weight, at(initial_states[j], action, time)))
+    for j, state in enumerate(initial_states):
+        own = mpf(1) / len(initial_states) if weights is None else number(weights[j])
+        points += [(own * weight, at(state, a, time)) for weight, a in answers[j]]
     return points
 
 
@@ -286,36 +259,6 @@ def integral(f, measure):
 def mu_norm_squared(kernel, omega, logged, nexts, initial, gamma):
     """|mu_omega|^2 of (7)."""
     return norm_squared(kernel, signed_measure(omega, logged, nexts, initial, gamma))
-
-
-def mu_norm_squared_discrete(
-    kernel, omega, gamma, states, actions, next_states, next_probabilities, terminal,
-    initial_states, initial_probabilities, initial_weights=None, times=None, horizon=None,
-):  # fmt: skip
-    """(7) from raw arrays, discrete actions; with a horizon the initial points are at time 0."""
-    return mu_norm_squared(
-        kernel,
-        omega,
-        logged_points(states, actions, times),
-        next_points_discrete(next_states, next_probabilities, terminal, times, horizon),
-        initial_points_discrete(initial_states, initial_probabilities, initial_weights, None if times is None else 0),
-        gamma,
-    )
-
-
-def mu_norm_squared_continuous(
-    kernel, omega, gamma, states, actions, next_states, next_actions, terminal,
-    initial_states, initial_actions, initial_weights=None, times=None, horizon=None,
-):  # fmt: skip
-    """(7) from raw arrays, continuous actions: next_actions[i][k] and initial_actions[j][k] are draws."""
-    return mu_norm_squared(
-        kernel,
-        omega,
-        logged_points(states, actions, times),
-        next_points_continuous(next_states, next_actions, terminal, times, horizon),
-        initial_points_continuous(initial_states, initial_actions, initial_weights, None if times is None else 0),
-        gamma,
-    )
 
 
 # ------------------------------------------------------------------------------------ residuals and estimates
@@ -465,18 +408,6 @@ def misspecification_allowance(beta, omega, gamma, going_on):
     return number(beta) * (1 + total / n)
 
 
-def misspecification_epsilon(beta, gamma, diagonal, going_on=None):
-    """Section 3: (1 + gamma) beta mean sqrt(k(x_i, x_i)), added to epsilon in primal, r_min and rejection.
-
-    With `going_on` the gamma is dropped in rows without a next point (smaller, also valid). The primal
-    end itself grows by beta as well: E_0[q] stands beta away from E_0[q*]."""
-    total = mpf(0)
-    for i in range(len(diagonal)):
-        follows = going_on is None or going_on[i]
-        total += (1 + (number(gamma) if follows else 0)) * mp.sqrt(number(diagonal[i]))
-    return number(beta) * total / len(diagonal)
-
-
 def dual_bounds(estimate, radius, mu_norm, noise, extra=0):
     """(10): (F-, F+) = estimate -+ (r_Q |mu_omega| + noise + extra); noise is eps |omega|."""
     half = number(radius) * number(mu_norm) + number(noise) + number(extra)
@@ -561,36 +492,6 @@ def _gauge(matrix, slot, columns):
     return block
 
 
-def minimize_dual(g, psi_0, a, radius, kappa, l=None):  # noqa: E741
-    """(11): min_w g'w + r |psi_0 + A w| + kappa |L w| as (value, w).
-
-    (-inf, None) when it has no bottom: Q is rejected. F+ is E_0[q_hat] + value; F- is E_0[q_hat] - value with
-    -g in place of g. The value is evaluated at w, not read off the solver."""
-    g, psi_0, a = np.asarray(g, float), np.asarray(psi_0, float), np.asarray(a, float)
-    d = len(g)
-    l = np.eye(d) if l is None else np.asarray(l, float)  # noqa: E741
-    cost = np.concatenate([g, [radius, kappa]])
-    cones = [_gauge(a, d, d + 2), _gauge(l, d + 1, d + 2)]
-    status, z = _conic(cost, cones, [np.concatenate([[0.0], psi_0]), np.zeros(len(l) + 1)])
-    if "Infeasible" in status:
-        return -np.inf, None
-    w = z[:d]
-    value = float(g @ w + radius * np.linalg.norm(psi_0 + a @ w) + kappa * np.linalg.norm(l @ w))
-    at_zero = float(radius * np.linalg.norm(psi_0))
-    return (value, w) if value < at_zero else (at_zero, np.zeros(d))
-
-
-def maximize_primal(g, psi_0, a, radius, kappa):
-    """sup{ <e, psi_0> : |e| <= r, |g + A'e| <= kappa } as (value, e): (11) from below, L = I.
-
-    None when nothing is feasible. |g + A'e| is L_W(q_hat + e), so the primal bound is E_0[q_hat] + value."""
-    g, psi_0, a = np.asarray(g, float), np.asarray(psi_0, float), np.asarray(a, float)
-    d = len(psi_0)
-    cones = [_gauge(np.eye(d), None, d), _gauge(a.T, None, d)]
-    status, e = _conic(-psi_0, cones, [np.concatenate([[radius], np.zeros(d)]), np.concatenate([[kappa], g])])
-    return None if "Infeasible" in status else (float(psi_0 @ e), e)
-
-
 def smallest_radius(g, a, eps):
     """r_min = min{ |e| : |g + A'e| <= eps }, measured from the center of Q; inf when no e is feasible."""
     g, a = np.asarray(g, float), np.asarray(a, float)
@@ -623,26 +524,6 @@ def _pairs(rewards):
     return [(s, a) for s in range(len(rewards)) for a in range(len(rewards[s]))]
 
 
-def tabular_q(transitions, rewards, policy, gamma, terminal=None):
-    """q* by solving q = R + gamma (1 - terminal) P pi q.
-
-    transitions[s][a][s'] sums to one over s'; terminal[s][a] is the chance to end after (s, a), whatever s'.
-    Returns q[s][a]."""
-    pairs = _pairs(rewards)
-    matrix, right = mpmath.eye(len(pairs)), mpmath.zeros(len(pairs), 1)
-    for i, (s, a) in enumerate(pairs):
-        right[i] = number(rewards[s][a])
-        for j, (t, b) in enumerate(pairs):
-            matrix[i, j] -= (
-                number(gamma) * _going_on(terminal, s, a) * number(transitions[s][a][t]) * number(policy[t][b])
-            )
-    solution = mp.lu_solve(matrix, right)
-    table = [[None] * len(row) for row in rewards]
-    for i, (s, a) in enumerate(pairs):
-        table[s][a] = solution[i]
-    return table
-
-
 def tabular_q_horizon(transitions, rewards, policy, gamma, horizon, terminal=None):
     """q[t][s][a] for t = 0 .. horizon by going backwards; q[horizon] is zero."""
     table = [[[mpf(0)] * len(row) for row in rewards] for _ in range(horizon + 1)]
@@ -662,35 +543,3 @@ def tabular_value(q, initial, policy):
     for s, a in _pairs(q):
         total += number(initial[s]) * number(policy[s][a]) * q[s][a]
     return total
-
-
-def tabular_visitation(transitions, policy, initial, gamma, terminal=None):
-    """d[s][a] = sum_t gamma^t P(s_t = s, a_t = a), not normalized: mass 1/(1 - gamma) if nothing ends."""
-    pairs = _pairs(policy)
-    matrix, right = mpmath.eye(len(pairs)), mpmath.zeros(len(pairs), 1)
-    for j, (t, b) in enumerate(pairs):
-        right[j] = number(initial[t]) * number(policy[t][b])
-        for i, (s, a) in enumerate(pairs):
-            matrix[j, i] -= (
-                number(gamma) * _going_on(terminal, s, a) * number(transitions[s][a][t]) * number(policy[t][b])
-            )
-    solution = mp.lu_solve(matrix, right)
-    table = [[None] * len(row) for row in policy]
-    for j, (t, b) in enumerate(pairs):
-        table[t][b] = solution[j]
-    return table
-
-
-def tabular_visitation_horizon(transitions, policy, initial, gamma, horizon, terminal=None):
-    """d[t][s][a] = gamma^t P(s_t = s, a_t = a) for t < horizon, by going forwards."""
-    alive, power, tables = [number(p) for p in initial], mpf(1), []
-    for _ in range(horizon):
-        tables.append([[power * alive[s] * number(p) for p in policy[s]] for s in range(len(policy))])
-        following = [mpf(0)] * len(policy)
-        for s, a in _pairs(policy):
-            for u in range(len(policy)):
-                following[u] += (
-                    alive[s] * number(policy[s][a]) * _going_on(terminal, s, a) * number(transitions[s][a][u])
-                )
-        alive, power = following, power * number(gamma)
-    return tables

@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import bondic as b
-from bondic.bounds.dual import Setting, dual_bound
+from bondic.bounds.dual import dual_bound
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
 from bondic.classes.value_class import constant_function, constant_value
 from bondic.errors import InvalidInput, VerificationError
 from bondic.kernels.normal_form import Layout
-from bondic.noise.pinelis import Pinelis
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
 from bondic.sums.measure import Measure, Stream
 from bondic.sums.total_variation import total_variations
 from bondic.terms import ValueRange, range_at_all_times
-from builders import tabular
+from builders import COLUMNS, setting_of, tabular, world_problem
 
 
 def exact_variation(points, weights):
@@ -72,10 +71,9 @@ def test_too_many_points_are_refused(monkeypatch):
         total_variations(measure)
 
 
-def setting_of(problem, share=0.5, alpha=0.1):
+def box_setting(problem, share=0.5):
     limits = range_at_all_times(problem.terms)
-    box = Box.around(limits.low, limits.high, problem.layout)
-    return Setting(problem, box, Instruments(table_kernel(share)), Pinelis("half"), alpha, None, 2)
+    return setting_of(problem, Box.around(limits.low, limits.high, problem.layout), table_kernel(share))
 
 
 @pytest.mark.filterwarnings("ignore::bondic.errors.ValidityWarning")  # few rows: actions that the log never took
@@ -90,7 +88,7 @@ def test_the_bias_is_the_worst_function_of_the_box(seed):
     policy = b.TablePolicy(rng.dirichlet(np.ones(2), size=2))
     initial = b.InitialStates.exact([[0.0], [1.0]], [0.3, 0.7])
     problem = b.make_problem(log, policy, initial, gamma=0.7, reward_range=(0.0, 1.0))
-    setting = setting_of(problem)
+    setting = box_setting(problem)
     omega = TableSearch.function(table_search(setting), rng.normal(size=table_search(setting)._gradient.size))
     (terms,) = dual_bound(setting, omega, ("upper",))
     weights = omega.values(problem.whole().logged)[0][np.arange(9), problem.whole().slots]
@@ -112,9 +110,8 @@ def test_the_bias_is_the_worst_function_of_the_box(seed):
 def test_with_the_noise_of_the_log_both_ends_hold():
     """Identity (5) with the true q*: value - bias <= J* - noise <= value + bias for any omega."""
     for seed in range(5):
-        mdp, log, policy, initial = tabular(400, seed=seed, gamma=0.8)
-        problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-        setting = setting_of(problem)
+        mdp, problem = world_problem(tabular, 400, seed=seed)
+        setting = box_setting(problem)
         q = mdp.q_star
         search = table_search(setting)
         for sign in (1.0, -1.0):
@@ -181,9 +178,8 @@ def conic_optimum(search, *, sign, radius, kappa):
 @pytest.mark.parametrize("share", [0.0, 0.5])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_search_reaches_the_conic_optimum(seed, share):
-    mdp, log, policy, initial = tabular(2000, seed=seed, gamma=0.8)
-    problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-    setting = setting_of(problem, share)
+    _, problem = world_problem(tabular, 2000, seed=seed)
+    setting = box_setting(problem, share)
     search, radius = table_search(setting), setting.ball.radius
     for sign, kappa in itertools.product((1.0, -1.0), (1e-3, 0.03)):
         w, value, primal = search.solve(sign=sign, radius=radius, kappa=kappa)
@@ -199,7 +195,7 @@ def test_the_model_counts_rows():
     log = b.Transitions([[0.0], [0.0], [1.0]], [0, 1, 0], [1.0, 0.0, 0.5], [[1.0], [0.0], [1.0]], [False, False, True])
     policy = b.TablePolicy([[0.25, 0.75], [1.0, 0.0]])
     problem = b.make_problem(log, policy, b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0))
-    model: TableModel = table_search(setting_of(problem, 0.0)).model
+    model: TableModel = table_search(box_setting(problem, 0.0)).model
     dense = np.zeros((4, 4))
     dense[:, model.pairs] = model.balance.toarray()
     expected = np.zeros((4, 4))
@@ -214,8 +210,7 @@ def test_the_model_counts_rows():
 
 def test_memory_and_stream_agree():
     mdp, log, policy, initial = tabular(1000, gamma=0.8)
-    columns = {name: getattr(log, name) for name in ("observations", "actions", "rewards", "next_observations")}
-    columns |= {"terminations": log.terminations, "truncations": log.truncations}
+    columns = {name: getattr(log, name) for name in COLUMNS[:6]}
     found = []
     for source in (b.Transitions(**columns), b.stream_log(columns, batch_rows=170)):
         problem = b.make_problem(source, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
@@ -238,8 +233,7 @@ def test_a_certificate_of_a_box_is_verified_and_a_smaller_box_is_called_an_assum
 
 
 def test_a_stated_box_that_is_too_small_is_a_statement():
-    mdp, log, policy, initial = tabular(1000, gamma=0.8)
-    problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+    _, problem = world_problem(tabular, 1000)
     result = b.estimate_interval(problem, method=b.Dual(ball=Box(0.5), instruments=Instruments(table_kernel(0.5))))
     values = {item.name: item for item in result.assumptions}["values"]
     assert values.state in ("stated", "rejected")
@@ -250,9 +244,8 @@ def test_a_stated_box_that_is_too_small_is_a_statement():
 def test_sparse_and_full_systems_reach_one_objective(share, monkeypatch):
     from bondic.search import table
 
-    mdp, log, policy, initial = tabular(2000, gamma=0.8)
-    problem = b.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
-    search = table_search(setting_of(problem, share))
+    _, problem = world_problem(tabular, 2000)
+    search = table_search(box_setting(problem, share))
     full = search.solve(sign=1.0, radius=2.0, kappa=0.01), search.estimate()
     monkeypatch.setattr(table, "_DENSE", 0)
     sparse_one = search.solve(sign=1.0, radius=2.0, kappa=0.01), search.estimate()

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.bounds.dual import Setting, dual_bound
+from bondic.bounds.dual import dual_bound
 from bondic.bounds.primal import sum_of_values
 from bondic.bounds.rejection import evaluate_witness
 from bondic.claims import ErrorBudget
@@ -21,7 +21,8 @@ from bondic.functions.functions import FeatureFunction, term_feature_bounds
 from bondic.identity.residual import FunctionValues, initial_value
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import Enclosure, U
-from core_cases import kernel_function, kernels, make_case, plain_facts
+from builders import setting_of
+from core_cases import make_case, plain_facts
 from forms import evaluate, quadratic_form
 
 LINE = Layout(1, False, 0, 1)
@@ -46,7 +47,7 @@ def test_omega_of_another_space_is_refused(rng):
     kernel = bondic.Constant(1.0)
     foreign = bondic.KernelFunction(1e12 * kernel, problem.layout, ORIGIN, np.array([[2e-12]]))
     own = bondic.KernelFunction(bondic.Constant(1.0), problem.layout, ORIGIN, np.array([[2.0]]))
-    setting = Setting(problem, bondic.Ball(kernel, 2.0), bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2)
+    setting = setting_of(problem, bondic.Ball(kernel, 2.0), kernel)
     for call in (dual_bound, evaluate_witness):
         with pytest.raises(InvalidInput, match="space of"):
             call(setting, foreign)
@@ -262,19 +263,6 @@ def test_not_a_hair_more_than_alpha():
     with pytest.raises(InvalidInput):
         ErrorBudget(0.1, {"noise": math.nextafter(0.1, 1.0)})
     assert ErrorBudget(0.1, {"noise": 0.1})["noise"] == 0.1
-
-
-def test_omega_built_from_an_equal_kernel_is_welcome():
-    """Equality is by content: a kernel built a second time is the same kernel."""
-    case = make_case(seed=2)
-    kernel_q, _ = kernels(case, 1.4, 0.6)
-    first, _ = kernels(case, 0.8, 0.2)
-    second, _ = kernels(case, 0.8, 0.2)
-    setting = Setting(
-        case.problem, bondic.Ball(kernel_q, 1.0), bondic.Instruments(first), bondic.Pinelis(), 0.1, None, 2
-    )
-    one, other = (dual_bound(setting, kernel_function(case, kernel, 1.0)) for kernel in (first, second))
-    assert one == other
 
 
 # ---------------------------------------------------------------------------------------------- series engine

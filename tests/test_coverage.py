@@ -48,23 +48,13 @@ def surprises(rows):
 # --- events on problems that use up the inequalities --------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in EVENTS if name != "jump"])
+@pytest.mark.parametrize("name", EVENTS)
 def test_events_hold_and_half_of_each_bound_fails(name):
+    """Claims fit their exact rates where they are known; controls (eps/2 and the like) must be called violated."""
     rows = observe(EVENTS[name], 300)
     assert any(row.role == "claim" for row in rows.values())
     assert any(row.role == "control" for row in rows.values())
     assert not surprises(rows)
-
-
-def test_half_of_epsilon_fails_the_test_that_epsilon_passes():
-    """The negative control, spelled out: one state, best or worst with probability 1/2, constant kernel, "half"."""
-    rows = observe(EVENTS["jump"], 300)
-    assert not surprises(rows)
-    whole, half = rows["noise event, half"], rows["noise event, half, eps/2"]
-    assert not whole.violated
-    assert whole.misses < 0.1 * 300
-    assert half.violated
-    assert half.misses > 0.15 * 300
 
 
 def test_shared_draws_of_next_actions_break_the_event():

@@ -81,13 +81,29 @@ def test_new_names_change_no_value():
     assert np.allclose(table.renamed(codes).q_values(target, 0.9)[codes], table.q_values(target, 0.9))
 
 
-def test_the_line_has_the_value_of_simulation():
-    def act(states, rng):
-        return (rng.random(len(states)) < 0.9).astype(int)
+def mostly_right(states, rng):
+    return (rng.random(len(states)) < 0.9).astype(int)
 
-    starts = np.arange(10)[:, None] / 100
-    simulated = mean_return(starts, act, partial(stroll, 0.01), 0.95, 250, np.random.default_rng(2))
-    assert_close(stroll_value(0.01, 200), simulated, slack=1e-4)
+
+def steer(states, rng):
+    return -states + 0.1 * rng.standard_normal(states.shape)
+
+
+@pytest.mark.parametrize(
+    ("value", "starts", "act", "step", "gamma", "length", "episodes"),
+    [
+        (stroll_value(0.01, 200), np.arange(10)[:, None] / 100, mostly_right, partial(stroll, 0.01), 0.95, 250, EPISODES),
+        (drift_value(0.9, 0.9), np.zeros((1, 1)), mostly_right, drift_step, 0.9, 200, EPISODES),
+        (steering_value(np.array([0.0, 0.3]), 0.8), np.array([[0.0], [0.3]]), steer, steering_step, 0.8, 50, 200_000),
+    ],
+    ids=["stroll", "drift", "steering"],
+)  # fmt: skip
+def test_values_are_those_of_simulation(value, starts, act, step, gamma, length, episodes):
+    simulated = mean_return(starts, act, step, gamma, length, np.random.default_rng(2), episodes)
+    assert_close(value, simulated, slack=1e-4)
+
+
+def test_a_finer_grid_does_not_move_the_value_of_the_line():
     assert abs(stroll_value(0.01, 200) - stroll_value(0.01, 100)) < 2e-5
 
 
@@ -96,23 +112,6 @@ def test_the_first_fifth_never_sees_the_goal_but_the_log_does(make):
     log = make(1e-3, np.random.default_rng(3)).log
     assert not log.terminations[: len(log) // 5].any()
     assert log.terminations.any()
-
-
-def test_drift_has_the_value_of_simulation():
-    def act(states, rng):
-        return (rng.random(len(states)) < 0.9).astype(int)
-
-    simulated = mean_return(np.zeros((1, 1)), act, drift_step, 0.9, 200, np.random.default_rng(4))
-    assert_close(drift_value(0.9, 0.9), simulated, slack=1e-6)
-
-
-def test_steering_has_the_value_of_simulation():
-    def act(states, rng):
-        return -states + 0.1 * rng.standard_normal(states.shape)
-
-    starts = np.array([0.0, 0.3])
-    simulated = mean_return(starts[:, None], act, steering_step, 0.8, 50, np.random.default_rng(5), 400_000)
-    assert_close(steering_value(starts, 0.8), simulated, slack=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -304,13 +303,13 @@ def test_runs_are_kept_and_those_that_are_slow_or_die_are_written_down(tmp_path)
     stored = defaults_runs.read_rows(out, defaults_runs.code_digest())
     assert [row["low"] for row in stored] == [row["low"] for row in rows]
     assert defaults_runs.read_rows(out, "other sources") == []
-    both = defaults_runs.run(quick_cells, ["coin", "asleep"], seeds=2, jobs=1, limit=5.0, out=out)
+    both = defaults_runs.run(quick_cells, ["coin", "asleep"], seeds=2, jobs=1, limit=1.0, out=out)
     assert [row.get("why", "") for row in both] == ["", "too slow", "", "too slow"]
     assert both[0] == rows[0]
     dead = defaults_runs.run(quick_cells, ["dead", "coin"], seeds=1, jobs=1, limit=200.0, out=out)
     assert dead[0]["why"] == defaults_runs.DIED
     assert dead[1] == rows[0]
-    assert "without answer" in defaults.page({"rows": both, "not_run": {}, "limit": 5.0, "words": {}})
+    assert "without answer" in defaults.page({"rows": both, "not_run": {}, "limit": 1.0, "words": {}})
 
 
 def test_a_table_of_coverage_has_every_gamma_and_size():

@@ -10,7 +10,7 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bounds.dual import Setting, dual_bound, misspecification_allowance
+from bondic.bounds.dual import dual_bound
 from bondic.bounds.rejection import evaluate_witness
 from bondic.bounds.weighing import Candidate, weigh, weights_at_rows
 from bondic.claims import Rejection
@@ -18,7 +18,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import FeatureFunction, Function
 from bondic.rounding import Enclosure
 from bondic.sums.forms import Sums
-from bondic.terms import range_of
+from builders import setting_of
 from core_cases import Given, inside, kernel_function, make_case
 
 DELTA, DELTA_0 = 0.08, 0.02
@@ -58,15 +58,10 @@ class Example:
         self.center_twin = naive.expansion(self.twin_q, coefficients, case.logged) if center else naive.zero
         self.constant = constant
         sampled = not case.problem.answers.exact or case.problem.initial_states.kind == "sample"
-        self.setting = Setting(
-            case.problem,
-            bondic.Ball(self.kernel_q, self.radius, self.center, self.beta),
-            bondic.Instruments(self.kernel_w),
-            bondic.Pinelis(constant),
-            DELTA,
-            DELTA_0 if sampled else None,
-            2,
-        )
+        self.setting = setting_of(
+            case.problem, bondic.Ball(self.kernel_q, self.radius, self.center, self.beta), self.kernel_w,
+            bondic.Pinelis(constant), probability=DELTA, start=DELTA_0 if sampled else None,
+        )  # fmt: skip
         self.rows = [float(w) for w in weights_at_rows(case.problem.whole(), self.omega)[0]]
 
     def epsilon(self):
@@ -208,24 +203,6 @@ def test_one_sided_initial_term():
     assert one.upper < two.lower
 
 
-def test_range_of_the_value(example):
-    case = example.case
-    low, high = naive.value_range(*case.reward_range, case.gamma, case.may_terminate, case.horizon)
-    ours = range_of(case.problem.terms)
-    assert mpf(ours.low) <= low
-    assert high <= mpf(ours.high)
-    assert ours == example.setting.range()
-
-
-def test_misspecification_allowance_is_rounded_up(example):
-    for beta in (0.0, 1e-9, 3.7):
-        exact = naive.misspecification_allowance(beta, example.rows, example.case.gamma, example.case.going_on)
-        (weighing,) = weigh(example.case.problem, example.setting.ball, [Candidate(example.omega)])
-        ours = misspecification_allowance(beta, weighing.mass)
-        assert mpf(ours.upper) >= exact
-        assert abs(mpf(ours.mid) - exact) <= mpf(10) ** -14 * exact
-
-
 def test_feature_function_as_omega(rng):
     """W of random features: the noise uses the norm of the coordinates and the error of the features."""
     case = make_case(seed=30)
@@ -234,9 +211,7 @@ def test_feature_function_as_omega(rng):
     w = rng.normal(size=10)
     omega = FeatureFunction(leaf, case.problem.layout, w)
     kernel_q, twin_q = core_cases.kernels(case, 1.4, 0.6)
-    setting = Setting(
-        case.problem, bondic.Ball(kernel_q, 2.0), bondic.Instruments(leaf), bondic.Pinelis(), DELTA, None, 2
-    )
+    setting = setting_of(case.problem, bondic.Ball(kernel_q, 2.0), leaf, probability=DELTA)
     lower, upper = dual_bound(setting, omega)
     rows, eta = weights_at_rows(case.problem.whole(), omega)
     for ours, point in zip(rows, case.logged, strict=True):
@@ -260,26 +235,6 @@ def ends(setting, omega):
     return lower.bound, upper.bound
 
 
-def test_smaller_alpha_contains_larger_alpha(example):
-    wide, narrow = replace(example.setting, noise_probability=0.01), replace(example.setting, noise_probability=0.3)
-    (low, high), (inner_low, inner_high) = ends(wide, example.omega), ends(narrow, example.omega)
-    assert low < inner_low < inner_high < high
-
-
-def test_larger_radius_contains_smaller(example):
-    inner = ends(example.setting, example.omega)
-    outer = ends(replace(example.setting, ball=example.setting.ball.with_radius(1.5 * example.radius)), example.omega)
-    assert outer[0] < inner[0] < inner[1] < outer[1]
-    nothing = ends(replace(example.setting, ball=example.setting.ball.with_radius(0.0)), example.omega)
-    assert inner[0] < nothing[0] <= nothing[1] < inner[1]
-
-
-def test_larger_allowance_contains_smaller(example):
-    ball = replace(example.setting.ball, misspecification=example.beta + 0.5)
-    outer, inner = ends(replace(example.setting, ball=ball), example.omega), ends(example.setting, example.omega)
-    assert outer[0] <= inner[0] <= inner[1] <= outer[1]
-
-
 @pytest.mark.parametrize("kind", ["discrete", "continuous"])
 @pytest.mark.parametrize("factor", [0.25, 1024.0])
 def test_scaling_rewards_scales_the_interval_exactly(kind, factor):
@@ -297,7 +252,7 @@ def test_scaling_rewards_scales_the_interval_exactly(kind, factor):
         problem = replace(case.problem, terms=terms, kept=(rows,))
         center = kernel_function(case, kernel_q, scale * theta)
         ball = bondic.Ball(kernel_q, 3.0 * scale, center, 0.125 * scale)
-        setting = Setting(problem, ball, bondic.Instruments(kernel_w), bondic.Pinelis(), DELTA, DELTA_0, 2)
+        setting = setting_of(problem, ball, kernel_w, probability=DELTA, start=DELTA_0)
         found.append(ends(setting, omega))
     assert found[1] == tuple(factor * end for end in found[0])
 
@@ -313,25 +268,6 @@ def test_permuting_initial_states_changes_nothing_beyond_rounding(example):
     other = replace(example.setting, problem=replace(problem, initial=cloud, initial_states=swapped))
     for mine, theirs in zip(dual_bound(example.setting, example.omega), dual_bound(other, example.omega), strict=True):
         assert abs(mine.bound - theirs.bound) <= mine.rounding + theirs.rounding
-
-
-def test_every_function_of_the_ball_is_between_the_ends():
-    """Weak duality on the event: L_W(q) <= eps and |q| <= r imply F- <= E[q] <= F+, for any omega."""
-    example = Example(seed=50, radius=3.0)
-    case = example.case
-    rng = np.random.default_rng(51)
-    low, high = ends(example.setting, example.omega)
-    eps = example.epsilon()
-    found = 0
-    for _ in range(4):
-        theta = rng.normal(size=len(case.logged))
-        norm = naive.omega_norm(example.twin_q, theta, case.logged)
-        q = naive.expansion(example.twin_q, [mpf(t) * example.radius / norm for t in theta.tolist()], case.logged)
-        residual = naive.residuals(q, case.logged, case.nexts, case.rewards, case.gamma)
-        if naive.kernel_bellman_loss(example.twin_w, residual, case.logged) <= eps:
-            found += 1
-            assert mpf(low) <= naive.integral(q, case.initial) <= mpf(high)
-    assert found >= 2
 
 
 class Vague(Function):
@@ -379,7 +315,7 @@ def witness_terms(example):
     return residual, moment, balance, norm, widening
 
 
-@pytest.mark.parametrize("radius", [1e-3, 0.05, 2.5])
+@pytest.mark.parametrize("radius", [1e-3, 2.5])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_witness_against_the_twin(name, radius):
     """Loss floor, p-value, lower bound of r_min and the verdict, all on the cautious side."""
@@ -410,13 +346,11 @@ def test_witness_against_the_twin(name, radius):
     assert found.rejected == (mpf(found.minimal_radius) > mpf(example.radius))
 
 
-def test_verdicts_differ():
-    """The list above holds both verdicts: a witness at work, and one that proves nothing."""
-    small, large = Example(radius=1e-3), Example(radius=2.5)
-    verdicts = [
-        evaluate_witness(replace(e.setting, gauge=bondic.PlugIn(1e-6)), e.omega).rejected for e in (small, large)
-    ]
-    assert verdicts == [True, False]
+@pytest.mark.parametrize(("radius", "verdict"), [(1e-3, True), (2.5, False)])
+def test_both_verdicts_occur(radius, verdict):
+    example = Example(radius=radius)
+    found = evaluate_witness(replace(example.setting, gauge=bondic.PlugIn(1e-6)), example.omega)
+    assert found.rejected == verdict
 
 
 def test_no_witness_no_rejection():
@@ -444,15 +378,8 @@ def test_best_witness_reaches_the_smallest_loss_and_radius(seed):
     omega = kernel_function(case, kernel_w, alpha)
     variance = 0.01
     eps = float(naive.epsilon(variance, len(case.logged), DELTA))
-    setting = Setting(
-        case.problem,
-        bondic.Ball(kernel_q, radius),
-        bondic.Instruments(kernel_w),
-        bondic.PlugIn(variance),
-        DELTA,
-        None,
-        2,
-    )
+    ball, noise = bondic.Ball(kernel_q, radius), bondic.PlugIn(variance)
+    setting = setting_of(case.problem, ball, kernel_w, noise, probability=DELTA)
     found = evaluate_witness(setting, omega)
     assert found.loss_floor <= smallest * (1 + 1e-6)
     assert found.loss_floor == pytest.approx(smallest, rel=1e-6)

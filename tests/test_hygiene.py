@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -50,13 +51,16 @@ def test_logs_without_a_fault_are_left_in_peace(name):
     assert corruptions.false_alarms(name, 8) == []
 
 
-@pytest.mark.parametrize("batch_rows", [1, 7, 256])
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_streamed_log_has_the_same_findings(fault, batch_rows):
+BY_ONE = ("observations written as next observations", "next observations of other rows", "three rows lost")
+
+
+@pytest.mark.parametrize(
+    ("fault", "batch_rows", "rows"), [*product(FAULTS, [17, 256], [1200]), *product(BY_ONE, [1], [100])]
+)
+def test_a_streamed_log_has_the_same_findings(fault, batch_rows, rows):
     """Rows are compared across the borders of batches, and episodes are put together from parts."""
     spoil, kind = FAULTS[fault]
-    columns = {name: column[:1200] for name, column in GOOD["table"](rng()).items()}
-    columns = spoil(columns, rng())
+    columns = spoil({name: column[:rows] for name, column in GOOD["table"](rng()).items()}, rng())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)
         whole = bondic.inspect_log(log_of(columns))

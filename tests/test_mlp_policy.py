@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bondic.errors import InvalidInput, PolicyError
-from bondic.policies.mixture import MixturePolicy
 from bondic.policies.mlp import MLPPolicy
 from bondic_lab.worlds.shipped import ENVIRONMENTS, STAGES, ground_truth, shipped_policy
 
@@ -47,15 +46,6 @@ def test_by_the_slow_definition(sizes, temperature, rng):
     np.testing.assert_allclose(policy.action_probs(states), expected, rtol=1e-10, atol=1e-15)
 
 
-def test_temperature_sharpens(rng):
-    weights, states = random_policy(rng), rng.standard_normal((50, 3))
-    sharp, plain, flat = (
-        MLPPolicy(weights.weights, weights.biases, t).action_probs(states).max(axis=1) for t in (0.1, 1.0, 1e6)
-    )
-    assert (sharp >= plain).all()
-    np.testing.assert_allclose(flat, 0.5, atol=1e-4)
-
-
 def test_a_file_keeps_every_bit(rng, tmp_path: Path):
     double = random_policy(rng)
     single = MLPPolicy(
@@ -71,13 +61,6 @@ def test_a_file_keeps_every_bit(rng, tmp_path: Path):
             assert all(np.array_equal(a, b) for a, b in zip(again.weights, policy.weights, strict=True))
             assert all(np.array_equal(a, b) for a, b in zip(again.biases, policy.biases, strict=True))
     assert sizes[1] < sizes[0]
-
-
-def test_mixture_of_networks(rng):
-    first, second = random_policy(rng), random_policy(rng, temperature=0.1)
-    states = rng.standard_normal((10, 3))
-    mixed = MixturePolicy(0.3, first, second).action_probs(states)
-    np.testing.assert_allclose(mixed, 0.3 * first.action_probs(states) + 0.7 * second.action_probs(states), rtol=1e-14)
 
 
 def test_the_numbers_cannot_be_changed_afterwards():

@@ -14,28 +14,13 @@ from bondic.bounds.dual import Setting, dual_bound
 from bondic.errors import InvalidInput, MissingExtra
 from bondic.functions.functions import FeatureFunction, KernelFunction
 from bondic.search import neural, row_batches, spectral
-from bondic.search.basis import make_basis
-from bondic.search.model import build_model
 from bondic.search.neural import NeuralSearch, best_multiple
 from bondic.search.row_batches import Centers, RowSums
 from bondic_lab.worlds.synthetic import SyntheticMDP
-from builders import as_log, noise_problem, synthetic_kernel, synthetic_problem
+from builders import as_log, noise_problem, search_model, synthetic_kernel, synthetic_problem
 
 GAUSSIAN = 0.5 * b.Constant(1.0) + 0.5 * b.Gaussian(0.5) * b.Dirac()
 FEATURES = 0.5 * b.Constant(1.0) + 0.5 * b.RandomFeatures.gaussian(32, 1, 0.5, seed=0) * b.Dirac()
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small matrices: threads only wait for one another. Nothing to do where torch is absent."""
-    if "torch" not in sys.modules:
-        yield
-        return
-    torch = sys.modules["torch"]
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @cache
@@ -57,19 +42,10 @@ def synthetic_setting(weight_kernel=GAUSSIAN, rows=120, **more):
     return setting_of(problem, synthetic_kernel(mdp), weight_kernel, radius=3 * mdp.q_norm, **more)
 
 
-def model_of(setting, rank=700):
-    """The search model with landmarks everywhere: nothing is hidden from it."""
-    problem = setting.problem
-    everything = np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
-    weights = make_basis(setting.instruments.kernel, problem.layout, problem.whole().logged, rank=rank)
-    values = make_basis(setting.ball.kernel, problem.layout, everything, rank=rank)
-    return build_model(problem, weights, values, setting.ball.center)
-
-
 @cache
 def synthetic_model(weight_kernel=GAUSSIAN, rows=120):
     """It depends on neither eps nor the radius."""
-    return model_of(synthetic_setting(weight_kernel, rows))
+    return search_model(synthetic_setting(weight_kernel, rows))
 
 
 def noise_setting(kind, n=40, **more):
@@ -116,7 +92,7 @@ def coefficients(centers, alpha):
 def test_sums_over_all_rows_are_those_of_the_trusted_core(kind, held, rng, monkeypatch):
     monkeypatch.setattr(row_batches, "_TILE", 16)  # several tiles, the last one incomplete
     setting = noise_setting(kind, misspecification=0.1)
-    centers = Centers.of(model_of(setting), setting, np.arange(1, 40, 2))
+    centers = Centers.of(search_model(setting), setting, np.arange(1, 40, 2))
     data = RowSums(setting, centers, np.arange(held))
     alpha = rng.normal(size=20)
     function = centers.function(alpha)
@@ -132,7 +108,7 @@ def test_sums_over_all_rows_are_those_of_the_trusted_core(kind, held, rng, monke
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_sums_in_the_coordinates_of_the_search_model(kind, rng):
     setting = noise_setting(kind)
-    model = model_of(setting)
+    model = search_model(setting)
     centers = Centers.of(model, setting, np.arange(0, 40, 3))
     data = RowSums(setting, centers, np.arange(10))
     assert data.in_coordinates
@@ -146,7 +122,7 @@ def test_the_same_sums_in_the_coordinates_of_the_search_model(kind, rng):
 def test_batches_are_unbiased(kind, rng):
     """The mean over all batches of 3 of 7 rows is the sum over all rows: no tolerance for sampling."""
     setting = noise_setting(kind, n=7)
-    centers = Centers.of(model_of(setting), setting, np.arange(7))
+    centers = Centers.of(search_model(setting), setting, np.arange(7))
     data = RowSums(setting, centers, np.arange(7))
     v = coefficients(centers, rng.normal(size=7))
     every = [sums_of(data.batch(np.array(rows)), v) for rows in combinations(range(7), 3)]
@@ -156,10 +132,10 @@ def test_batches_are_unbiased(kind, rng):
 def test_landmarks_that_miss_the_kernel_are_not_used_to_compare():
     setting = noise_setting("discrete")
     every_third = np.arange(0, 40, 3)
-    poor = Centers.of(model_of(setting, rank=2), setting, every_third)
+    poor = Centers.of(search_model(setting, rank=2), setting, every_third)
     assert poor.blind > 0.1
     assert not RowSums(setting, poor, np.arange(10)).in_coordinates
-    assert not RowSums(setting, Centers.of(model_of(setting), setting, every_third), np.arange(40)).in_coordinates
+    assert not RowSums(setting, Centers.of(search_model(setting), setting, every_third), np.arange(40)).in_coordinates
 
 
 @pytest.mark.parametrize(
@@ -185,7 +161,7 @@ def test_the_gradient_is_that_of_the_bound(kind, rng):
     import torch
 
     setting = noise_setting(kind, n=12, misspecification=0.05, variance=0.3)
-    centers = Centers.of(model_of(setting), setting, np.arange(5))
+    centers = Centers.of(search_model(setting), setting, np.arange(5))
     data = RowSums(setting, centers, np.arange(12))
     search = neural._Search(NeuralSearch(), data, rng)
     start = rng.normal(size=(5, 2))
@@ -212,7 +188,7 @@ def test_candidates_are_compared_by_the_bound_itself(kind, held, rng):
     """What is kept is the best multiple, and its value is F from the trusted core."""
     beta = 0.02 if held == 30 else 0.0  # in coordinates the allowance is estimated on the held rows
     setting = noise_setting(kind, n=30, variance=1e-3, radius=40.0, misspecification=beta)
-    data = RowSums(setting, Centers.of(model_of(setting), setting, np.arange(30)), np.arange(held))
+    data = RowSums(setting, Centers.of(search_model(setting), setting, np.arange(30)), np.arange(held))
     assert data.in_coordinates == (held < 30)
     search = neural._Search(NeuralSearch(), data, rng)
     alpha = np.full((30, 2), 3.0 * data.unit)
@@ -235,7 +211,7 @@ def test_the_norm_of_sampled_rows_is_remembered_over_batches(rng):
     import torch
 
     setting = noise_setting("discrete", n=30)
-    data = RowSums(setting, Centers.of(model_of(setting), setting, np.arange(30)), np.arange(30))
+    data = RowSums(setting, Centers.of(search_model(setting), setting, np.arange(30)), np.arange(30))
     search = neural._Search(NeuralSearch(), data, rng)
     alpha = torch.from_numpy(rng.normal(size=(30, 2)))
     batches = [data.held, data.batch(np.arange(0, 30, 3))]
@@ -306,7 +282,7 @@ def test_sampled_rows_and_centers(blind, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_kernel_and_action(kind):
     setting = noise_setting(kind, variance=0.5, misspecification=0.01)
-    model = model_of(setting)
+    model = search_model(setting)
     shares = closed(setting, NeuralSearch(steps=12, hidden=(32,))(model, setting), model)
     assert min(shares.values()) >= 0.95
 
@@ -325,7 +301,7 @@ def test_finite_horizon_without_discount():
     )
     kernel = b.Gaussian(1.0, on="state") * b.Dirac() * b.TimeMask(4)
     setting = setting_of(problem, kernel, kernel, radius=6.0)
-    model = model_of(setting)
+    model = search_model(setting)
     shares = closed(setting, NeuralSearch(steps=12)(model, setting), model)
     assert min(shares.values()) >= 0.99
 
@@ -407,7 +383,7 @@ def test_scaled_rewards_scale_the_proposal_and_nothing_else(scale):
     small = synthetic_setting()
     large = setting_of(larger, small.ball.kernel, GAUSSIAN, radius=small.ball.radius * scale, variance=1e-2 * scale**2)
     search = NeuralSearch(steps=20, refit=False)
-    one, two = (search(model_of(setting), setting) for setting in (small, large))
+    one, two = (search(search_model(setting), setting) for setting in (small, large))
     for f, g in zip(one, two, strict=True):
         np.testing.assert_allclose(f.weights, g.weights, rtol=1e-4, atol=1e-6 * np.abs(f.weights).max())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 
@@ -19,20 +18,6 @@ from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, exact_problem, part, tabular_problem
 
 SMALL = {"hidden": (16,), "replicates": 4, "updates": 12, "steps": 5, "batch": 64}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small matrices: threads only wait for one another. Nothing to do where torch is absent."""
-    if importlib.util.find_spec("torch") is None:
-        yield
-        return
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def random_world(termination=0.3):

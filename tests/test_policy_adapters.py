@@ -39,6 +39,12 @@ def refused(spec, *needles, kind=InvalidInput, **options):
         assert needle in message, message
 
 
+def fails(policy, match, states=STATES):
+    """Loaded, but of no use when asked."""
+    with pytest.raises(PolicyError, match=match):
+        asked(policy, states)
+
+
 # module:object
 
 CODE = """
@@ -126,10 +132,8 @@ def test_what_is_no_policy_is_refused(code):
 
 
 def test_policies_that_fail_when_asked_say_where(code):
-    with pytest.raises(PolicyError, match="shape"):
-        asked(load_policy(f"{code}:narrow"))
-    with pytest.raises(PolicyError, match=r"KeyError at the next state: 'weights'"):
-        asked(load_policy(f"{code}:broken"))
+    fails(load_policy(f"{code}:narrow"), "shape")
+    fails(load_policy(f"{code}:broken"), r"KeyError at the next state: 'weights'")
 
 
 def test_a_module_that_fails_to_import_is_named(tmp_path, monkeypatch):
@@ -210,8 +214,7 @@ def test_spoiled_policy_files_are_refused(tmp_path, rng):
     refused(path, "empty")
     (tmp_path / "policy.txt").write_text("x")
     refused(tmp_path / "policy.txt", "ending is not known")
-    with pytest.raises(PolicyError, match="expects 3 observation dimensions"):
-        asked(load_policy(saved(tmp_path, **good)), np.zeros((4, 2)))
+    fails(load_policy(saved(tmp_path, **good)), "expects 3 observation dimensions", np.zeros((4, 2)))
 
 
 # Classifiers
@@ -235,15 +238,11 @@ def test_classes_are_put_into_the_order_of_the_log():
     np.testing.assert_array_equal(asked(load_policy(Classifier(), actions=4))[0], [0.75, 0.0, 0.25, 0.0])
     named = load_policy(Named(), actions=["go", "wait", "stop"])
     np.testing.assert_array_equal(asked(named)[0], [0.75, 0.0, 0.25])
-    with pytest.raises(PolicyError, match=r"actions=\[\.\.\.\]"):
-        asked(load_policy(Named()))
-    with pytest.raises(PolicyError, match="not among actions"):
-        asked(load_policy(Named(), actions=["go", "wait"]))
-    with pytest.raises(PolicyError, match="below 2"):
-        asked(load_policy(Classifier(), actions=2))
+    fails(load_policy(Named()), r"actions=\[\.\.\.\]")
+    fails(load_policy(Named(), actions=["go", "wait"]), "not among actions")
+    fails(load_policy(Classifier(), actions=2), "below 2")
     unfitted = type("Unfitted", (Classifier,), {"classes_": None})()
-    with pytest.raises(PolicyError, match="not fitted"):
-        asked(load_policy(unfitted))
+    fails(load_policy(unfitted), "not fitted")
 
 
 @pytest.mark.parametrize("ending", [".pkl", ".joblib"])
@@ -294,8 +293,7 @@ def test_onnx_models(tmp_path, rng, batch, name):
     weight = rng.normal(size=(3, 4))
     path = onnx_model(tmp_path, weight, name=name, batch=batch, softmax_at_end=name == "probabilities", extra=True)
     np.testing.assert_allclose(asked(load_policy(path)), softmax(STATES @ weight), atol=1e-6)
-    with pytest.raises(PolicyError, match="expects 3 observation dimensions"):
-        asked(load_policy(path), np.zeros((4, 2)))
+    fails(load_policy(path), "expects 3 observation dimensions", np.zeros((4, 2)))
 
 
 def test_an_onnx_output_that_says_nothing_must_be_explained(tmp_path, rng):
@@ -304,8 +302,7 @@ def test_an_onnx_output_that_says_nothing_must_be_explained(tmp_path, rng):
     path = onnx_model(tmp_path, weight, name="y")
     refused(path, "output='probabilities'", "output='logits'")
     np.testing.assert_allclose(asked(load_policy(path, output="logits")), softmax(STATES @ weight), atol=1e-6)
-    with pytest.raises(PolicyError, match="output='logits'"):
-        asked(load_policy(path, output="probabilities"))
+    fails(load_policy(path, output="probabilities"), "output='logits'")
     acting = load_policy(path, output="actions")
     np.testing.assert_allclose(acting.sample_action(STATES, rng), STATES @ weight, atol=1e-5)
     assert protocol.is_deterministic(acting)
@@ -403,8 +400,7 @@ def test_discrete_baselines(tmp_path, name):
             for action in range(2):
                 log = model.policy.evaluate_actions(tensor, torch.full((9,), action))[1].numpy()
                 np.testing.assert_allclose(probs[:, action], np.exp(log), atol=1e-6)
-    with pytest.raises(PolicyError, match="the log has 2 dimensions"):
-        asked(load_policy(model), np.zeros((3, 2)))
+    fails(load_policy(model), "the log has 2 dimensions", np.zeros((3, 2)))
     with pytest.raises(PolicyError, match="continuous actions"):
         policy.sample_action(states, np.random.default_rng(0))
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import builders
 from bondic import (
     Ball,
     CallablePolicy,
@@ -34,15 +35,8 @@ START = InitialStates.exact([[0.5, -0.5], [1.5, 2.5], [0.0, 0.0]], [0.5, 0.25, 0
 STATEMENTS = {"gamma": 0.9, "reward_range": (-1.0, 1.0), "accept": None}  # rows are draws of no world: not inspected
 
 
-def columns(n=9, *, action_dim=0, seed=0, **changes):
-    rng = np.random.default_rng(seed)
-    return {
-        "observations": rng.normal(size=(n, 2)),
-        "actions": rng.normal(size=(n, action_dim)) if action_dim else rng.integers(0, 3, size=n),
-        "rewards": rng.uniform(-1, 1, size=n),
-        "next_observations": rng.normal(size=(n, 2)),
-        "terminations": rng.random(n) < 0.3,
-    } | changes
+def columns(n=9, **more):
+    return builders.columns(n, **{"n_actions": 3, "ending": 0.3} | more)
 
 
 def probabilities(observations):

@@ -25,6 +25,8 @@ from bondic.sums.measure import Measure, Stream
 from bondic.sums.spool import Spooled
 from bondic.terms import range_of
 from bondic_lab.worlds.synthetic import SyntheticMDP
+from builders import columns as columns_of
+from builders import twice
 from forms import quadratic_forms
 
 MDP = SyntheticMDP.default(0.9, seed=1, dimension=2)
@@ -37,16 +39,6 @@ LAYOUT = Layout(1, False, 0, 1)
 def columns(episodes=12, length=10, seed=7):
     data = MDP.rollout(episodes, length, np.random.default_rng(seed))
     return {name: np.array(getattr(data, name)) for name in data.__dataclass_fields__}
-
-
-def continuous_columns(rng, n):
-    return {
-        "observations": rng.standard_normal((n, 2)),
-        "actions": rng.standard_normal((n, 1)),
-        "rewards": rng.uniform(size=n),
-        "next_observations": rng.standard_normal((n, 2)),
-        "terminations": np.zeros(n, dtype=bool),
-    }
 
 
 def forged(certificate, change):
@@ -148,13 +140,12 @@ def test_passes_over_different_points_are_not_put_together():
 
 
 def test_draws_at_initial_states_are_not_those_at_the_first_next_states():
-    rng = np.random.default_rng(0)
     n = 30
-    data = continuous_columns(rng, n)
+    data = columns_of(n, action_dim=1)
     noise = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
     start = bondic.InitialStates.exact(np.zeros((n, 2)))
     stream = ArrayStream(data, batch_rows=10)
-    problem = bondic.make_problem(stream, noise, start, gamma=0.9, reward_range=(0, 1), draws=4, initial_draws=4)
+    problem = bondic.make_problem(stream, noise, start, gamma=0.9, reward_range=(-1, 1), draws=4, initial_draws=4)
     following = np.concatenate([part.next_answers.ravel() for part in problem.batches()])
     everything = np.concatenate([problem.answers.initial.ravel(), following])
     assert np.unique(everything).size == everything.size
@@ -231,11 +222,10 @@ def test_statements_that_no_problem_accepts_are_refused(certified, change):
 
 
 def test_a_stochastic_policy_cannot_be_passed_off_as_deterministic():
-    rng = np.random.default_rng(0)
-    log = bondic.Transitions(**continuous_columns(rng, 60))
+    log = bondic.Transitions(**columns_of(60, action_dim=1))
     policy = bondic.CallableSampler(lambda states, rng: rng.standard_normal((len(states), 1)))
     start = bondic.InitialStates.exact(np.zeros((1, 2)))
-    problem = bondic.make_problem(log, policy, start, gamma=0.5, reward_range=(0, 1), initial_draws=1)
+    problem = bondic.make_problem(log, policy, start, gamma=0.5, reward_range=(-1, 1), initial_draws=1)
     certificate = bondic.estimate_interval(problem, method=bondic.Dual(pilot=0)).certificate
     bondic.verify(certificate, log, policy)
     with pytest.raises(VerificationError):
@@ -251,12 +241,10 @@ def test_a_log_is_not_read_in_batches_of_nothing(rows):
 
 
 def test_a_log_pasted_twice_is_noticed_across_batches():
-    data = continuous_columns(np.random.default_rng(0), 20)
-    twice = {name: np.concatenate([column, column]) for name, column in data.items()}
-    with pytest.warns(ValidityWarning):
-        bondic.Transitions(**twice)
-    with pytest.warns(ValidityWarning):
-        ArrayStream(twice, batch_rows=20)
+    pasted = twice(columns_of(20, action_dim=1))
+    for read in (lambda: bondic.Transitions(**pasted), lambda: ArrayStream(pasted, batch_rows=20)):
+        with pytest.warns(ValidityWarning):
+            read()
 
 
 # Parquet

@@ -11,13 +11,12 @@ import pytest
 import bondic
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from builders import synthetic, tabular
+from builders import tabular, world_problem
 
 
 @pytest.fixture(scope="module")
 def world():
-    mdp, log, policy, initial = synthetic(600, gamma=0.5)
-    problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
+    mdp, problem = world_problem(rows=600, gamma=0.5)
     method = Dual(gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=24))
     return mdp, problem, method, bondic.radius_sensitivity(problem, method=method)
 
@@ -58,26 +57,20 @@ def test_the_breakdown_radius_is_where_the_decision_breaks(world, side):
     assert inside > threshold > outside if side == "above" else inside < threshold < outside
 
 
-def test_hopeless_and_trivial_thresholds(world):
+def test_hopeless_trivial_and_bad_thresholds(world):
     curve = world[3]
     assert curve.breakdown_radius(above=curve.value_range.high) == 0.0
     assert curve.breakdown_radius(above=curve.value_range.low - 1) == math.inf
     assert curve.breakdown_radius(below=curve.value_range.high + 1) == math.inf
-
-
-def test_bad_arguments_are_refused(world):
-    curve = world[3]
-    with pytest.raises(InvalidInput, match="one threshold"):
-        curve.breakdown_radius()
-    with pytest.raises(InvalidInput, match="one threshold"):
-        curve.breakdown_radius(above=0.0, below=1.0)
+    for both in ({}, {"above": 0.0, "below": 1.0}):
+        with pytest.raises(InvalidInput, match="one threshold"):
+            curve.breakdown_radius(**both)
     with pytest.raises(InvalidInput, match="radius is finite"):
         curve.interval(-1.0)
 
 
 def test_long_logs_certify_fewer_omegas_and_stay_valid(monkeypatch):
-    mdp, log, policy, initial = tabular(800, gamma=0.5)
-    problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    _, problem = world_problem(tabular, 800, gamma=0.5)
     method = Dual(choices=bondic.Choices(categorical=False))  # a ball: the half-width of a box is never varied
     usual = bondic.radius_sensitivity(problem, method=method)
     monkeypatch.setattr("bondic.methods.sensitivity._LONG", 100)

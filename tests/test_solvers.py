@@ -18,8 +18,9 @@ from bondic.kernels.normal_form import Layout
 from bondic.rows import Cloud
 from bondic.search import spectral
 from bondic.search.basis import make_basis
-from bondic.search.conic import solve_dual, solve_primal
+from bondic.search.conic import solve_dual
 from bondic.search.model import SearchModel, build_model
+from builders import everything
 
 AGREEMENT = 1e-6
 """Spectral against conic optimum, relative to max( r |psi_0|, |optimum| )."""
@@ -42,10 +43,6 @@ def kernels(continuous, *, features, rng):
     seed, dimension, on = int(rng.integers(1000)), 3 if continuous else 2, "point" if continuous else "state"
     waves = b.RandomFeatures.gaussian(6, dimension, 0.8, seed=seed, on=on)
     return 0.5 * b.Constant(1.0) + 0.5 * (waves if continuous else waves * b.Dirac()), value
-
-
-def everything(problem):
-    return np.concatenate([problem.initial.points, problem.whole().logged, problem.whole().next.points])
 
 
 def model_of(problem, w_kernel, q_kernel, *, rank=25, q_rank=None):
@@ -188,12 +185,10 @@ def shared_cases(rng):
     starts = [b.InitialStates.exact(rng.standard_normal((k, 2))) for k in (1, 2, 5)]
     policy = builders.softmax_policy()
     problems = [b.make_problem(log, policy, start, gamma=0.9, reward_range=(-1, 1)) for start in starts]
-    everything = np.concatenate(
-        [problems[0].whole().logged, problems[0].whole().next.points, *(p.initial.points for p in problems)]
-    )
+    points = np.concatenate([everything(problem) for problem in problems])
     w_kernel, q_kernel = kernels(False, features=True, rng=rng)
     weights = make_basis(w_kernel, problems[0].layout, problems[0].whole().logged, rank=40)
-    values = make_basis(q_kernel, problems[0].layout, everything, rank=40)
+    values = make_basis(q_kernel, problems[0].layout, points, rank=40)
     return [build_model(p, weights, values, None) for p in problems]
 
 
@@ -233,16 +228,6 @@ def test_another_gradient_shares_the_decomposition(rng):
     assert found.objective != pytest.approx(
         spectral.propose(spectral.Spectrum.of(model), sign=1.0, radius=radius, kappa=kappa).objective, rel=1e-3
     )
-
-
-def test_lower_end_is_the_upper_end_of_negated_rewards(rng):
-    model = shared_cases(rng)[1]
-    kappa = 0.5 * float(np.linalg.norm(model.gradient))
-    mirrored = replace(model, gradient=-model.gradient)
-    lower = spectral.propose(spectral.Spectrum.of(model), sign=-1.0, radius=20.0, kappa=kappa)
-    upper = spectral.propose(spectral.Spectrum.of(mirrored), sign=1.0, radius=20.0, kappa=kappa)
-    assert lower.objective == pytest.approx(upper.objective, rel=1e-12)
-    np.testing.assert_allclose(lower.weights, upper.weights, rtol=0, atol=1e-9 * np.abs(upper.weights).max())
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
@@ -366,20 +351,6 @@ def test_ridge_path_agrees_with_conic(seed):
             assert (abs(g @ w) - radius * np.linalg.norm(a @ w)) / np.linalg.norm(w) == pytest.approx(floor, rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_primal_and_dual_programs_meet(seed):
-    """max over q = min over omega, both by the conic solver, both signs; theta is feasible and attains it."""
-    _, model, radius, kappa = random_case(8 * seed)  # "ordinary"
-    for sign in (1.0, -1.0):
-        top = solve_primal(model, sign=sign, radius=radius, kappa=kappa)
-        _, bottom = conic_optimum(model, sign, radius, kappa)
-        scale = max(radius * float(np.linalg.norm(model.start)), abs(bottom))
-        assert top.value == pytest.approx(bottom, abs=1e-6 * scale)
-        assert sign * model.start @ top.point == pytest.approx(top.value, abs=1e-9 * scale)
-        assert np.linalg.norm(top.point) <= radius * (1 + 1e-7)
-        assert np.linalg.norm(model.gradient + model.balance.T @ top.point) <= kappa * (1 + 1e-6)
-
-
 # ------------------------------------------------------------------------------------- coordinates of functions
 
 
@@ -480,28 +451,6 @@ def test_functions_of_coordinates(name, rank, rng):
     if rank == 500 or "wave" in name or len(basis.parts) == 1:
         np.testing.assert_allclose(own @ columns.T, dense(x, i, points, slots), rtol=0, atol=1e-5)
         np.testing.assert_allclose(own @ own.T, dense(x, i, x, i), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["gaussian", "embedded", "point"])
-def test_landmarks_keep_the_norm_of_a_kernel_expansion(name, rng):
-    """The coordinates' function against w^T K w of the same function written as a kernel expansion."""
-    kernel, dense = KERNELS[name]
-    problem = problem_for(name, rng)
-    part = make_basis(kernel, problem.layout, everything(problem), rank=12)
-    function = part.function(rng.standard_normal(part.dimension))
-    total = 0.0
-    for term, expansion in zip(part.parts, function.parts, strict=True):
-        gram = term.term.block(expansion.centers, expansion.centers)
-        total += float(np.einsum("ip,ij,jp->", expansion.weights, gram, expansion.weights))
-    assert function.norm().mid == pytest.approx(math.sqrt(total), rel=1e-8)
-    # the norm in the space of the *sum* of the terms is at most that
-    points, slots, _ = builders.pairs_of(
-        everything(problem), np.zeros((len(everything(problem)), problem.layout.slots))
-    )
-    values = function.values(everything(problem))[0].ravel()
-    gram = dense(points, slots, points, slots)
-    least = values @ np.linalg.lstsq(gram, values, rcond=1e-10)[0]
-    assert least <= total * (1 + 1e-6)
 
 
 # -------------------------------------------------------------------------------------- matrices of the search

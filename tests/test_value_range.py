@@ -15,7 +15,7 @@ from bondic.noise.facts import noise_facts
 from bondic.noise.v_statistic import VStatistic
 from bondic.rows import Terms
 from bondic.terms import ValueRange, largest_width, make_terms, range_at_all_times, range_of, row_widths
-from builders import LAKE_GAMMA, LAKE_POLICY, LAKE_START, lake, lake_problem
+from builders import lake_problem
 
 # ------------------------------------------------------------------------------------------------------ formulas
 
@@ -45,7 +45,7 @@ def statements(draw):
     low, high = sorted((draw(numbers), draw(numbers)))
     v_low, v_high = sorted((8 * draw(numbers), 8 * draw(numbers)))
     gamma = draw(st.sampled_from([0.0, 0.25, 0.5, 0.9]))
-    horizon = draw(st.sampled_from([None, 1, 2, 7, 40, 5000]))
+    horizon = draw(st.sampled_from([None, 1, 2, 7, 40, 400]))
     try:
         return make_terms(gamma, (low, high), horizon, draw(st.booleans()), False, (v_low, v_high))
     except InvalidInput:
@@ -54,7 +54,7 @@ def statements(draw):
 
 @given(statements())
 @example(Terms(0.9, (1.0, 2.0), False, 5000, True, (0.0, 10.25)))  # [10, 10.25] at time 0, [1, 2] at the last one
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_widths_bound_what_both_statements_leave_at_every_time(terms):
     """Against 50 digits; the widest time need not be the first."""
     last = 1 if terms.horizon is None else terms.horizon
@@ -178,7 +178,7 @@ def complaint(*arguments, **more):
     st.tuples(numbers, numbers).map(sorted),
     st.sampled_from([0.0, 0.5, 0.75]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_log_is_refused_exactly_when_it_contradicts_the_statement(rows, limits, gamma):
     rewards, ends = zip(*rows, strict=True)
     said = complaint(chain(rewards, ends), gamma, tuple(limits))
@@ -187,18 +187,20 @@ def test_a_log_is_refused_exactly_when_it_contradicts_the_statement(rows, limits
         assert complaint(chain(rewards, ends), gamma, tuple(limits), batch=batch) == said
 
 
-def test_the_row_and_its_return_are_named():
-    said = complaint(chain([0.0, 0.5, 0.5, 0.5], [0, 0, 0, 1]), 0.9, (0, 1))
-    assert "return from row 1 is 1.355, outside the stated `value_range` [0.0, 1.0]" in said
+@pytest.mark.parametrize(
+    ("rewards", "ends", "gamma", "words"),
+    [
+        ([0.0, 0.5, 0.5, 0.5], [0, 0, 0, 1], 0.9, "return from row 1 is 1.355, outside the stated `value_range` [0.0, 1.0]"),
+        ([0.0, 0.0, 3.0], [0, 0, 1], 0.9, "return from row 2 is 3, "),
+        ([0.0, 1.0, 1.0, 0.0], [0] * 4, 0.9, "Whatever follows row 2, the discounted return from row 1 is at least 1.9"),
+        ([-0.25, 0.2], [0, 1], 0.5, "return from row 0 is -0.15, outside"),
+        ([0.0, -1.0, 0.0], [0] * 3, 0.5, "Whatever follows row 1, the discounted return from row 1 is at most -0.5"),
+    ],
+)  # fmt: skip
+def test_the_row_and_its_return_are_named(rewards, ends, gamma, words):
+    said = complaint(chain(rewards, ends), gamma, (0, 1))
+    assert words in said
     assert "pass a wider range" in said
-    said = complaint(chain([0.0, 0.0, 3.0], [0, 0, 1]), 0.9, (0, 1))
-    assert "return from row 2 is 3, " in said
-    said = complaint(chain([0.0, 1.0, 1.0, 0.0], [0, 0, 0, 0]), 0.9, (0, 1))
-    assert "Whatever follows row 2, the discounted return from row 1 is at least 1.9" in said
-    said = complaint(chain([-0.25, 0.2], [0, 1]), 0.5, (0, 1))
-    assert "return from row 0 is -0.15, outside" in said
-    said = complaint(chain([0.0, -1.0, 0.0], [0, 0, 0]), 0.5, (0, 1))
-    assert "Whatever follows row 1, the discounted return from row 1 is at most -0.5" in said
 
 
 def test_episodes_that_alternate_are_put_in_order():
@@ -258,16 +260,3 @@ def test_rounding_is_no_contradiction():
     for batch in (None, 170):
         assert complaint(ones, 0.95, (0, 20), batch=batch) is None
         assert "at least" in complaint(ones, 0.95, (0, 19.999), batch=batch)
-
-
-def test_a_streamed_lake_is_checked_too():
-    data = lake(30)
-    stream = bondic.stream_log(data, batch_rows=64)
-    statement = {"gamma": LAKE_GAMMA, "reward_range": (0, 1)}
-    assert bondic.make_problem(stream, LAKE_POLICY, LAKE_START, value_range=(0, 1), **statement).terms.value_range == (
-        0.0,
-        1.0,
-    )
-    row = int(np.flatnonzero(data["rewards"])[0])
-    with pytest.raises(InvalidInput, match=f"return from row {row} is 1, outside"):
-        bondic.make_problem(stream, LAKE_POLICY, LAKE_START, value_range=(0, 0.999), **statement)
