@@ -13,7 +13,7 @@ import core_cases
 import naive
 from bondic.claims import ErrorBudget, check_alpha
 from bondic.errors import InvalidInput, NumericalError
-from bondic.methods.settle import _mean_square_width
+from bondic.methods.setting import _mean_square_width
 from bondic.noise.facts import diagonal, noise_facts
 from bondic.noise.start import initial_error
 from bondic.rounding import U

@@ -32,6 +32,17 @@ class Box(ValueClass):
 
     Its dual norm is the total variation sum_x |mu_omega(x)| over distinct points, so the bias is small only where the
     log repeats its points: tables. There is no misspecification to allow for.
+
+    Parameters
+    ----------
+    radius : float
+        The largest |q(x) - center(x)|, in units of value: half the width of the value range where nothing is assumed.
+    center : Function, default None
+        The function in the middle; None is the function 0. `around` makes the middle of a range.
+    provenance : Provenance
+        Where the radius comes from; shown with the result.
+    origin : {"stated", "chosen"}, default "stated"
+        Who named the class, you or the library.
     """
 
     radius: float

@@ -38,7 +38,7 @@ HALF_LOG2E = float.fromhex("0x1.b2da4e9808a53p-1")  # sqrt(log2(e) / 2), correct
 RHO_LARGEST = 710.0
 """exp(-710) is as good as zero, and polynomials of smaller lengths do not overflow."""
 
-_NEAR_REACH = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
+_NEAR_RADIUS = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
 _NEAR_COST = 5.8
 """Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
 _CHAIN = 40
@@ -300,8 +300,8 @@ def _gaussian(
         low, high = (np.array([edge(part, axis=0) for part in points]) for edge in (np.min, np.max))
         center = 0.5 * low.min(axis=0) + 0.5 * high.max(axis=0)
         scaled = tuple((part - center) * factors for part in points)
-        reach = math.sqrt(max(float(np.einsum("ij,ij->i", part, part).max()) for part in scaled)) * 1.001
-    if reach <= _NEAR_REACH and _NEAR_COST * reach <= spare:
+        radius = math.sqrt(max(float(np.einsum("ij,ij->i", part, part).max()) for part in scaled)) * 1.001
+    if radius <= _NEAR_RADIUS and _NEAR_COST * radius <= spare:
         return Recipe(np.array([NEAR], dtype=np.int64), ends, factors), scaled
     return far
 

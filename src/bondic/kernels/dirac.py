@@ -17,7 +17,14 @@ from bondic.rounding import U
 @register("kernel", "dirac")
 @dataclass(frozen=True, eq=False)
 class Dirac(Leaf):
-    """k(x, y) = 1 if x = y else 0,  K_max = 1. On actions, times or tabular states."""
+    """k(x, y) = 1 if x = y else 0,  K_max = 1. On actions, times or tabular states.
+
+    Parameters
+    ----------
+    on : {"observation", "time", "state", "action", "point"}, default "action"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
+        Points are equal when all these columns are.
+    """
 
     on: Part = "action"
 
@@ -49,6 +56,13 @@ class ActionEmbedding(Leaf):
 
     The embedding *is* the definition, so no factorization error enters. `from_gram` makes one from a matrix of
     similarities, for example Gaussian in the torque that an action stands for.
+
+    Parameters
+    ----------
+    embedding : array of float, (number of actions, p)
+        E, one row per action: actions with similar rows have similar values.
+    on : {"action"}
+        It acts on discrete actions only.
     """
 
     embedding: Numbers  # (number of actions, p)

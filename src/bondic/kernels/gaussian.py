@@ -15,7 +15,15 @@ from bondic.rounding import U
 @register("kernel", "gaussian")
 @dataclass(frozen=True, eq=False)
 class Gaussian(Leaf):
-    """k(x, y) = exp( -1/2 sum_l ((x_l - y_l) / h_l)^2 ),  K_max = 1."""
+    """k(x, y) = exp( -1/2 sum_l ((x_l - y_l) / h_l)^2 ),  K_max = 1.
+
+    Parameters
+    ----------
+    bandwidth : float or array of float
+        The length h over which values stay similar, in the units of the columns: one number, or one per column.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
+    """
 
     bandwidth: Numbers
     on: Part = "observation"

@@ -23,6 +23,15 @@ class Matern(Leaf):
     """k(x, y) = f(rho), rho = sqrt(2 nu) |(x - y) / h|,  K_max = 1.
 
     f = e^-rho (nu = 1/2), (1 + rho) e^-rho (nu = 3/2), (1 + rho + rho^2 / 3) e^-rho (nu = 5/2).
+
+    Parameters
+    ----------
+    bandwidth : float or array of float
+        The length h over which values stay similar, in the units of the columns: one number, or one per column.
+    nu : {0.5, 1.5, 2.5}, default 2.5
+        Smoothness: larger is smoother. 0.5 allows kinks, 2.5 has two derivatives.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
     """
 
     bandwidth: Numbers

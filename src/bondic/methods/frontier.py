@@ -49,12 +49,12 @@ class FrontierPoint:
 class Frontier:
     """Every number derived from it is rounded outward."""
 
-    alpha: float
+    alpha: float  # probability that the interval may miss the value, as it was asked
     radius: float  # the radius the method would have used
-    side: Side
+    side: Side  # which ends were asked for
     shares: dict[str, float]  # how alpha is divided over events
     points: tuple[FrontierPoint, ...]  # one entry per omega
-    setting: Setting = field(repr=False)
+    setting: Setting = field(repr=False)  # rows, Q, W and noise bound that everything refers to
     floor: float = 0.0  # radii below it are contradicted by a witness, at `alpha` and every larger one
 
     @property

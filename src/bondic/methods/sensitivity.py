@@ -17,7 +17,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
-from bondic.methods.settle import settle
+from bondic.methods.setting import make_setting
 from bondic.proofs.dual import DualProof
 from bondic.result import Result
 from bondic.rows import Rows
@@ -53,7 +53,7 @@ def radius_sensitivity(
     """
     check_alpha(alpha)
     options = Dual() if method is None else method
-    setting, budget, _ = settle(options, problem, float(alpha))
+    setting, budget, _ = make_setting(options, problem, float(alpha))
     search = make_search(setting, options.rank)
     return _frontier(options, setting, budget, search, [], radii, progress)
 

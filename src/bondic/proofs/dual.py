@@ -23,9 +23,9 @@ from bondic.kernels.normal_form import operations
 from bondic.noise.bound import NoiseBound
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, list_assumptions
-from bondic.proofs.findings import Finding
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
@@ -106,18 +106,18 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def findings(
+    def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
         return self._tests(setting, claims, retest), self._use_of_log(setting, claims), self._instruments(rows, log)
 
-    def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Finding:
+    def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Review:
         """What the given witnesses show, and what one would have to look for."""
         if claims.rejected:
-            return Finding(("rejection test recomputed from its witnesses",))
+            return Review(("rejection test recomputed from its witnesses",))
         if assumes_nothing(setting):
-            return Finding(("nothing is assumed about q*: there is no class to test",))
+            return Review(("nothing is assumed about q*: there is no class to test",))
         own = None if retest is None else retest(setting)
         if own is not None:
             refuse(
@@ -125,16 +125,16 @@ class DualProof(Proof):
                 "The log contradicts the assumptions: a test that the certificate does not hold rejects them "
                 f"(p = {own.p_value:.3g}).",
             )
-            return Finding(
+            return Review(
                 (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
             )
         if any(witness is not None for witness in (*self.witnesses, *self.refutations)):
             text = "the given witnesses were recomputed and do not reject; whether another would is not known"
         else:
             text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
-        return Finding(unchecked=(text,))
+        return Review(unchecked=(text,))
 
-    def _use_of_log(self, setting: Setting, claims: Claims) -> Finding:
+    def _use_of_log(self, setting: Setting, claims: Claims) -> Review:
         """Ends inside the value range that omega = 0 gives as well, or nearly: the log was not used, they repeat Q."""
         limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
         unchecked, headline = [], []
@@ -144,9 +144,9 @@ class DualProof(Proof):
                     f"the {claim.end} end against the log: the log was not used for this end, it repeats Q"
                 )
                 headline.append(f"the {claim.end} end, which repeats Q")
-        return Finding(unchecked=tuple(unchecked), headline=tuple(headline))
+        return Review(unchecked=tuple(unchecked), headline=tuple(headline))
 
-    def _instruments(self, rows: Rows, log: Log) -> Finding:
+    def _instruments(self, rows: Rows, log: Log) -> Review:
         """W must not have seen the certified rows: their positions can be compared, its history cannot."""
         provenance = self.instruments.provenance
         for used in (provenance, *(test.instruments.provenance for test in self.tests)):
@@ -156,11 +156,11 @@ class DualProof(Proof):
                 )
         if provenance.rows is None:
             text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
-            return Finding(unchecked=(text,))
+            return Review(unchecked=(text,))
         where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
         if provenance.log_hash != log.content_hash:
-            return Finding(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
-        return Finding(
+            return Review(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
+        return Review(
             (f"W is said to come from {where} of this log, which precede the certified ones",),
             ("whether W was really picked on those rows alone",),
         )

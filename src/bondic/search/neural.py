@@ -25,13 +25,13 @@ from bondic.functions.functions import Function
 from bondic.rows import Batch as RowBatch
 from bondic.search import spectral
 from bondic.search.model import SearchModel
-from bondic.search.row_batches import Batch, Centers, RowSums, some_rows
+from bondic.search.row_batches import Centers, RowSample, RowSums, some_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _HELD = 1024  # rows whose kernel values (8 MB) are computed once; a log of so few rows is looked at as a whole
-_LOOKS = 20  # how often candidates are compared
+_COMPARISONS = 20  # how often candidates are compared
 _MEMORY = 0.95  # of the moving average of |mu|^2: about 20 batches
 _SIGNS = np.array([1.0, -1.0])  # upper end, lower end: trained side by side on the same batches
 
@@ -48,9 +48,24 @@ def _torch() -> Any:
 class NeuralSearch:
     """Proposes one omega per end, the best it has seen there; made for `Dual(solver=NeuralSearch())`.
 
-    At most `centers` logged points, drawn at random, carry coefficients. All pairs of `batch` random rows make one of
-    `steps` gradient steps. With `refit` the last layer is now and then also fitted by the spectral method; without
-    it the search is Adam alone. Results depend on `seed` only (and, in the last digits, on the machine's libraries).
+    Results depend on `seed` only (and, in the last digits, on the machine's libraries).
+
+    Parameters
+    ----------
+    hidden : tuple of int, default (64, 64)
+        Widths of the layers.
+    steps : int, default 1000
+        Gradient steps: more may find a shorter interval.
+    batch : int, default 256
+        Rows per step; all pairs of them are formed.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to 0 by the last.
+    seed : int, default 0
+        Draws the first weights, the centers and the batches.
+    centers : int, default 1024
+        Most logged points that carry coefficients, drawn at random.
+    refit : bool, default True
+        Now and then also fit the last layer by the spectral method; without it the search is Adam alone.
     """
 
     hidden: tuple[int, ...] = (64, 64)
@@ -148,7 +163,7 @@ class _Search:
 
     def run(self) -> list[Function]:
         optimizer = self.torch.optim.Adam(self.network.parameters, lr=self.options.learning_rate)
-        steps, every = self.options.steps, max(1, self.options.steps // _LOOKS)
+        steps, every = self.options.steps, max(1, self.options.steps // _COMPARISONS)
         average, tail, count = None, np.zeros((self.data.centers.rows.size, 2)), 0
         for step in range(steps):
             for group in optimizer.param_groups:
@@ -166,13 +181,13 @@ class _Search:
             loss.backward()
             optimizer.step()
             if step % every == every - 1 or step == steps - 1:
-                self._look(now)
-                self._look(tail / count)  # F is convex in alpha: the mean evens out the sampling
-                self._look(self._refitted() if self.options.refit else None)
+                self._keep_best(now)
+                self._keep_best(tail / count)  # F is convex in alpha: the mean evens out the sampling
+                self._keep_best(self._refitted() if self.options.refit else None)
                 tail, count = np.zeros_like(tail), 0
         return [self.data.centers.function(alpha) for alpha in self.best_alpha if alpha is not None]
 
-    def _average(self, average: Any, parts: _Parts, batch: Batch, first: FloatArray) -> Any:
+    def _average(self, average: Any, parts: _Parts, batch: RowSample, first: FloatArray) -> Any:
         """|mu|^2 for the majorant: exact with all rows, otherwise remembered over batches from the held one on."""
         estimate = (parts.start + 2 * parts.move + parts.square).detach()
         if batch is self.data.held:
@@ -182,11 +197,11 @@ class _Search:
             average = held.start + 2 * held.move + held.square
         return _MEMORY * average + (1 - _MEMORY) * estimate
 
-    def parts(self, alpha: Any, batch: Batch) -> _Parts:
+    def parts(self, alpha: Any, batch: RowSample) -> _Parts:
         """F's pieces for alpha (centers, 2), sums over rows estimated on the batch."""
         tensor, b = self.torch.from_numpy, batch.residual.size
         v = self.table.T @ alpha if self.data.centers.explicit else alpha
-        omega = tensor(batch.lift) @ v  # (b, 2)
+        omega = tensor(batch.features) @ v  # (b, 2)
         linear = -self.signs * (tensor(batch.residual) @ omega) / b
         allowance = self.data.ball.misspecification * (tensor(batch.factors) @ omega.abs()) / b
         move = tensor(batch.start) @ omega / b
@@ -223,7 +238,7 @@ class _Search:
             out.append(factors @ found.weights)
         return np.stack(out, axis=1)
 
-    def _look(self, alpha: FloatArray | None) -> None:
+    def _keep_best(self, alpha: FloatArray | None) -> None:
         """F at the best multiple of omega, on as much of the log as can be seen well; keep it if it is the least."""
         if alpha is None:
             return

@@ -96,5 +96,5 @@ def _errors(rows: Batch, basis: Basis, features: FloatArray, taken: FloatArray, 
     spread = float(products.std()) / math.sqrt(count)
     here = features.T @ weights / count
     following = cloud_coordinates(basis, rows.next, weights / count) if len(rows.next.points) else np.zeros_like(here)
-    reach = ball.radius * float(np.linalg.norm(here - rows.gamma * following))
-    return max(abs(float(products.mean())) - reach, 0.0) / spread if spread > 0 else 0.0
+    allowed = ball.radius * float(np.linalg.norm(here - rows.gamma * following))
+    return max(abs(float(products.mean())) - allowed, 0.0) / spread if spread > 0 else 0.0
