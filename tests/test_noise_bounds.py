@@ -10,6 +10,7 @@ from mpmath import mp, mpf
 import bondic
 from bondic.errors import InvalidInput
 from bondic.functions.functions import FeatureMap
+from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.rounding import certified_dot
 from conformance_noise import LAYOUT, ROWS, WAVES, NoiseCase, facts_about, points, weights_of
@@ -140,7 +141,7 @@ def test_feature_charges_see_widths_slots_and_batches():
     )
     similar = bondic.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]])
     kernel = 0.5 * bondic.RandomFeatures.gaussian(3, 2, 1.0, seed=1) * similar + bondic.Constant(2.0)
-    setting = bondic.methods.dual.settle(
+    setting = make_setting(
         bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 1.0)), problem, 0.1
     )[0]
     kept = log.timesteps < 4
