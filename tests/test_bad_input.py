@@ -204,7 +204,7 @@ def test_a_bare_table_is_no_log():
     ("method", "needles"),
     [
         (Dual(side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
-        (Dual(gauge="tight"), ["gauge='tight'", "'half', 'range', 'paper', 'plug-in'"]),
+        (Dual(gauge="tight"), ["gauge='tight'", "'half', 'range', 'paper', 'finite', 'plug-in'"]),
         (Dual(gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
         (Dual(planned_rows=0), ["planned number of rows is at least 1"]),
         (Dual(pilot=1.0), ["pilot=1.0", "in [0, 1)"]),
