@@ -20,6 +20,7 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
+from bondic.claims import Guarantee
 from bondic.identity.loss import residual_loss
 from bondic.noise.facts import NoiseFacts
 from bondic.rounding import Enclosure
@@ -244,11 +245,23 @@ def continuous_question(rng: Generator) -> Question:
     )
 
 
-class HalfRadius(b.Pinelis):
-    """The control: "half" with eps cut to its half. Not a bound."""
+@b.register("noise", "half-radius")
+@dataclass(frozen=True)
+class HalfRadius(b.Uniform):
+    """The control: "half" with eps cut to its half. Not a bound, though it says so."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return "finite-sample"
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        return super().epsilon(facts, probability) * 0.5
+        return b.Pinelis().epsilon(facts, probability) * 0.5
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        return b.Pinelis().p_value(facts, 2.0 * epsilon)
+
+    def describe(self) -> str:
+        return "half of the Hilbert-space Hoeffding bound"
 
 
 COIN = TabularMDP.saturating(gamma=0.0)

@@ -37,9 +37,8 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     size, free, nu = (seen - weighing.support.bias).lower, (seen - noise).lower, weighing.support.size.upper
     floor = max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0
     radius = 0.0 if free <= 0 else math.inf if nu == 0 else free / nu * (1 - 4 * U)
-    allowed = noise.upper / norm * (1 + 4 * U) if norm > 0 else setting.epsilon().upper
     rejected = norm > 0 and size > noise.upper
-    return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, allowed, radius)
+    return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, setting.epsilon().upper, radius)
 
 
 def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) -> Rejection:
