@@ -85,15 +85,15 @@ def test_bounds_of_a_walk_are_those_of_the_theory():
 
 
 def test_a_constant_too_small_by_four_is_caught(monkeypatch):
-    variance = Pinelis.variance
-    monkeypatch.setattr(Pinelis, "variance", lambda self, facts: variance(self, facts) * 0.25)
+    proxy = Pinelis.proxy
+    monkeypatch.setattr(Pinelis, "proxy", lambda self, facts: proxy(self, facts) * 0.25)
     assert observe(EVENTS["jump"], 300)["noise event, half"].violated
 
 
 def test_a_constant_too_small_by_a_fifth_does_not_fit_its_rate(monkeypatch):
     """The level of 0.1 hides it; the exact rate does not."""
-    variance = Pinelis.variance
-    monkeypatch.setattr(Pinelis, "variance", lambda self, facts: variance(self, facts) * 0.64)
+    proxy = Pinelis.proxy
+    monkeypatch.setattr(Pinelis, "proxy", lambda self, facts: proxy(self, facts) * 0.64)
     row = observe(EVENTS["jump"], 600)["noise event, half"]
     assert not row.violated
     assert not row.as_expected
