@@ -13,7 +13,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
-from bondic.proofs.findings import Finding, check_rows, check_start, describe_start
+from bondic.proofs.findings import Finding, check_origin, check_rows, check_start, describe_start
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.rows import Rows
@@ -94,6 +94,7 @@ def _verify(
     checked += [
         Finding(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
         *proof.findings(rows, claims, log, retest, sums),
+        check_origin(proof),
         check_rows(rows.rows, len(log), proof.provenances()),
         check_start(rows.initial_states, log, initial),
     ]
