@@ -348,6 +348,12 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     for sums in (STANDARD, Sums.reference()):
         checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
         assert checked.low == pytest.approx(result.low, abs=1e-9)
+        assert checked.headline[-1] == f"the kernel 'test-cauchy' of the module {__name__}"
+        assert any("its formulas were run, whether they are true is not known" in gap for gap in checked.unchecked)
+    with pytest.raises(
+        InvalidInput, match="level must be"
+    ):  # a certificate names no noise bound that Dual would refuse
+        replace(result.certificate.proof(problem.layout), noise=Doubled(flaw="level"))
 
 
 @pytest.mark.parametrize(

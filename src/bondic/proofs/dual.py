@@ -21,6 +21,7 @@ from bondic.functions.functions import Function, landmarks
 from bondic.identity.measure import start_measure
 from bondic.kernels.normal_form import operations
 from bondic.noise.bound import NoiseBound
+from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, list_assumptions
 from bondic.proofs.limits import refuse
@@ -52,6 +53,7 @@ class DualProof(Proof):
     refutations: tuple[Function | None, ...] = ()  # the witness of every test
 
     def __post_init__(self) -> None:
+        check_noise_bound(self.noise)
         ends = ends_of(self.side)
         refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
         refuse(len(self.tests) != len(self.refutations), "Every test of Q has one witness.")

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.classes.provenance import Provenance
+from bondic.codec import instances
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.kernels.base import fingerprint
+from bondic.registry import from_outside, registered
 
 _SHOWN_STATES, _SHOWN_NUMBERS = 3, 4
 
@@ -33,6 +35,17 @@ class Review:
     def all_of(reviews: Sequence[Review]) -> Review:
         checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in reviews), strict=True)
         return Review(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
+
+
+def check_origin(proof: object) -> Review:
+    """Proofs, kernels, functions, classes and noise bounds from outside the library: their own code was run and believed."""
+    outside = {type(value) for value in instances(proof, object) if from_outside(value)}
+    names = {cls: name for cls in outside if (name := registered(cls)) is not None}
+    known = sorted(f"the {kind} {name!r} of the module {cls.__module__}" for cls, (kind, name) in names.items())
+    unchecked = tuple(
+        f"{one} is not part of bondic: its formulas were run, whether they are true is not known" for one in known
+    )
+    return Review(unchecked=unchecked, headline=tuple(known))
 
 
 def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -> Review:

@@ -15,7 +15,7 @@ from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
-from bondic.proofs.review import Review, check_rows, check_start, describe_start
+from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
@@ -94,6 +94,7 @@ def _verify(
     checked += [
         Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
         *proof.reviews(rows, claims, log, retest, sums),
+        check_origin(proof),
         check_rows(rows.rows, len(log), proof.provenances()),
         check_start(rows.initial_states, log, initial),
     ]
