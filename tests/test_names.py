@@ -62,14 +62,16 @@ def test_retired_names_do_not_come_back():
 
 
 def test_one_class_has_a_name_to_itself():
-    """Two classes with one name are two meanings of a word; names with an underscore are a file's own."""
-    homes = {}
+    """Two classes with one name, or a class and a type, are two meanings of a word; with an underscore it is a file's own."""
+    classes, types = {}, {}
     for path in SOURCES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
-    twice = {name: files for name, files in homes.items() if len(files) > 1}
-    assert not twice, f"one name, several classes: {twice}"
+                classes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                types.setdefault(node.targets[0].id, []).append(str(path.relative_to(ROOT / "src")))
+    twice = {name: files for name, homes in classes.items() if len(files := homes + types.get(name, [])) > 1}
+    assert not twice, f"one name, several meanings: {twice}"
 
 
 # --- arguments ----------------------------------------------------------------------------------------

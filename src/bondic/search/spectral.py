@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from bondic.search.model import SearchModel
 
 FloatArray = npt.NDArray[np.float64]
-Status = Literal["optimal", "zero is optimal", "stalled", "unbounded: Q is rejected"]
+SpectralStatus = Literal["optimal", "zero is optimal", "stalled", "unbounded: Q is rejected"]
 
 _TINY = 1e-300
 _REACH = 80.0
@@ -84,7 +84,7 @@ class Proposal:
     weights: FloatArray  # (D,)
     objective: float
     primal: float  # objective of a feasible q: no w does better
-    status: Status
+    status: SpectralStatus
     iterations: int
 
     @property
