@@ -22,7 +22,7 @@ from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
-from bondic.kernels.base import FloatArray, Kernel, Leaf, Part
+from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import NoiseBound, Uniform
 from bondic.noise.fixed_lambda import FixedLambda
@@ -51,7 +51,7 @@ def there_and_back(annotation: Any, value: Any, **supplies: Any) -> Any:
 
 sizes = st.floats(1e-3, 1e3)
 vectors = st.lists(sizes, min_size=2, max_size=2)
-parts: st.SearchStrategy[Part] = st.sampled_from(["observation", "state", "point"])
+parts: st.SearchStrategy[PointPart] = st.sampled_from(["observation", "state", "point"])
 centers = st.lists(st.floats(-9, 9), min_size=2, max_size=2)
 LEAVES: dict[str, st.SearchStrategy[Leaf]] = {
     "gaussian": st.builds(bondic.Gaussian, sizes | vectors, parts),
@@ -293,7 +293,7 @@ class CauchyFormula(Leaf):
     """k(x, y) = 1 / (1 + |(x - y) / h|^2)."""
 
     bandwidth: float
-    on: Part = "observation"
+    on: PointPart = "observation"
     flaw: str = ""
 
     @property

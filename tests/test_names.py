@@ -62,14 +62,16 @@ def test_retired_names_do_not_come_back():
 
 
 def test_one_class_has_a_name_to_itself():
-    """Two classes with one name are two meanings of a word; names with an underscore are a file's own."""
-    homes = {}
+    """Two classes with one name, or a class and a type, are two meanings of a word; with an underscore it is a file's own."""
+    classes, types = {}, {}
     for path in SOURCES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
-    twice = {name: files for name, files in homes.items() if len(files) > 1}
-    assert not twice, f"one name, several classes: {twice}"
+                classes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                types.setdefault(node.targets[0].id, []).append(str(path.relative_to(ROOT / "src")))
+    twice = {name: files for name, homes in classes.items() if len(files := homes + types.get(name, [])) > 1}
+    assert not twice, f"one name, several meanings: {twice}"
 
 
 # --- arguments ----------------------------------------------------------------------------------------
@@ -124,6 +126,35 @@ def test_a_field_without_words_would_be_seen():
         fourth: int
 
     assert list(unexplained(Example)) == ["fourth"]
+
+
+# --- notation -----------------------------------------------------------------------------------------
+
+SPELLED_OUT = re.compile(r"(?<![\w`])(?:omegas?|mu_omega|q\^|k~)(?![\w`])")
+
+
+def explanations(path):
+    """(line, text) of docstrings and comments, without `code`."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, re.sub(r"`[^`]*`", "", node.value.value)
+    for token in tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def test_explanations_write_symbols_as_the_theory_does():
+    """ω, μ, q̂, k̃ in docstrings and comments; names in the code and texts for terminals are plain letters."""
+    spelled = [
+        f"{path.relative_to(ROOT)}:{line}: {found[0]}"
+        for path in SOURCES
+        for line, text in explanations(path)
+        if (found := SPELLED_OUT.search(text))
+    ]
+    assert spelled == []
+    assert SPELLED_OUT.search("any omega is valid")
+    assert not SPELLED_OUT.search("`omega`, omega_hat")
 
 
 # --- spelling -----------------------------------------------------------------------------------------

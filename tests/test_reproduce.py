@@ -215,7 +215,7 @@ def test_worlds_have_the_rows_and_values_they_claim():
     mdp = tabular_world(11, 0.9)
     assert table.ball.radius == pytest.approx(10 * np.sqrt(np.sum(mdp.q_star**2)))
     value, error = worlds.simulate_value("cartpole", 4)
-    stored = worlds.RECIPES["cartpole"]
+    stored = worlds.SIMULATED["cartpole"]
     assert abs(value - stored.value) < 5 * np.hypot(error, stored.standard_error)
     log = worlds.simulated("pendulum", 333, np.random.default_rng(0)).problem
     starts = {tuple(state) for state in worlds.start_states("pendulum")}

@@ -67,7 +67,7 @@ class Result:
     value_range: ValueRange  # what the reward range and a stated value range imply without the log
     claims: tuple[Claim, ...]  # the end points that were found, each split into its parts
     rejection: Rejection | None  # None where the method tests nothing
-    gap: tuple[float, float]  # how far each end may be from the best omega could do
+    gap: tuple[float, float]  # how far each end may be from the best ω could do
     rows: tuple[int, int]  # certified rows of the log
     budget: ErrorBudget  # how alpha was divided over events
     assumptions: tuple[Assumption, ...]  # what the interval rests on, and who vouches for it

@@ -1,10 +1,10 @@
-"""Rejection test: a witness omega proves that no q in Q fits the log at level delta (section 5).
+"""Rejection test: a witness ω proves that no q in Q fits the log at level delta (section 5).
 
-With h = (1/n) sum_i omega_i R^q^_i and nu = mu_omega - mu_0, every q in Q has |(1/n) sum_i omega_i R^q_i| >= |h| - r_Q |nu|.
-For q* the left side is at most N(omega) (eps |omega|, say) on the event of the noise bound. So
+With h = (1/n) sum_i ω_i R̂q̂_i and nu = μ_ω - μ_0, every q in Q has |(1/n) sum_i ω_i R̂q_i| >= |h| - r_Q |nu|.
+For q* the left side is at most N(ω) (eps |ω|, say) on the event of the noise bound. So
 
-    |h| - r_Q |nu| > N(omega)   rejects (jointly) q* in Q, the reward range and the data assumption,
-    |h| - r_Q |nu|  gives a p-value,   (|h| - N(omega)) / |nu|  is a lower bound of r_min.
+    |h| - r_Q |nu| > N(ω)   rejects (jointly) q* in Q, the reward range and the data assumption,
+    |h| - r_Q |nu|  gives a p-value,   (|h| - N(ω)) / |nu|  is a lower bound of r_min.
 """
 
 from __future__ import annotations

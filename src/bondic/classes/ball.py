@@ -30,7 +30,7 @@ class Ball(ValueClass):
     Parameters
     ----------
     kernel : Kernel
-        k~: says which functions are smooth, hence have a small norm.
+        k̃: says which functions are smooth, hence have a small norm.
     radius : float
         r_Q, the largest norm of q - center, in units of value. Twice the radius gives at most twice the bias.
     center : Function, default None
@@ -63,7 +63,7 @@ class Ball(ValueClass):
             raise InvalidInput(f"The misspecification allowance must be finite and >= 0, not {self.misspecification}.")
 
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
-        """|mu| = sqrt( sum_ij c_i k~(x_i, x_j) c_j ) (7)."""
+        """|μ| = sqrt( sum_ij c_i k̃(x_i, x_j) c_j ) (7)."""
         return [square.sqrt() for square in sums.squares(normal_form(self.kernel, layout), source, progress)]
 
     def describe(self) -> str:

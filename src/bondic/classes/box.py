@@ -30,7 +30,7 @@ from bondic.terms import ValueRange
 class Box(ValueClass):
     """Q = { q : |q(x) - center(x)| <= radius at every point }: the ball of the largest deviation.
 
-    Its dual norm is the total variation sum_x |mu_omega(x)| over distinct points, so the bias is small only where the
+    Its dual norm is the total variation sum_x |μ_ω(x)| over distinct points, so the bias is small only where the
     log repeats its points: tables. There is no misspecification to allow for.
 
     Parameters
@@ -69,7 +69,7 @@ class Box(ValueClass):
         return Box(radius, constant_function(middle, layout), Provenance("the value range"))
 
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
-        """sum_x |mu(x)|."""
+        """sum_x |μ(x)|."""
         del layout, progress
         return sums.total_variations(source)
 

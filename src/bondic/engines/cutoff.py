@@ -87,10 +87,10 @@ def prepare(points: FloatArray, scales: FloatArray, columns: FloatArray) -> Fore
     _weigh_inner_nodes(tree, masses, density)
     moved = points[tree.order]
     by_axis, by_column = np.ascontiguousarray(moved.T), np.ascontiguousarray(columns.T)
-    side = pairs.gaussian_side(moved, scales, columns, tree.size)
-    parts = (side.recipe.kinds, side.recipe.ends, side.recipe.scales)
+    operands = pairs.gaussian_operands(moved, scales, columns, tree.size)
+    parts = (operands.recipe.kinds, operands.recipe.ends, operands.recipe.scales)
     weighed = (masses, density, totals)
-    return Forest(tree, by_axis, 1.0 / scales, by_column, side.x, side.y, side.columns, parts, *weighed)
+    return Forest(tree, by_axis, 1.0 / scales, by_column, operands.x, operands.y, operands.columns, parts, *weighed)
 
 
 def look(forest: Forest) -> Prices:

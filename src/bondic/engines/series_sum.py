@@ -31,7 +31,7 @@ _EDGES = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
 _MOST_FAR = 20_000
 """Far points that are kept where points are read."""
 _GOOD = 1e-4
-"""A relative error of the result that nobody notices: half of it goes into |mu|."""
+"""A relative error of the result that nobody notices: half of it goes into |μ|."""
 _NOTHING = 1e-290
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part
+from bondic.kernels.base import FloatArray, Leaf, PointPart
 from bondic.registry import register
 
 
@@ -26,7 +26,7 @@ class Constant(Leaf):
     """
 
     value: float = 1.0
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", float(self.value))

@@ -9,7 +9,7 @@ import numpy as np
 
 from bondic.codec import Numbers
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part, check_part, listed
+from bondic.kernels.base import FloatArray, Leaf, PointPart, check_part, listed
 from bondic.registry import register
 from bondic.rounding import U
 
@@ -26,7 +26,7 @@ class Dirac(Leaf):
         Points are equal when all these columns are.
     """
 
-    on: Part = "action"
+    on: PointPart = "action"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -66,7 +66,7 @@ class ActionEmbedding(Leaf):
     """
 
     embedding: Numbers  # (number of actions, p)
-    on: Part = "action"
+    on: PointPart = "action"
 
     def __post_init__(self) -> None:
         matrix = np.array(self.embedding, dtype=np.float64, ndmin=2)

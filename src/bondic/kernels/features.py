@@ -13,7 +13,7 @@ from bondic.kernels.base import (
     NUMPY_ULP,
     FeatureLeaf,
     FloatArray,
-    Part,
+    PointPart,
     centered,
     check_part,
     fingerprint,
@@ -43,7 +43,7 @@ class RandomFeatures(FeatureLeaf):
 
     frequencies: Numbers  # (m, d)
     center: Numbers = 0.0  # (d,)
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -59,7 +59,7 @@ class RandomFeatures(FeatureLeaf):
 
     @staticmethod
     def gaussian(
-        pairs: int, dimension: int, bandwidth: Any, *, seed: int, center: Any = 0.0, on: Part = "observation"
+        pairs: int, dimension: int, bandwidth: Any, *, seed: int, center: Any = 0.0, on: PointPart = "observation"
     ) -> RandomFeatures:
         """Frequencies of the Gaussian kernel with these bandwidths: N(0, 1/h_l^2) per dimension."""
         if pairs < 1:

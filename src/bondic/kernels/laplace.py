@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.codec import Numbers
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, per_dimension, scale_vector
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, PointPart, check_part, listed, per_dimension, scale_vector
 from bondic.registry import register
 from bondic.rounding import U
 
@@ -26,7 +26,7 @@ class Laplace(Leaf):
     """
 
     bandwidth: Numbers
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)

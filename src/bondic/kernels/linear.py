@@ -13,7 +13,7 @@ from bondic.errors import InvalidInput, one_line
 from bondic.kernels.base import (
     FeatureLeaf,
     FloatArray,
-    Part,
+    PointPart,
     center_vector,
     centered,
     check_part,
@@ -55,7 +55,7 @@ class Linear(FeatureLeaf):
     supremum: Extended = math.inf
     bandwidth: Numbers = 1.0
     center: Numbers = 0.0
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -107,7 +107,7 @@ class ExplicitFeatures(FeatureLeaf):
     function: Callable[[FloatArray], FloatArray] = field(metadata=supplied("functions", "label"))
     supremum: Extended
     label: str
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)

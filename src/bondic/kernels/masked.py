@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part
+from bondic.kernels.base import FloatArray, Leaf, PointPart
 from bondic.registry import register
 
 
@@ -27,7 +27,7 @@ class TimeMask(Leaf):
     """
 
     horizon: int
-    on: Part = "time"
+    on: PointPart = "time"
 
     def __post_init__(self) -> None:
         if self.on != "time":

@@ -9,7 +9,7 @@ import numpy as np
 
 from bondic.codec import Numbers
 from bondic.errors import InvalidInput
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, PointPart, check_part, listed, scale_vector, scaled_squares
 from bondic.registry import register
 from bondic.rounding import U
 
@@ -36,7 +36,7 @@ class Matern(Leaf):
 
     bandwidth: Numbers
     nu: float = 2.5
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)

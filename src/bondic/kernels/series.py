@@ -22,7 +22,7 @@ from bondic.kernels.base import (
     NUMPY_ULP,
     FeatureLeaf,
     FloatArray,
-    Part,
+    PointPart,
     center_vector,
     centered,
     check_part,
@@ -113,7 +113,7 @@ class GaussianSeries(FeatureLeaf):
     bandwidth: Numbers
     degree: int
     center: Numbers = 0.0
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -125,7 +125,7 @@ class GaussianSeries(FeatureLeaf):
         object.__setattr__(self, "degree", int(self.degree))
 
     @staticmethod
-    def fit(points: FloatArray, bandwidth: Any, *, tolerance: float, on: Part = "observation") -> GaussianSeries:
+    def fit(points: FloatArray, bandwidth: Any, *, tolerance: float, on: PointPart = "observation") -> GaussianSeries:
         """The smallest degree whose kernel is within `tolerance` of the Gaussian at all pairs of these points."""
         center = points.mean(axis=0)
         scales = per_dimension(scale_vector(bandwidth, "bandwidth"), points.shape[1], "The series")

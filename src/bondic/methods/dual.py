@@ -1,4 +1,4 @@
-"""The dual bound as a method: tune on earlier rows, search omega, certify it, write everything down."""
+"""The dual bound as a method: tune on earlier rows, search ω, certify it, write everything down."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Dual:
-    """The dual bound of Feng et al.: min over omega of J^(q^, omega) + r_Q |mu_omega| + eps |omega|.
+    """The dual bound of Feng et al.: min over ω of Ĵ(q̂, ω) + r_Q |μ_ω| + eps |ω|.
 
     Whatever is left out is filled in, written into the result and called a choice there: W from pilot rows; Q as a box
     where states are names (nothing is assumed), else as a ball whose radius the log suggests.
@@ -75,9 +75,9 @@ class Dual:
     rank : int, default 600
         Most coordinates per kernel in the search: more may find a shorter interval, and take longer.
     candidates : tuple of Function, default ()
-        More omegas to try, found elsewhere (conic, neural, ...).
+        More ω to try, found elsewhere (conic, neural, ...).
     solver : callable, default None
-        Another search, such as `ConicSearch()` or `NeuralSearch()`; its omegas are tried as well.
+        Another search, such as `ConicSearch()` or `NeuralSearch()`; its ω are tried as well.
     engine : str or Sums, default "auto"
         How sums are computed: a name, or sums with engines and an executor of your own. The interval stays valid with
         any.

@@ -18,8 +18,8 @@ _MOST_ROWS = 3000
 class Primal:
     """sup / inf { E[q] : q in Q, L_W(q) <= eps } through its conic dual.
 
-    A primal value is a bound only at the global optimum, which no solver proves. Its dual solution is an omega, and
-    F+-(omega) *is* proved: that is what is reported. Both agree to the solver's accuracy when some q in Q is
+    A primal value is a bound only at the global optimum, which no solver proves. Its dual solution is an ω, and
+    F+-(ω) *is* proved: that is what is reported. Both agree to the solver's accuracy when some q in Q is
     strictly feasible; `Result.gap` shows by how much they differ.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Fix W, Q, the noise bound and the split of alpha before omega is looked for, from nothing but earlier rows.
+"""Fix W, Q, the noise bound and the split of alpha before ω is looked for, from nothing but earlier rows.
 
 What may not be seen: W, the pilot's end and lambda must not depend on certified rows, not even through their number,
 through initial states read off them, or through a Q that was chosen with them.
@@ -139,7 +139,7 @@ def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def make_setting(method: Options, problem: Rows, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
-    """Everything a bound depends on besides omega, with a note on how each choice came about."""
+    """Everything a bound depends on besides ω, with a note on how each choice came about."""
     sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
         raise InvalidInput(

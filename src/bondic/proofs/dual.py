@@ -1,6 +1,6 @@
-"""The dual bound's proof: W, Q, the noise bound, the division of alpha, and an omega for every end.
+"""The dual bound's proof: W, Q, the noise bound, the division of alpha, and an ω for every end.
 
-Claimed are F-(omega) and F+(omega) of (10) at the given omegas, whoever found them, and what the given witnesses say about Q.
+Claimed are F-(ω) and F+(ω) of (10) at the given ω, whoever found them, and what the given witnesses say about Q.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UNMOVED = 1e-3
 @register("proof", "dual")
 @dataclass(frozen=True, eq=False)
 class DualProof(Proof):
-    """J^(q^, omega) -+ ( bias + noise + allowances ), one omega per end; None stands for 0."""
+    """Ĵ(q̂, ω) -+ ( bias + noise + allowances ), one ω per end; None stands for 0."""
 
     asked: Asked
     budget: ErrorBudget
@@ -72,13 +72,13 @@ class DualProof(Proof):
         return self.noise.guarantee
 
     def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
-        """Everything that the bound depends on besides omega."""
+        """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests, sums)
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        """Every end point from its omega in one pass over the log; every test of Q from its witnesses, and all as one."""
+        """Every end point from its ω in one pass over the log; every test of Q from its witnesses, and all as one."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         weighed = weigh(rows, self.ball, [Candidate(omega) for omega in self.omegas.values()], sums=sums)
         for (end, omega), weighing in zip(self.omegas.items(), weighed, strict=True):
@@ -137,7 +137,7 @@ class DualProof(Proof):
         return Review(unchecked=(text,))
 
     def _use_of_log(self, setting: Setting, claims: Claims) -> Review:
-        """Ends inside the value range that omega = 0 gives as well, or nearly: the log was not used, they repeat Q."""
+        """Ends inside the value range that ω = 0 gives as well, or nearly: the log was not used, they repeat Q."""
         limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
         unchecked, headline = [], []
         for claim, without in zip(claims.ends, alone, strict=True):
@@ -173,7 +173,7 @@ def _nonzero(function: Function | None) -> Function | None:
 
 
 def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
-    """The end points at omega = 0: what Q says about the initial states, from no row at all."""
+    """The end points at ω = 0: what Q says about the initial states, from no row at all."""
     problem = setting.problem
     (support,) = setting.ball.support(start_measure(problem), problem.layout, setting.sums)
     nothing = Weighing(Enclosure(0.0), Enclosure(0.0), support, eta=0.0, squares=0.0, effective=0.0)

@@ -209,7 +209,7 @@ def _compare_bound(what: str, mine: Claim, claimed: Claim, slack: float) -> None
     """A claimed end may lie further out by the errors of both sides, but hardly further in.
 
     The exact end is at most 2 * rounding inside mine, and a right claim lies outside of it; the rest is for machines
-    whose weights omega_i differ in the last digits.
+    whose weights ω_i differ in the last digits.
     """
     scale = sum(abs(part.size.mid) for part in mine.parts if part.role != "detail")
     inward = 4 * mine.rounding + _OTHER_MACHINES * scale

@@ -1,8 +1,8 @@
-"""F on batches of rows: unbiased estimates of g.omega and |mu_omega|^2 for omega = sum_j alpha_j k(., x_j).
+"""F on batches of rows: unbiased estimates of g.ω and |μ_ω|^2 for ω = sum_j alpha_j k(., x_j).
 
-    g.omega      = -(1/n) sum_i omega_i R_i
-    |mu_omega|^2 = |mu_0|^2 + (2/n) sum_i omega_i <mu_0, psi_i> + (1/n^2) sum_ij omega_i omega_j <psi_i, psi_j>,
-    psi_i        = gamma k~(x'_i) - k~(x_i).
+    g.ω     = -(1/n) sum_i ω_i R_i
+    |μ_ω|^2 = |μ_0|^2 + (2/n) sum_i ω_i <μ_0, psi_i> + (1/n^2) sum_ij ω_i ω_j <psi_i, psi_j>,
+    psi_i   = gamma k̃(x'_i) - k̃(x_i).
 
 Kernel values are exact and made as needed. Untrusted, as every search is.
 """
@@ -45,16 +45,14 @@ def coordinates(model: SearchModel, problem: Batch, rows: IntArray) -> FloatArra
 
 @dataclass(frozen=True, eq=False)
 class Centers:
-    """omega from its coefficients: omega_i = row_features(rows) v with v = alpha, or v = sum_j alpha_j phi(x_j) if explicit."""
+    """ω from its coefficients: ω_i = row_features(rows) v with v = alpha, or v = sum_j alpha_j phi(x_j) if explicit."""
 
     model: SearchModel
     problem: Batch
     rows: IntArray  # whose points are the centers
     explicit: bool  # the kernel has a finite list of features
     phi: FloatArray  # (centers, D) in the model's coordinates
-    table: (
-        FloatArray  # phi if explicit: |omega| = |table^T alpha|; otherwise k(x_i, x_j): |omega|^2 = alpha^T table alpha
-    )
+    table: FloatArray  # phi if explicit: |ω| = |table^T alpha|; otherwise k(x_i, x_j): |ω|^2 = alpha^T table alpha
 
     @staticmethod
     def of(model: SearchModel, setting: Setting, rows: IntArray) -> Centers:
@@ -82,7 +80,7 @@ class Centers:
         return max(missing, self.model.hidden)
 
     def gram(self, factors: FloatArray) -> FloatArray:
-        """<omega_a, omega_b> for coefficients alpha = factors[:, a]."""
+        """<ω_a, ω_b> for coefficients alpha = factors[:, a]."""
         image = self.table.T @ factors
         return image.T @ image if self.explicit else factors.T @ image
 
@@ -100,7 +98,7 @@ class RowSample:
 
     features: FloatArray  # (b, size of v)
     residual: FloatArray  # (b,) of the center of Q
-    start: FloatArray  # (b,) <mu_0, psi_i>,  psi_i = gamma k~(x'_i) - k~(x_i)
+    start: FloatArray  # (b,) <μ_0, psi_i>,  psi_i = gamma k̃(x'_i) - k̃(x_i)
     pairs: FloatArray  # (b, b) <psi_i, psi_j>, weighted so that the sum is unbiased for (1/n^2) sum over all pairs
     factors: FloatArray  # (b,) 1 + gamma c_i
 
@@ -123,7 +121,7 @@ class RowSums:
         self._ends = np.searchsorted(problem.next.rows[self._order], np.arange(len(problem) + 1))
         self._rows, self._features, self._pairs = held, centers.row_features(held), self._products(held)
         self.held = self._weighted(held, self._features, self._pairs)
-        # alpha = unit everywhere gives omega the mean size 1 / (1 - gamma) that balance asks for
+        # alpha = unit everywhere gives ω the mean size 1 / (1 - gamma) that balance asks for
         v = centers.phi.sum(axis=0) if centers.explicit else np.ones(centers.rows.size)
         size, mean = float(np.abs(self._features @ v).mean()), setting.facts().steps
         self.scale = mean * (self.epsilon + float(np.abs(self.residual).mean()))
@@ -155,7 +153,7 @@ class RowSums:
         return RowSample(features, self.residual[rows], self.start[rows], pairs, factors)
 
     def _products(self, rows: IntArray) -> FloatArray:
-        """<psi_i, psi_j> in the space of k~ for all pairs of these rows."""
+        """<psi_i, psi_j> in the space of k̃ for all pairs of these rows."""
         terms = normal_form(self.ball.kernel, self.problem.layout)
         tops = range(0, rows.size, _TILE)
         clouds = [self._cloud(rows[top : top + _TILE]) for top in tops]

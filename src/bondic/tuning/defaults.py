@@ -51,7 +51,7 @@ class Choices:
     constant_share : float, default None
         How much of k is the constant kernel, in [0, 1).
     value_bandwidth : float, default 1
-        Bandwidth of k~, in units of the median distance: larger assumes smoother values.
+        Bandwidth of k̃, in units of the median distance: larger assumes smoother values.
     categorical : bool or tuple of int, default None
         Which observation columns hold names, not numbers: all, none, or those listed; None: look at the states.
     """
@@ -115,7 +115,7 @@ def default_instruments(
 
 
 def default_value_kernel(problem: Rows, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
-    """k~: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
+    """k̃: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
     scales = measure_scales(problem.some_points(_SCALE_ROWS), problem.layout.dimension, names)
     bandwidth = scales.bandwidth(choices.value_bandwidth)
     if problem.layout.discrete:
