@@ -394,7 +394,9 @@ def test_answers_and_starts_that_do_not_fit_are_refused(certified):
     for flag in ("answers__exact", "answers__discrete", "start__count_fixed"):
         with pytest.raises(VerificationError, match="true or false"):
             bondic.verify(_forged(certificate, **{f"proof__asked__{flag}": "yes"}), log)
-    other = bondic.InitialStates.exact(np.zeros((2, log.observations.shape[1])))
+    few, other = (bondic.InitialStates.exact(np.zeros((count, log.observations.shape[1]))) for count in (2, 5))
+    with pytest.raises(VerificationError, match="5 initial states, 2 were given"):
+        bondic.verify(certificate, log, initial=few)
     with pytest.raises(VerificationError, match="other initial states"):
         bondic.verify(certificate, log, initial=other)
 

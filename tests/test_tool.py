@@ -478,9 +478,6 @@ BAD_COMMANDS = {
     "missing column": ["check", "log.parquet", "--missing", "height=1"],
     "columns twice": ["check", "log.parquet", "--columns", "rewards=reward", "--columns", "rewards=obs_0"],
     "columns none": ["check", "log.parquet", "--columns", "rewards=none"],
-    "none in batches": [
-        "evaluate", "log.parquet", "--policy", "policy.npz", *QUESTION, "--memory", "3GB", "--columns", "truncations=none",
-    ],
 }  # fmt: skip
 
 
