@@ -20,7 +20,10 @@ from experiments.coverage_saturating import (
 )
 
 import bondic as b
+from bondic.claims import Guarantee
 from bondic.identity.loss import residual_loss
+from bondic.noise.facts import NoiseFacts
+from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from bondic_lab.worlds.tabular import TabularMDP
@@ -242,6 +245,25 @@ def continuous_question(rng: Generator) -> Question:
     )
 
 
+@b.register("noise", "half-radius")
+@dataclass(frozen=True)
+class HalfRadius(b.Uniform):
+    """The control: "half" with eps cut to its half. Not a bound, though it says so."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return "finite-sample"
+
+    def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
+        return b.Pinelis().epsilon(facts, probability) * 0.5
+
+    def p_value(self, facts: NoiseFacts, epsilon: float) -> float:
+        return b.Pinelis().p_value(facts, 2.0 * epsilon)
+
+    def describe(self) -> str:
+        return "half of the Hilbert-space Hoeffding bound"
+
+
 COIN = TabularMDP.saturating(gamma=0.0)
 RARE = replace(COIN, transitions=np.array([[[0.0, 0.02, 0.98]], [[0.0, 1.0, 0.0]], [[0.0, 0.0, 1.0]]]))
 COINS, FEW = 200, 40
@@ -261,8 +283,7 @@ def coin_trial(rng: Generator, gauges: tuple[str, ...] = GAUGES) -> list[Check]:
     question = constant_question(rng, COIN, COINS)
     out = interval_checks(question, tuple(gauge for gauge in gauges if gauge != "plug-in"))
     out = [replace(c, rate=hoeffding_rate(COINS)) if c.statement.endswith(", half") else c for c in out]
-    control = b.PlugIn(1 / 16)  # "half" has c = K_max B^2 / 4 = 1 / 4 here; a quarter of it cuts eps to its half
-    method = b.Dual(instruments=question.instruments, ball=question.ball, gauge=control)
+    method = b.Dual(instruments=question.instruments, ball=question.ball, gauge=HalfRadius())
     result = b.estimate_interval(question.problem, alpha=ALPHA, method=method)
     failed = not result.low <= question.value <= result.high
     return [*out, Check("interval, half, eps/2", failed, role="control", rate=hoeffding_rate(COINS, 2.0))]

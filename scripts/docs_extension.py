@@ -10,12 +10,19 @@ from griffe import Extension
 
 _CODE = re.compile(r"(`[^`]*`)")
 _SPECIAL = re.compile(r"([*_<>|\[\]#~])")
+_PARAMETERS = re.compile(r"^Parameters\n-+\n((?:.+\n?)+)", re.MULTILINE)
+_PARAMETER = re.compile(r"^(\w+) : (.*)\n((?:    .*\n?)+)", re.MULTILINE)
+
+
+def listed(section: re.Match[str]) -> str:
+    """Parameters as a list: `name` (type): what it means."""
+    return _PARAMETER.sub(lambda m: f"- `{m[1]}` ({m[2]}): {' '.join(m[3].split())}\n", section[1])
 
 
 def escape(text: str) -> str:
     """Backslashes before whatever Markdown would take for markup, outside `code` and indented formulas."""
     out = []
-    for line in inspect.cleandoc(text).splitlines():
+    for line in _PARAMETERS.sub(listed, inspect.cleandoc(text)).splitlines():
         if line.startswith("    "):
             out.append(line)
             continue

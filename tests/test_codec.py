@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from mpmath import mpf
 
 import bondic
 from bondic.classes.box import Box
@@ -21,7 +22,7 @@ from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
-from bondic.kernels.base import FloatArray, Kernel, Leaf, Part
+from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import NoiseBound, Uniform
 from bondic.noise.fixed_lambda import FixedLambda
@@ -30,6 +31,7 @@ from bondic.registry import from_outside, lookup, names, register, registered
 from bondic.rounding import Enclosure, U
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import Terms
+from conformance_kernels import Example, LeafCase
 
 LAYOUT = Layout(2, has_time=False, action_dim=0, slots=2)
 
@@ -49,7 +51,7 @@ def there_and_back(annotation: Any, value: Any, **supplies: Any) -> Any:
 
 sizes = st.floats(1e-3, 1e3)
 vectors = st.lists(sizes, min_size=2, max_size=2)
-parts: st.SearchStrategy[Part] = st.sampled_from(["observation", "state", "point"])
+parts: st.SearchStrategy[PointPart] = st.sampled_from(["observation", "state", "point"])
 centers = st.lists(st.floats(-9, 9), min_size=2, max_size=2)
 LEAVES: dict[str, st.SearchStrategy[Leaf]] = {
     "gaussian": st.builds(bondic.Gaussian, sizes | vectors, parts),
@@ -291,7 +293,7 @@ class CauchyFormula(Leaf):
     """k(x, y) = 1 / (1 + |(x - y) / h|^2)."""
 
     bandwidth: float
-    on: Part = "observation"
+    on: PointPart = "observation"
     flaw: str = ""
 
     @property
@@ -321,6 +323,14 @@ class Cauchy(CauchyFormula):
     pass
 
 
+def cauchy(x, y):
+    return 1 / (1 + sum(((mpf(float(a)) - mpf(float(b))) / mpf(0.7)) ** 2 for a, b in zip(x, y, strict=True)))
+
+
+class TestCauchy(LeafCase):
+    examples = (Example(Cauchy(0.7), cauchy),)
+
+
 def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     log = bondic.load_demo().log
     data = {name: column[:400] for name, column in log.columns().items() if column is not None}
@@ -338,6 +348,12 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     for sums in (STANDARD, Sums.reference()):
         checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
         assert checked.low == pytest.approx(result.low, abs=1e-9)
+        assert checked.headline[-1] == f"the kernel 'test-cauchy' of the module {__name__}"
+        assert any("its formulas were run, whether they are true is not known" in gap for gap in checked.unchecked)
+    with pytest.raises(
+        InvalidInput, match="level must be"
+    ):  # a certificate names no noise bound that Dual would refuse
+        replace(result.certificate.proof(problem.layout), noise=Doubled(flaw="level"))
 
 
 @pytest.mark.parametrize(

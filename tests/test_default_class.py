@@ -15,7 +15,7 @@ from bondic.classes.box import Box
 from bondic.classes.value_class import constant_value
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
-from bondic.methods.settle import TEST_SHARE, settle
+from bondic.methods.setting import TEST_SHARE, make_setting
 from bondic.tuning.radius import weakness
 from bondic.tuning.states import check_categorical, state_kind
 from builders import synthetic, tabular, world_problem
@@ -94,7 +94,7 @@ def test_a_column_of_names_has_no_neighbors():
     inner = b.CallablePolicy(lambda s: mdp.target_probs(s[:, :-1]))
     column = log.observations.shape[1]
     problem = b.make_problem(wide, inner, start, gamma=0.8, reward_range=mdp.reward_range)
-    setting, _, notes = settle(b.Dual(choices=replace(QUICK, categorical=(column,))), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(choices=replace(QUICK, categorical=(column,))), problem, 0.1)
     gaussian = setting.ball.kernel.parts[0].parts[0]
     assert gaussian.bandwidth[column] == 0.05
     assert np.all(gaussian.bandwidth[:column] > 0.1)
@@ -106,7 +106,7 @@ def test_a_column_of_names_has_no_neighbors():
 
 def test_the_radius_holds_every_value_of_the_range_and_ten_times_the_fit():
     _, problem = world_problem()
-    setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(choices=QUICK), problem, 0.1)
     limits = setting.range()
     half = limits.width / 2
     middle = constant_value(setting.ball.center)
@@ -129,14 +129,14 @@ def one_step(rows=200, actions=3, seed=0, reward=None, taken=None, dimension=4):
 def test_one_step_logs_are_measured_on_their_rows():
     """Scales, bandwidth and radius come from logged states: nothing is thrown away, and no floor is called tuned."""
     problem = one_step()
-    setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(choices=QUICK), problem, 0.1)
     assert setting.instruments.provenance.rows == (0, 40)
     bandwidth = setting.ball.kernel.parts[0].parts[0].bandwidth
     assert np.all((bandwidth > 30.0) & (bandwidth < 200.0))  # spreads of 30, median distance about 2.6 of them
     assert setting.problem.rows.stop == 200
     assert "times the norm" in notes["Q"]
     sampled = replace_starts(problem)
-    assert settle(b.Dual(choices=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
+    assert make_setting(b.Dual(choices=QUICK), sampled, 0.1)[0].instruments.provenance.rows == (0, 40)
 
 
 def replace_starts(problem):
@@ -157,7 +157,7 @@ def replace_starts(problem):
 )
 def test_rows_that_cannot_tell_get_a_wide_class(made, why):
     problem = one_step(**made)
-    setting, _, notes = settle(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, notes = make_setting(b.Dual(choices=QUICK), problem, 0.1)
     if "say too little" in notes["Q"]:
         assert why in notes["Q"]
         assert setting.ball.radius >= 10 * 0.5
@@ -175,8 +175,8 @@ def test_constant_columns_do_no_harm():
     more = b.Transitions(wide, log.actions, log.rewards, wide, log.terminations)
     policy = b.CallablePolicy(lambda s: np.eye(3)[(s[:, 0] > 100.0).astype(int)])
     other = b.make_problem(more, policy, b.InitialStates.exact(wide[:50]), gamma=0.0, reward_range=(0.0, 1.0))
-    plain, _, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
-    found, _, _ = settle(b.Dual(choices=QUICK), other, 0.1)
+    plain, _, _ = make_setting(b.Dual(choices=QUICK), problem, 0.1)
+    found, _, _ = make_setting(b.Dual(choices=QUICK), other, 0.1)
     one, two = (setting.ball.kernel.parts[0].parts[0].bandwidth for setting in (plain, found))
     np.testing.assert_allclose(two[:4], one, rtol=1e-12)
 
@@ -232,13 +232,13 @@ def test_honest_classes_are_hardly_ever_rejected():
 
 def test_tests_are_paid_from_alpha_and_only_for_a_chosen_class():
     _, problem = world_problem()
-    setting, budget, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
+    setting, budget, _ = make_setting(b.Dual(choices=QUICK), problem, 0.1)
     assert budget["tests"] == pytest.approx(0.01, rel=1e-9)
     assert sum(test.probability for test in setting.tests) <= budget["tests"] * (1 + 1e-12)
     assert sum(budget.parts.values()) <= 0.1
     stated = b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0)
     for method in (b.Dual(ball=stated, choices=QUICK), b.Dual(choices=QUICK, tests=False)):
-        plain, whole, _ = settle(method, problem, 0.1)
+        plain, whole, _ = make_setting(method, problem, 0.1)
         assert plain.tests == ()
         assert whole.parts == {"noise": 0.1}
 
@@ -276,7 +276,7 @@ def test_a_policy_finer_than_the_class_gives_the_class_up():
 
 def test_joined_tests_reject_if_any_does():
     _, problem = world_problem()
-    setting, _, _ = settle(b.Dual(choices=QUICK), problem, 0.1)
+    setting, _, _ = make_setting(b.Dual(choices=QUICK), problem, 0.1)
     quiet = Rejection(False, 0.8, 0.0, 0.5, 0.0)
     loud = Rejection(True, 1e-7, 2.0, 0.4, 3.0)
     tests = [quiet] * (len(setting.tests) - 1) + [loud]
@@ -338,6 +338,6 @@ def test_robustness_is_what_the_ends_do_at_larger_radii():
     assert high - low <= 1.1 * result.length + 1e-9
     low, high = curve.interval(found.breakdown_radius * 0.999)
     assert high - low < result.value_range.width
-    setting, _, _ = settle(method, problem, 0.1)
+    setting, _, _ = make_setting(method, problem, 0.1)
     assert robustness(setting, result.low, result.high, ()) is None
     assert robustness(replace(setting, ball=Box(1.0)), 0.0, 1.0, (result.lower,)) is None

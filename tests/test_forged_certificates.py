@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,34 @@ def test_given_initial_states_are_compared(world):
     ):
         with pytest.raises(VerificationError, match="other initial states"):
             bondic.verify(certificate, log, initial=other)
+
+
+def test_given_states_in_place_of_withheld_ones_are_of_their_kind(world):
+    """A sample that the reader gives is not the exact list, with weights of its own, that a certificate makes of it."""
+    log, policy, states = world[1], world[2], np.linspace(-1.0, 1.0, 5)[:, None]
+    lopsided = bondic.InitialStates.exact(states, [0.96, 0.01, 0.01, 0.01, 0.01])
+    given = {fixed: bondic.InitialStates.sample(states, count_fixed=fixed) for fixed in (True, False)}
+
+    def withheld(initial):
+        problem = question(world, initial=initial)
+        certificate = forge(problem, Q, W)
+        proof = certificate.proof(problem.layout)
+        start, answers = (
+            replace(proof.asked.start, observations=None),
+            replace(proof.asked.answers, next=None, initial=None),
+        )
+        return certificate.with_proof(replace(proof, asked=replace(proof.asked, start=start, answers=answers)))
+
+    for initial in (lopsided, bondic.InitialStates.exact(states)):
+        for other in (initial, given[True]):
+            with pytest.raises(VerificationError, match="exact list of initial states is not withheld"):
+                bondic.verify(withheld(initial), log, policy, initial=other)
+    for other in (given[False], bondic.InitialStates.exact(states)):
+        with pytest.raises(VerificationError, match="another kind of them"):
+            bondic.verify(withheld(given[True]), log, policy, initial=other)
+    for initial in given.values():
+        checked = bondic.verify(withheld(initial), log, policy, initial=given[True])
+        assert any("initial states are those given: sample of 5" in line for line in checked.checks)
 
 
 # --- 3: numbers that are not printed --------------------------------------------------------------------

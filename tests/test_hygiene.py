@@ -15,7 +15,7 @@ import pytest
 import bondic
 from bondic import InvalidInput, ValidityWarning
 from bondic.data.hygiene.copies import Pieces, repeated_block
-from bondic.data.hygiene.findings import ACCEPTABLE, Finding, settle
+from bondic.data.hygiene.findings import ACCEPTABLE, Finding, judge
 from bondic.data.hygiene.marks import fingerprints
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
@@ -224,12 +224,12 @@ def test_faults_are_refused_and_accepted_ones_are_stated():
     fault = Finding("copies", "refuse", 3, 7, "Three rows come again.", "Keep each once.")
     doubt = Finding("gaps", "warn", 1, 2, "A row is missing.", "Put it back.")
     with pytest.raises(InvalidInput, match=r"Three rows come again.*--accept copies"):
-        settle([fault, doubt], ())
-    doubts, stated = settle([fault, doubt], ["copies"])
+        judge([fault, doubt], ())
+    doubts, stated = judge([fault, doubt], ["copies"])
     assert doubts == (str(doubt),)
     assert stated == (ACCEPTABLE["copies"],)
     with pytest.raises(InvalidInput, match="'everything' is not a kind"):
-        settle([], ["everything"])
+        judge([], ["everything"])
 
 
 def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():

@@ -1,7 +1,4 @@
-"""One word, one meaning: names that were given up stay away, one spelling, and every field of a public class is explained.
-
-The lists of what is still there only shrink: a test fails as well when something on them has gone.
-"""
+"""One word, one meaning: names that were given up stay away, one spelling, and every field of a public class is explained."""
 
 import ast
 import dataclasses
@@ -35,8 +32,6 @@ RETIRED = {
 }
 """What to say instead. Functions, classes, modules, arguments and attributes with these names do not come back; with `def`,
 functions alone."""
-STILL_THERE = {"_lift", "_look", "_meet", "def states", "reach", "settle"}
-"""Those that are on their way out: delete a name here when its last use goes."""
 
 
 def identifiers(path):
@@ -62,40 +57,24 @@ def test_retired_names_do_not_come_back():
     for path in SOURCES:
         for name in RETIRED.keys() & set(identifiers(path)):
             used.setdefault(name, []).append(str(path.relative_to(ROOT / "src")))
-    back = {name: (RETIRED[name], files) for name, files in used.items() if name not in STILL_THERE}
+    back = {name: (RETIRED[name], files) for name, files in used.items()}
     assert not back, f"given up, and used again: {back}"
-    gone = STILL_THERE - set(used)
-    assert not gone, f"no longer used: delete {sorted(gone)} from STILL_THERE in {Path(__file__).name}"
 
 
 def test_one_class_has_a_name_to_itself():
-    """Two classes with one name are two meanings of a word; names with an underscore are a file's own."""
-    homes = {}
+    """Two classes with one name, or a class and a type, are two meanings of a word; with an underscore it is a file's own."""
+    classes, types = {}, {}
     for path in SOURCES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
-    twice = {name: files for name, files in homes.items() if len(files) > 1}
-    assert twice.keys() - SHARED == set(), f"one name, several classes: {twice}"
-    assert SHARED - twice.keys() == set(), f"no longer shared: delete {SHARED - twice.keys()} from SHARED"
+                classes.setdefault(node.name, []).append(str(path.relative_to(ROOT / "src")))
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                types.setdefault(node.targets[0].id, []).append(str(path.relative_to(ROOT / "src")))
+    twice = {name: files for name, homes in classes.items() if len(files := homes + types.get(name, [])) > 1}
+    assert not twice, f"one name, several meanings: {twice}"
 
-
-SHARED = {
-    "Batch", "Finding", "Found", "Outcome", "Part", "Recipe", "Rows", "Series",
-}  # fmt: skip
-"""Names of several classes that are still to be told apart."""
 
 # --- arguments ----------------------------------------------------------------------------------------
-
-STILL_UNDOCUMENTED = {
-    "ActionEmbedding", "Ball", "Blocks", "Box", "CallablePolicy", "CallableSampler", "Certificate", "Choices",
-    "ConicSearch", "Constant", "DeterministicPolicy", "Dirac", "Dual", "ExplicitFeatures", "FeatureFunction",
-    "Finding", "Frontier", "Gaussian", "GaussianPolicy", "GaussianSeries", "InitialStates", "Instruments",
-    "KernelFunction", "Laplace", "Linear", "LoadedLog", "Matern", "MixturePolicy", "NeuralSearch",
-    "Primal", "Provenance", "RandomFeatures", "Result", "RowRange", "Rows", "SoftmaxPolicy",
-    "TimeMask", "Transitions", "UniformPolicy", "VStatistic", "Verification",
-}  # fmt: skip
-"""Public dataclasses with a field that nothing explains: delete a name here when its fields have their lines."""
 
 
 def public_dataclasses():
@@ -128,10 +107,7 @@ def explained(cls):
 
 def test_every_field_of_a_public_dataclass_is_explained():
     lacking = {cls.__name__: fields for cls in public_dataclasses() if (fields := list(unexplained(cls)))}
-    new = {name: fields for name, fields in lacking.items() if name not in STILL_UNDOCUMENTED}
-    assert not new, f"a comment beside the field, or `name : type` in the docstring, is missing: {new}"
-    done = STILL_UNDOCUMENTED - set(lacking)
-    assert not done, f"explained by now: delete {sorted(done)} from STILL_UNDOCUMENTED in {Path(__file__).name}"
+    assert not lacking, f"a comment beside the field, or `name : type` in the docstring, is missing: {lacking}"
 
 
 def test_a_field_without_words_would_be_seen():
@@ -150,6 +126,35 @@ def test_a_field_without_words_would_be_seen():
         fourth: int
 
     assert list(unexplained(Example)) == ["fourth"]
+
+
+# --- notation -----------------------------------------------------------------------------------------
+
+SPELLED_OUT = re.compile(r"(?<![\w`])(?:omegas?|mu_omega|q\^|k~)(?![\w`])")
+
+
+def explanations(path):
+    """(line, text) of docstrings and comments, without `code`."""
+    text = path.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, re.sub(r"`[^`]*`", "", node.value.value)
+    for token in tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def test_explanations_write_symbols_as_the_theory_does():
+    """ω, μ, q̂, k̃ in docstrings and comments; names in the code and texts for terminals are plain letters."""
+    spelled = [
+        f"{path.relative_to(ROOT)}:{line}: {found[0]}"
+        for path in SOURCES
+        for line, text in explanations(path)
+        if (found := SPELLED_OUT.search(text))
+    ]
+    assert spelled == []
+    assert SPELLED_OUT.search("any omega is valid")
+    assert not SPELLED_OUT.search("`omega`, omega_hat")
 
 
 # --- spelling -----------------------------------------------------------------------------------------

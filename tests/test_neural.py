@@ -68,7 +68,7 @@ KINDS = ["discrete", "discrete features", "continuous", "continuous features"]
 
 def sums_of(batch, v):
     """(g.omega, <mu_0, mu_omega - mu_0>, |mu_omega - mu_0|^2, mean |omega| (1 + gamma c)) as the batch sees them."""
-    omega = batch.lift @ v
+    omega = batch.features @ v
     b_rows = omega.size
     return np.array(
         [
@@ -192,7 +192,7 @@ def test_candidates_are_compared_by_the_bound_itself(kind, held, rng):
     assert data.in_coordinates == (held < 30)
     search = neural._Search(NeuralSearch(), data, rng)
     alpha = np.full((30, 2), 3.0 * data.unit)
-    search._look(alpha)
+    search._keep_best(alpha)
     for k, end in enumerate(("upper", "lower")):
         kept = search.best_alpha[k]
         (terms,) = dual_bound(setting, data.centers.function(kept), (end,))

@@ -84,7 +84,7 @@ def test_error_of_the_exponential_derived_anew():
 def test_constants():
     assert abs(mpf(pairs.HALF_LOG2E) / mp.sqrt(1 / mp.log(2) / 2) - 1) <= U
     assert abs(mpf(pairs.LOG2E) * mp.log(2) - 1) <= U
-    assert (2 * pairs._NEAR_REACH) ** 2 < LARGEST
+    assert (2 * pairs._NEAR_RADIUS) ** 2 < LARGEST
     # sup of rho P e^-rho and of rho P' e^-rho, and the slope of 2^-t^2 that prices near points
     rho = np.linspace(0, 60, 600_001)
     for nu, p, slope in (
@@ -255,7 +255,7 @@ def test_single_values_within_the_value_error(kind, rng):
         x, y = rng.normal(size=(6, dimension)), rng.normal(size=(6, dimension)) * rng.choice([1e-3, 1.0, 3.0])
         planned = products.plan(term, x)
         values = products.cross_sums(planned, x, y, np.eye(6))
-        allowed = planned.bounds(x, y)[1] + (pairs._NEAR_COST * pairs._NEAR_REACH * U if kind == "gaussian" else 0)
+        allowed = planned.bounds(x, y)[1] + (pairs._NEAR_COST * pairs._NEAR_RADIUS * U if kind == "gaussian" else 0)
         for i in range(6):
             for j in range(6):
                 gap = float(abs(mpf(values[i, j]) - twin(x[i], y[j])))
@@ -375,7 +375,7 @@ def test_near_and_far_routes_agree(rng, monkeypatch):
     scales = np.array([0.7, 1.0, 2.0, 0.5])
     assert _route(z, scales, 400) == [pairs.NEAR]
     near = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
-    monkeypatch.setattr(pairs, "_NEAR_REACH", 0.0)
+    monkeypatch.setattr(pairs, "_NEAR_RADIUS", 0.0)
     assert _route(z, scales, 400) == [pairs.GAUSSIAN]
     far = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
     mass = np.abs(w).sum(axis=0)

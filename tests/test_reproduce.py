@@ -17,7 +17,7 @@ from bondic.cli import lab
 from bondic.cli import main as cli
 from bondic.errors import InvalidInput
 from bondic.methods.dual import Dual
-from bondic.methods.settle import settle
+from bondic.methods.setting import make_setting
 from bondic.noise.v_statistic import VStatistic
 from bondic_lab.reproduction import ablations, fig1, fig2, pendulum_ablations, prior, tightness, trials, worlds
 from bondic_lab.reproduction.intervals import GAUGES, dual_intervals
@@ -215,14 +215,14 @@ def test_worlds_have_the_rows_and_values_they_claim():
     mdp = tabular_world(11, 0.9)
     assert table.ball.radius == pytest.approx(10 * np.sqrt(np.sum(mdp.q_star**2)))
     value, error = worlds.simulate_value("cartpole", 4)
-    stored = worlds.RECIPES["cartpole"]
+    stored = worlds.SIMULATED["cartpole"]
     assert abs(value - stored.value) < 5 * np.hypot(error, stored.standard_error)
     log = worlds.simulated("pendulum", 333, np.random.default_rng(0)).problem
     starts = {tuple(state) for state in worlds.start_states("pendulum")}
     assert len(log) == 333
     assert tuple(log.whole().logged[0]) in starts
     with pytest.raises(InvalidInput, match="no recipe"):
-        worlds.recipe("mountain car")
+        worlds.simulated_world("mountain car")
 
 
 def test_rivals_get_whole_episodes_whose_number_does_not_depend_on_the_log():
@@ -252,7 +252,7 @@ def test_the_list_of_starts_stands_for_the_initial_law(gamma):
     assert np.array_equal(setup.problem.initial.points, np.hstack([states, actions]))
     assert np.array_equal(setup.problem.answers.initial[:, 0], actions)
     np.testing.assert_allclose(setup.problem.initial_states.weights, weights, rtol=1e-12)
-    setting, budget, _ = settle(Dual(instruments=setup.instruments, ball=setup.ball), setup.problem, 0.1)
+    setting, budget, _ = make_setting(Dual(instruments=setup.instruments, ball=setup.ball), setup.problem, 0.1)
     assert setting.initial_term().mid == setting.initial_term().rad == 0.0
     assert budget["noise"] == 0.1
 
@@ -372,17 +372,17 @@ def test_every_figure_is_summed_up_and_drawn(name, tmp_path):
         plain = {key: value for key, value in cell.items() if not isinstance(value, list)}
         for number in range(2):
             rows += [row | plain | {"trial": number} for row in pattern]
-    outcome = experiment.summarize(rows)
-    assert outcome.name == name
-    assert outcome.panels
-    assert all(panel.series or panel.heat for panel in outcome.panels)
-    json.dumps([*outcome.table, *(check.record() for check in outcome.checks)])
+    data = experiment.summarize(rows)
+    assert data.name == name
+    assert data.panels
+    assert all(panel.series or panel.heat for panel in data.panels)
+    json.dumps([*data.table, *(check.record() for check in data.checks)])
     importlib.import_module("matplotlib")
     from bondic_lab.reproduction.plots import save_figure
 
-    png, svg = save_figure(outcome, tmp_path)
+    png, svg = save_figure(data, tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert svg.read_bytes() == save_figure(outcome, tmp_path)[1].read_bytes()
+    assert svg.read_bytes() == save_figure(data, tmp_path)[1].read_bytes()
 
 
 def test_cells_are_plain_data_and_quick_is_smaller():

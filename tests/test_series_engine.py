@@ -228,9 +228,9 @@ def test_the_split_is_chosen_by_cost_and_meets_the_aim():
     size = masses.sum(axis=0) ** 2
     split = engine_of_series.choose_split(np.zeros(4), norms, masses, 1e-10 * size)
     assert split is not None
-    assert split.reach < norms.max()
+    assert split.limit < norms.max()
     assert split.cost < 0.5 * 20000**2 * 8
-    near = norms <= split.reach
+    near = norms <= split.limit
     assert 0.9 < near.mean() < 1
     assert np.all(moments.tail_error(norms[near], masses[near], split.degree) <= 1e-10 * size)
 

@@ -603,10 +603,15 @@ def test_weighing_by_parts_equals_weighing_at_once(pair, results):
     for ball in (Ball(kernel, 3.0), Ball(kernel, 3.0, center, 0.1)):
         candidates = [Candidate(omega), Candidate(omega, start=False), Candidate(None)]
         for one, other in zip(weigh(held, ball, candidates), weigh(read, ball, candidates), strict=True):
-            for name in ("correction", "reach", "size"):
-                mine, theirs = getattr(one, name), getattr(other, name)
+            for mine, theirs in (
+                (one.correction, other.correction),
+                (one.mass, other.mass),
+                (one.support.size, other.support.size),
+                (one.support.bias, other.support.bias),
+            ):
                 assert abs(mine.mid - theirs.mid) <= mine.rad + theirs.rad
             assert one.eta == pytest.approx(other.eta, rel=0.5)
+            assert one.squares == pytest.approx(other.squares, rel=1e-12)
         settings_ = [Setting(p, ball, bondic.Instruments(kernel), bondic.Pinelis(), 0.1, None, 2) for p in (held, read)]
         for one, other in zip(*(dual_bound(s, omega) for s in settings_), strict=True):
             assert abs(one.bound - other.bound) <= 2 * (one.rounding + other.rounding)

@@ -56,27 +56,27 @@ class ConfidenceInterval:
 class Result:
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
-    low: float
-    high: float
+    low: float  # lower end; that of the value range where it was not asked for
+    high: float  # upper end, likewise
     estimate: float  # point estimate: no guarantee of its own
-    alpha: float
-    side: Side
-    method: str
-    guarantee: Guarantee
-    status: Status
+    alpha: float  # probability that the interval may miss the value
+    side: Side  # which ends were asked for
+    method: str  # the name of the method
+    guarantee: Guarantee  # what alpha means: for this log, in the limit of long logs, or nothing
+    status: Status  # whether the log narrowed the value range, or contradicts the assumptions
     value_range: ValueRange  # what the reward range and a stated value range imply without the log
     claims: tuple[Claim, ...]  # the end points that were found, each split into its parts
     rejection: Rejection | None  # None where the method tests nothing
-    gap: tuple[float, float]  # how far each end may be from the best omega could do
+    gap: tuple[float, float]  # how far each end may be from the best ω could do
     rows: tuple[int, int]  # certified rows of the log
-    budget: ErrorBudget
-    assumptions: tuple[Assumption, ...]
+    budget: ErrorBudget  # how alpha was divided over events
+    assumptions: tuple[Assumption, ...]  # what the interval rests on, and who vouches for it
     choices: dict[str, str]  # every default that was filled in, in words
-    seeds: dict[str, int]
-    versions: dict[str, str]
-    hashes: dict[str, str]
-    effective_sample_size: float
-    seconds: dict[str, float]
+    seeds: dict[str, int]  # every seed, by what it draws
+    versions: dict[str, str]  # of the libraries that computed the numbers
+    hashes: dict[str, str]  # of the log, and of the certificate where there is one
+    effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
+    seconds: dict[str, float]  # time spent, by stage
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows

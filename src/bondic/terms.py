@@ -194,7 +194,7 @@ def largest_width(terms: Terms) -> float:
 
 
 def row_widths(terms: Terms, times: npt.NDArray[np.int64] | None, count: int) -> FloatArray:
-    """B_i: a bound of |R^q*_i| and of its conditional range, per row (per time when the horizon is finite)."""
+    """B_i: a bound of |R̂q*_i| and of its conditional range, per row (per time when the horizon is finite)."""
     if terms.horizon is None or times is None:
         return np.full(count, range_of(terms).width)
     distinct, position = np.unique(times, return_inverse=True)

@@ -76,8 +76,8 @@ class LinearFittedQ(
         half = half_width(
             design, fit, ridge=self.ridge, radius=radius, width=width, probability=budget["noise"]
         ) + out.initial_allowance(problem, budget, self.side)
-        data = out.states("data", "Given the past and (s, a), reward and next state were drawn from the environment.")
-        held = out.states(
+        data = out.stated("data", "Given the past and (s, a), reward and next state were drawn from the environment.")
+        held = out.stated(
             "values", f"q* is a combination of the features with coefficients of norm at most {radius:.6g}."
         )
         # without a radius it is a table, which holds every function in the value range

@@ -35,5 +35,5 @@ class Feng2020(Listed, name="feng2020", words="kernel Bellman loss, V-statistic 
                 "The threshold for independent rows needs a number of rows fixed beforehand: drop planned_rows=."
             )
         result = replace(self.settings, gauge=VStatistic(self.constant)).run(problem, alpha, progress)
-        rows = out.states("rows", "Rows are independent draws of one distribution, their number fixed beforehand.")
+        rows = out.stated("rows", "Rows are independent draws of one distribution, their number fixed beforehand.")
         return replace(result, method=self.name, assumptions=(rows, *result.assumptions))

@@ -86,7 +86,7 @@ class FittedQ(OverFeatures, name="dm", words="fitted Q evaluation, bootstrap ove
     replicates: int = 200
     seed: int = 0
     unit: Unit = field(default="episodes", kw_only=True)
-    _values: ClassVar[Assumption] = out.states(
+    _values: ClassVar[Assumption] = out.stated(
         "values", "The span of the features is closed under the Bellman operator of the policy."
     )
 

@@ -89,9 +89,9 @@ def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tupl
     above = _above(paths.rewards, step, end) * paths.discounts
     values = (paths.weights * above).sum(axis=1)
     if not paths.fixed:  # after its end an episode earns 0 for ever: the rest of the geometric series
-        rest = paths.reach - float(paths.discounts.sum())
+        rest = paths.total_discount - float(paths.discounts.sum())
         values = values + paths.weights[:, -1] * abs(step) * rest
-    return np.asarray(values), step * paths.reach
+    return np.asarray(values), step * paths.total_discount
 
 
 def _above(values: FloatArray, base: float, end: str) -> FloatArray:
@@ -167,11 +167,11 @@ class ImportanceSampling(OverTrajectories):
             bound = self._ratio_bound(problem, paths)
             low, high = self._hoeffding(paths, bound, budget)
             own: tuple[Assumption, ...] = (
-                out.states("weights", f"No ratio pi/beta exceeds {bound:g}, at any state and action."),
+                out.stated("weights", f"No ratio pi/beta exceeds {bound:g}, at any state and action."),
             )
         else:
             low, high = self._limit_ends(paths, sums, budget)
-            finite = out.states("variance", "Weighted returns have a finite variance.")
+            finite = out.stated("variance", "Weighted returns have a finite variance.")
             own = (out.COVERED, out.ASYMPTOTIC, finite)
         return out.Outcome(
             low,

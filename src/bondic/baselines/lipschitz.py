@@ -65,10 +65,10 @@ class Lipschitz(
         watch(0.5)
         low = upper_end(part, slope, self.iterations, sign=-1.0)
         extra = out.initial_allowance(problem, budget, self.side)
-        sure = out.states(
+        sure = out.stated(
             "environment", "Reward and next state are functions of (s, a); no logged pair contradicts it."
         )
-        smooth = out.states("slope", f"|q*(x) - q*(y)| <= {slope:.6g} |x - y| for points with the same action.")
+        smooth = out.stated("slope", f"|q*(x) - q*(y)| <= {slope:.6g} |x - y| for points with the same action.")
         stated = self.constant is not None
         return out.Outcome(
             low - extra,

@@ -57,7 +57,7 @@ class Marginalized(OverUnits, name="mis", words="minimax weights, normal interva
         q = fit_lstd(critics, ridge=critics.ridge(None))
         estimate = float(np.mean(w * problem.whole().rewards))
         error = sample.error(critics, q.theta, w * q.differences(critics) / len(problem))
-        ratio = out.states(
+        ratio = out.stated(
             "weights", "The ratio of visitations of policy and log is a combination of the weight features."
         )
         ratio = out.stated_if(self.kernel is not None, ratio)

@@ -60,6 +60,6 @@ class ModelBased(OverUnits, name="model", words="most likely table, bootstrap ov
 
         found = sample.bootstrap(design, fit, self.replicates, self.seed)
         missing = int((design.logged.sum(axis=0) == 0).sum())
-        table = out.states("table", "Observations are the whole state and repeat: the table of the process is finite.")
+        table = out.stated("table", "Observations are the whole state and repeat: the table of the process is finite.")
         notes = {"table": f"{states} states, {missing} pairs without a row", **found.choices}
         return replace(found, assumptions=(table,), choices=notes)

@@ -95,7 +95,7 @@ class NeuralFittedQ(
         updates = default_updates(problem.gamma) if self.updates is None else self.updates
         values = _Ensemble(self, problem, counts[:, units], starts, rng).values(updates, sample.watch)
         estimate, spread = float(values[0]), float(values[1:].std(ddof=1))
-        closed = out.states(
+        closed = out.stated(
             "values", "The networks were trained to convergence, and can be fitted to the values of the policy."
         )
         return out.Outcome(
@@ -168,8 +168,8 @@ class _Ensemble:
         rows = problem.whole()
         rewards = rows.rewards
         # values lie between one reward and the sum of all; their middle (geometric) is the unit of the outputs
-        reach = 1.0 / (1.0 - problem.gamma * float(rows.continues.mean()) + 1e-3)
-        self.unit = float(np.sqrt(np.mean(rewards**2) * reach)) or 1.0
+        steps = 1.0 / (1.0 - problem.gamma * float(rows.continues.mean()) + 1e-3)
+        self.unit = float(np.sqrt(np.mean(rewards**2) * steps)) or 1.0
         limits = range_at_all_times(problem.terms)  # hull with 0: nothing is earned after the end
         self.limits = min(limits.low, 0.0) / self.unit, max(limits.high, 0.0) / self.unit
         self.logged, self.after = (torch.from_numpy(inputs(p)) for p in (rows.logged, rows.next.points))
@@ -179,7 +179,7 @@ class _Ensemble:
         self.counts = torch.from_numpy(counts.astype(np.float32))
         self.starts = starts
         self.next_rows, self.next_weights = _following(problem)
-        middle = float(np.mean(rewards)) * reach / self.unit
+        middle = float(np.mean(rewards)) * steps / self.unit
         self.parameters = self._draw(counts.shape[0], self.logged.shape[1], middle)
 
     def _draw(self, members: int, dimension: int, middle: float) -> list[Any]:

@@ -131,7 +131,7 @@ def reward_assumption(problem: Rows) -> Assumption:
     return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
 
 
-def states(name: str, text: str) -> Assumption:
+def stated(name: str, text: str) -> Assumption:
     """An assumption that is the user's statement: nothing in the log can prove it."""
     return Assumption(name, text, "stated")
 
@@ -141,17 +141,17 @@ def stated_if(given: bool, item: Assumption) -> Assumption:
     return item if given else replace(item, state="chosen")
 
 
-ASYMPTOTIC = states(
+ASYMPTOTIC = stated(
     "large sample", "The log is large enough for the limit law: the error probability is alpha in the limit only."
 )
-REALIZABLE = states(
+REALIZABLE = stated(
     "values", "q* is a combination of the features (or is approached by them as their number grows with the log)."
 )
-COVERED = states("overlap", "The behavior visits every state-action pair that the policy visits.")
-EPISODES = states(
+COVERED = stated("overlap", "The behavior visits every state-action pair that the policy visits.")
+EPISODES = stated(
     "episodes",
     "Episodes are independent, start from the initial distribution, and were recorded with one fixed behavior; their "
     "number was fixed beforehand.",
 )
-EXACT_BEHAVIOR = states("behavior", "`behavior_action_probs` are the true probabilities of the logged actions.")
-ESTIMATED_BEHAVIOR = states("behavior", "Behavior probabilities were estimated from the log: nothing is guaranteed.")
+EXACT_BEHAVIOR = stated("behavior", "`behavior_action_probs` are the true probabilities of the logged actions.")
+ESTIMATED_BEHAVIOR = stated("behavior", "Behavior probabilities were estimated from the log: nothing is guaranteed.")

@@ -42,7 +42,7 @@ class Trajectories:
     discounts: FloatArray  # (T,) gamma^t
     returns: ValueRange  # of the T-step return; of any return when T is not fixed
     step_rewards: tuple[float, float]  # range of one step's reward, 0 after the end included
-    reach: float  # 1 + gamma + ... + gamma^(T-1); 1 / (1 - gamma) when T is not fixed
+    total_discount: float  # 1 + gamma + ... + gamma^(T-1); 1 / (1 - gamma) when T is not fixed
     tail: ValueRange  # of the value of steps T, T + 1, ...
     complete: bool  # no episode was cut: nothing is missing
     fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
@@ -82,7 +82,7 @@ class Trajectories:
         """
         size = float(self.discounts[steps].sum())
         if not self.fixed and steps[-1]:
-            size += self.reach - float(self.discounts.sum())
+            size += self.total_discount - float(self.discounts.sum())
         found = ValueRange(size * self.step_rewards[0], size * self.step_rewards[1])
         first = int(np.argmax(steps))
         if self.terms.value_range is None or not steps[first:].all():
@@ -148,13 +148,13 @@ def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     cut = f"Every episode would have been recorded up to step {paths.steps}, had it lasted that long."
     if paths.few_cuts:
         cut = f"{cut} {paths.few_cuts}."
-    recording = out.states("recording", whole if paths.complete else cut)
+    recording = out.stated("recording", whole if paths.complete else cut)
     seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
-    steps = out.states("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
+    steps = out.stated("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
     if not paths.length_stated:
         return (out.EPISODES, behavior, recording, steps)
     length = f"No episode lasts longer than {paths.steps} steps, neither under the behavior nor under the policy."
-    return (out.EPISODES, behavior, recording, steps, out.states("length", length))
+    return (out.EPISODES, behavior, recording, steps, out.stated("length", length))
 
 
 def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
@@ -189,7 +189,7 @@ def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior 
         discounts=np.asarray(problem.gamma ** np.arange(limit), dtype=np.float64),
         returns=_returns(terms, limit if fixed else None, tail),
         step_rewards=(low, high),
-        reach=discounted_steps(terms.gamma, limit if fixed else None).upper,
+        total_discount=discounted_steps(terms.gamma, limit if fixed else None).upper,
         tail=tail,
         complete=recorded_all,
         fixed=fixed,

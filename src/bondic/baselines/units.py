@@ -111,7 +111,7 @@ def units_of(problem: Rows, unit: Unit) -> tuple[IntArray, Assumption]:
     grouped = "although the log groups them into episodes; unit='episodes' takes these as the units instead"
     why = grouped if named else "the log names no episodes"
     text = f"Rows are independent draws of one distribution ({why})."
-    return np.arange(len(problem)), out.states("rows", text)
+    return np.arange(len(problem)), out.stated("rows", text)
 
 
 def bootstrap_units(units: IntArray) -> int:

@@ -1,7 +1,7 @@
-"""Dual bound (10): any omega gives a valid end point; this module evaluates it, outward rounded.
+"""Dual bound (10): any ω gives a valid end point; this module evaluates it, outward rounded.
 
-F+(omega) = J^(q^, omega) + I_Q(omega) + N(omega) + allowances
-F-(omega) = J^(q^, omega) - I_Q(omega) - N(omega) - allowances,   e.g. I_Q = r_Q |mu_omega|,  N = eps |omega|
+F+(ω) = Ĵ(q̂, ω) + I_Q(ω) + N(ω) + allowances
+F-(ω) = Ĵ(q̂, ω) - I_Q(ω) - N(ω) - allowances,   e.g. I_Q = r_Q |μ_ω|,  N = eps |ω|
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VALUE, BIAS, NOISE, START, ALLOWANCE = (
     "doubly robust value", "bias", "noise", "initial distribution", "misspecification",
 )  # fmt: skip
 DISCREPANCY, NORM = "|mu|", "|omega|"
-"""Names of the parts of (10), in the order in which they are added; |mu_omega| and |omega| are details."""
+"""Names of the parts of (10), in the order in which they are added; |μ_ω| and |ω| are details."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class ClassTest:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """Everything a bound depends on besides omega: fixed before omega is looked for."""
+    """Everything a bound depends on besides ω: fixed before ω is looked for."""
 
     problem: Rows
     ball: ValueClass
@@ -83,16 +83,16 @@ class Setting:
         return values_at_starts(self.problem, self.ball.center, self.sums)
 
     def epsilon(self) -> Enclosure:
-        """About the noise of an omega with |omega| = 1."""
+        """About the noise of an ω with |ω| = 1."""
         return self.gauge.epsilon(self.facts(), self.noise_probability)
 
     def weights(self, omega: Function | None, weighing: Weighing) -> Weights:
-        """What the noise bound may know about this omega."""
+        """What the noise bound may know about this ω."""
         norm = Enclosure(0.0) if omega is None or omega.is_zero else omega.norm(self.sums)
         return Weights(omega, norm, weighing.squares)
 
     def slack(self, weighing: Weighing) -> float:
-        """The floats omega_i differ from the function's values by at most eta: eta mean B_i is added to the noise."""
+        """The floats ω_i differ from the function's values by at most eta: eta mean B_i is added to the noise."""
         return weighing.eta * self.facts().total_width / len(self.problem) * (1 + 8 * U)
 
     def range(self) -> ValueRange:
@@ -126,10 +126,10 @@ def dual_bound(
     weighing: Weighing | None = None,
     progress: Progress | None = None,
 ) -> tuple[Claim, ...]:
-    """F-(omega) and/or F+(omega) with every term; omega = None is the function 0.
+    """F-(ω) and/or F+(ω) with every term; `omega=None` is the function 0.
 
-    The floats omega_i computed at the rows are used as the weights of (4) and (5). `weighing` is what `weigh` found for
-    this omega, when it was one of several.
+    The floats ω_i computed at the rows are used as the weights of (4) and (5). `weighing` is what `weigh` found for
+    this ω, when it was one of several.
     """
     check_weight_space(setting, omega)
     problem, ball = setting.problem, setting.ball
@@ -145,7 +145,7 @@ def dual_bound(
 
 
 def noise_term(noise: Enclosure, slack: float) -> Enclosure:
-    """A bound of the noise, with `slack` for omega_i that differ from the function's values by rounding."""
+    """A bound of the noise, with `slack` for ω_i that differ from the function's values by rounding."""
     return Enclosure(noise.mid, inflate(noise.rad + slack))
 
 
@@ -158,7 +158,7 @@ def add_up(
     allowance: Enclosure,
     ends: tuple[End, ...],
 ) -> tuple[Claim, ...]:
-    """J^(q^, omega) -+ ( bias + noise + initial + misspecification ) for any valid bounds of bias and noise."""
+    """Ĵ(q̂, ω) -+ ( bias + noise + initial + misspecification ) for any valid bounds of bias and noise."""
     spreads = {BIAS: support.bias, NOISE: noise, START: start, ALLOWANCE: allowance}
     parts = (
         Part(VALUE, value, "value"),
@@ -170,5 +170,5 @@ def add_up(
 
 
 def misspecification_allowance(beta: float, mass: Enclosure) -> Enclosure:
-    """beta ( 1 + (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists]) ), `mass` the mean in it."""
+    """beta ( 1 + (1/n) sum_i |ω_i| (1 + gamma 1[a next point exists]) ), `mass` the mean in it."""
     return Enclosure(0.0) if beta == 0 else Enclosure(beta) * (1.0 + mass)

@@ -1,7 +1,7 @@
 """Primal bound: J^+ = sup { E[q] : q in Q, L_W(q) <= eps } (section 5).
 
 It is a valid bound only at its global optimum, so it serves to *check* the dual: every feasible q has
-E[q] <= F+(omega) for every omega (weak duality). This module evaluates a proposed q, outward rounded.
+E[q] <= F+(ω) for every ω (weak duality). This module evaluates a proposed q, outward rounded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def primal_point(setting: Setting, shift: Function | None) -> PrimalPoint:
     """Evaluate q = center + shift: its value, its distance from the center and its kernel Bellman loss.
 
     `result.proof.setting(problem.select(*result.rows))` is the setting of an interval. A `feasible` q has a value that no
-    upper end can be below, and no lower end above: how much of an interval is the class Q, and how much the search for omega.
+    upper end can be below, and no lower end above: how much of an interval is the class Q, and how much the search for ω.
     """
     problem = setting.problem.whole()
     center = function_values(problem, setting.ball.center, setting.sums)

@@ -1,10 +1,10 @@
-"""Rejection test: a witness omega proves that no q in Q fits the log at level delta (section 5).
+"""Rejection test: a witness ω proves that no q in Q fits the log at level delta (section 5).
 
-With h = (1/n) sum_i omega_i R^q^_i and nu = mu_omega - mu_0, every q in Q has |(1/n) sum_i omega_i R^q_i| >= |h| - r_Q |nu|.
-For q* the left side is at most N(omega) (eps |omega|, say) on the event of the noise bound. So
+With h = (1/n) sum_i ω_i R̂q̂_i and nu = μ_ω - μ_0, every q in Q has |(1/n) sum_i ω_i R̂q_i| >= |h| - r_Q |nu|.
+For q* the left side is at most N(ω) (eps |ω|, say) on the event of the noise bound. So
 
-    |h| - r_Q |nu| > N(omega)   rejects (jointly) q* in Q, the reward range and the data assumption,
-    |h| - r_Q |nu|  gives a p-value,   (|h| - N(omega)) / |nu|  is a lower bound of r_min.
+    |h| - r_Q |nu| > N(ω)   rejects (jointly) q* in Q, the reward range and the data assumption,
+    |h| - r_Q |nu|  gives a p-value,   (|h| - N(ω)) / |nu|  is a lower bound of r_min.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     size, free, nu = (seen - weighing.support.bias).lower, (seen - noise).lower, weighing.support.size.upper
     floor = max(0.0, size / norm * (1 - 4 * U)) if norm > 0 else 0.0
     radius = 0.0 if free <= 0 else math.inf if nu == 0 else free / nu * (1 - 4 * U)
-    allowed = noise.upper / norm * (1 + 4 * U) if norm > 0 else setting.epsilon().upper
     rejected = norm > 0 and size > noise.upper
-    return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, allowed, radius)
+    return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, setting.epsilon().upper, radius)
 
 
 def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) -> Rejection:

@@ -1,7 +1,7 @@
 """How much rougher the value function may be than Q takes it for: what the interval says at larger radii.
 
-With the omegas of the two ends fixed, F- and F+ move by (r - r_Q) |mu_omega| when the radius becomes r, and all radii hold on
-the one event of the noise bound (section 5). Another omega could only do better, so both numbers are cautious.
+With the ω of the two ends fixed, F- and F+ move by (r - r_Q) |μ_ω| when the radius becomes r, and all radii hold on
+the one event of the noise bound (section 5). Another ω could only do better, so both numbers are cautious.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the rows of a log say about omega, from one pass: every bound starts here.
+"""What the rows of a log say about ω, from one pass: every bound starts here.
 
 Sums over the log are sums over its parts; a log in memory is one part.
 """
@@ -31,33 +31,33 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Weighing:
-    """One omega against the rows."""
+    """One ω against the rows."""
 
-    correction: Enclosure  # (1/n) sum_i omega_i R^q^_i
-    mass: Enclosure  # (1/n) sum_i |omega_i| (1 + gamma 1[a next point exists])
-    support: SupportAt  # of Q at mu_omega, or at mu_omega - mu_0 when the start is left out
-    eta: float  # the floats omega_i differ from the function's values by at most this
-    squares: float  # sum_i omega_i^2, rounded up
-    effective: float  # (sum |omega_i|)^2 / sum omega_i^2: how many rows carry it (no part of a proof)
+    correction: Enclosure  # (1/n) sum_i ω_i R̂q̂_i
+    mass: Enclosure  # (1/n) sum_i |ω_i| (1 + gamma 1[a next point exists])
+    support: SupportAt  # of Q at μ_ω, or at μ_ω - μ_0 when the start is left out
+    eta: float  # the floats ω_i differ from the function's values by at most this
+    squares: float  # sum_i ω_i^2, rounded up
+    effective: float  # (sum |ω_i|)^2 / sum ω_i^2: how many rows carry it (no part of a proof)
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """An omega to be weighed (None is the function 0), with or without the initial distribution in mu."""
+    """An ω to be weighed (None is the function 0), with or without the initial distribution in μ."""
 
     omega: Function | None
     start: bool = True
 
 
 def weights_at_rows(problem: Batch, omega: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
-    """omega(x_i) as floats, and a bound of their distance to the function's exact values."""
+    """ω(x_i) as floats, and a bound of their distance to the function's exact values."""
     return all_weights_at_rows(problem, [omega], sums)[0]
 
 
 def all_weights_at_rows(
     problem: Batch, omegas: list[Function | None], sums: Sums = STANDARD
 ) -> list[tuple[FloatArray, float]]:
-    """The same for several omegas."""
+    """The same for several ω."""
     out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
     used = [(k, omega) for k, omega in enumerate(omegas) if omega is not None and not omega.is_zero]
     for top in range(0, len(used), _AT_ONCE):
@@ -112,7 +112,7 @@ class _RowSums:
         self._fresh = True
 
     def measures(self) -> Iterator[Measure]:
-        """mu_omega of every candidate, part by part, the initial distribution last."""
+        """μ_ω of every candidate, part by part, the initial distribution last."""
         first_time, self._fresh = self._fresh, False
         for part in self._question.batches():
             weights = all_weights_at_rows(part, self._omegas, self._sums)

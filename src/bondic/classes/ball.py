@@ -26,6 +26,21 @@ class Ball(ValueClass):
 
     q* in Q is an assumption; it may be chosen with the log in any way (for the dual bound), it can be rejected by
     data but not proved. `misspecification` = beta >= 0 weakens it to "some q in Q is within beta of q* everywhere".
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k̃: says which functions are smooth, hence have a small norm.
+    radius : float
+        r_Q, the largest norm of q - center, in units of value. Twice the radius gives at most twice the bias.
+    center : Function, default None
+        The function in the middle; None is the function 0.
+    misspecification : float, default 0
+        beta, in units of value: how far q* may be from Q anywhere. It widens the interval.
+    provenance : Provenance
+        Where kernel and radius come from; shown with the result.
+    origin : {"stated", "chosen"}, default "stated"
+        Who named the class, you or the library. A chosen one is shown as a choice, and tested.
     """
 
     kernel: Kernel
@@ -48,7 +63,7 @@ class Ball(ValueClass):
             raise InvalidInput(f"The misspecification allowance must be finite and >= 0, not {self.misspecification}.")
 
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
-        """|mu| = sqrt( sum_ij c_i k~(x_i, x_j) c_j ) (7)."""
+        """|μ| = sqrt( sum_ij c_i k̃(x_i, x_j) c_j ) (7)."""
         return [square.sqrt() for square in sums.squares(normal_form(self.kernel, layout), source, progress)]
 
     def describe(self) -> str:

@@ -30,8 +30,19 @@ from bondic.terms import ValueRange
 class Box(ValueClass):
     """Q = { q : |q(x) - center(x)| <= radius at every point }: the ball of the largest deviation.
 
-    Its dual norm is the total variation sum_x |mu_omega(x)| over distinct points, so the bias is small only where the
+    Its dual norm is the total variation sum_x |μ_ω(x)| over distinct points, so the bias is small only where the
     log repeats its points: tables. There is no misspecification to allow for.
+
+    Parameters
+    ----------
+    radius : float
+        The largest |q(x) - center(x)|, in units of value: half the width of the value range where nothing is assumed.
+    center : Function, default None
+        The function in the middle; None is the function 0. `around` makes the middle of a range.
+    provenance : Provenance
+        Where the radius comes from; shown with the result.
+    origin : {"stated", "chosen"}, default "stated"
+        Who named the class, you or the library.
     """
 
     radius: float
@@ -58,7 +69,7 @@ class Box(ValueClass):
         return Box(radius, constant_function(middle, layout), Provenance("the value range"))
 
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
-        """sum_x |mu(x)|."""
+        """sum_x |μ(x)|."""
         del layout, progress
         return sums.total_variations(source)
 

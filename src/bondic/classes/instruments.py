@@ -13,10 +13,17 @@ from bondic.kernels.outside import check_kernel
 
 @dataclass(frozen=True, eq=False)
 class Instruments:
-    """The unit ball of the RKHS of `kernel`; weight functions omega are multiples of its members.
+    """The unit ball of the RKHS of `kernel`; weight functions ω are multiples of its members.
 
     The noise bound needs K_max = sup k(x, x) < inf, and that neither the kernel nor its bandwidth has seen the
     rows that are certified: `provenance` says where they come from and `estimate_interval` checks it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k, with a finite K_max. A richer kernel has weights that balance the log better; noise grows with their norm.
+    provenance : Provenance
+        Which rows kernel and bandwidth were tuned on; none of them may be certified. Default: fixed beforehand.
     """
 
     kernel: Kernel

@@ -11,10 +11,19 @@ _LONGEST_NOTE = 300
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """`rows` = (start, stop) of the log with hash `log_hash`; None when no row was looked at.
+    """Where a choice comes from: which rows were looked at, of which log.
 
     It is a statement, checked against the certified rows of the *same* log. Whoever tunes on a copy of the rows under
     another hash, or by hand, and calls it fixed beforehand, is not found out by any program.
+
+    Parameters
+    ----------
+    note : str, default "fixed beforehand"
+        In words, for the reader of the result.
+    rows : (int, int), default None
+        First row that was looked at and the row after the last; None when no row was.
+    log_hash : str, default ""
+        `content_hash` of the log that they are rows of; "" when no row was looked at.
     """
 
     note: str = "fixed beforehand"

@@ -26,9 +26,9 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class SupportAt:
-    """How much a measure mu can weigh a function of a set E."""
+    """How much a measure μ can weigh a function of a set E."""
 
-    bias: Enclosure  # sup { <e, mu> : e in E }
+    bias: Enclosure  # sup { <e, μ> : e in E }
     size: Enclosure  # the same for the set of radius 1: what a radius multiplies; the bias itself for a set without a radius
 
 
@@ -49,7 +49,7 @@ class Uncertainty(Protocol):
 
 @kind("class")
 class ValueClass(ABC):
-    """Q = { q : |q - center| <= radius } for some norm: the bias of omega is at most radius times the dual norm of mu_omega."""
+    """Q = { q : |q - center| <= radius } for some norm: the bias of ω is at most radius times the dual norm of μ_ω."""
 
     radius: float
     center: Function | None
@@ -61,10 +61,10 @@ class ValueClass(ABC):
 
     @abstractmethod
     def sizes(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[Enclosure]:
-        """|mu| in the dual norm for every measure of the source."""
+        """|μ| in the dual norm for every measure of the source."""
 
     def support(self, source: Source, layout: Layout, sums: Sums, progress: Progress | None = None) -> list[SupportAt]:
-        """sup { <q - center, mu> : q in Q } = radius |mu|."""
+        """sup { <q - center, μ> : q in Q } = radius |μ|."""
         sizes = self.sizes(source, layout, sums, progress)
         return [SupportAt(Enclosure(self.radius) * size, size) for size in sizes]
 

@@ -11,7 +11,15 @@ from bondic.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, order=True)
 class RowRange:
-    """Rows start, start + 1, ..., stop - 1 of a log."""
+    """Rows start, start + 1, ..., stop - 1 of a log.
+
+    Parameters
+    ----------
+    start : int
+        First row, counted from 0.
+    stop : int
+        The row after the last.
+    """
 
     start: int
     stop: int
@@ -34,7 +42,13 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """A cut of rows 0..n-1, in order, at ends that were fixed beforehand."""
+    """A cut of rows 0..n-1, in order, at ends that were fixed beforehand.
+
+    Parameters
+    ----------
+    ends : tuple of int
+        The row after the last of every block, growing; the first block begins at row 0.
+    """
 
     ends: tuple[int, ...]
 

@@ -28,13 +28,26 @@ class InitialStates:
     `kind="exact"`: d_0 *is* this weighted list; no error probability is spent on it.
     `kind="sample"`: n_0 independent draws of d_0, n_0 fixed beforehand; part of alpha is spent on
     |J* - J_emp| <= (v_hi - v_lo) sqrt(log(2/delta_0) / (2 n_0)).
+
+    Parameters
+    ----------
+    observations : array of float, (n_0, d)
+        One initial state per row, in the columns of the log.
+    weights : array of float, (n_0,)
+        Their probabilities; 1 / n_0 each for a sample.
+    kind : {"exact", "sample"}
+        Whether the list is d_0 itself, or draws of it. `exact`, `sample` and `from_log` set it.
+    count_fixed : bool, default True
+        Whether n_0 was fixed beforehand; if not, a bound that holds for every n_0 is used, which is a little wider.
+    from_rows : bool, default False
+        Whether they were read off the log: tuning must not see them, since certified rows are among them.
     """
 
-    observations: FloatArray  # (n_0, d)
-    weights: FloatArray  # (n_0,)
+    observations: FloatArray
+    weights: FloatArray
     kind: Literal["exact", "sample"]
-    count_fixed: bool = True  # n_0 was fixed beforehand; if not, a bound that holds for every n_0 is used
-    from_rows: bool = False  # read off the log: tuning must not see them, since certified rows are among them
+    count_fixed: bool = True
+    from_rows: bool = False
 
     def __post_init__(self) -> None:
         put = _arrays.setter(self)

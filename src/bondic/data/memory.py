@@ -44,7 +44,7 @@ class MemoryPlan:
         return MemoryPlan(budget, 700_000_000, 8 * (40 + 14 * numbers_per_row))
 
     def with_policy(self, *, slots: int, draws: int, dimension: int) -> MemoryPlan:
-        """Every action has a weight at every point, in several copies for each of several omegas; every draw is a point."""
+        """Every action has a weight at every point, in several copies for each of several ω; every draw is a point."""
         weights = 40 * max(0, slots - 2)
         points = max(0, draws - 1) * (10 * dimension + 20 * slots)
         return MemoryPlan(self.budget, self.fixed, self.per_row + 8 * (weights + points))

@@ -37,17 +37,41 @@ class Transitions:
     Actions are discrete when given as integers (0, 1, ...), continuous when given as floats. `terminations`
     means that nothing follows (the value after is 0); `truncations` means that recording stopped although the
     process went on: s' is real and is used.
+
+    Parameters
+    ----------
+    observations : array of float, (n, d)
+        s_i: the whole state before each step, one row per step.
+    actions : array of int, (n,), or of float, (n, k)
+        a_i: whole numbers are discrete actions, floats continuous ones.
+    rewards : array of float, (n,)
+        r_i: what the step earned.
+    next_observations : array of float, (n, d)
+        s'_i: the state after the step; it may be missing (nan) where the process ended.
+    terminations : array of bool, (n,)
+        Whether the process ended with this step: the value after it is 0.
+    truncations : array of bool, (n,), default none
+        Whether recording stopped after this step although the process went on.
+    episode_ids : array, (n,), default None
+        Which episode a row belongs to. Needed to find the starts of episodes, and copies.
+    timesteps : array of int, (n,), default None
+        The step within the episode, from 0 on. Needed for a finite horizon.
+    behavior_action_probs : array of float, (n,), default None
+        Probability with which the logged action was taken; importance weighting needs it, the dual does not.
+    discrete_observations : bool, default None
+        Whether observations hold codes rather than measurements, so that equal rows are no surprise; None: whole
+        numbers.
     """
 
-    observations: FloatArray  # (n, d)
-    actions: npt.NDArray[Any]  # (n,) int64, or (n, k) float64
-    rewards: FloatArray  # (n,)
-    next_observations: FloatArray  # (n, d)
-    terminations: BoolArray  # (n,)
-    truncations: BoolArray | None = None  # (n,)
-    episode_ids: npt.NDArray[Any] | None = None  # (n,)
-    timesteps: IntArray | None = None  # (n,)
-    behavior_action_probs: FloatArray | None = None  # (n,)
+    observations: FloatArray
+    actions: npt.NDArray[Any]
+    rewards: FloatArray
+    next_observations: FloatArray
+    terminations: BoolArray
+    truncations: BoolArray | None = None
+    episode_ids: npt.NDArray[Any] | None = None
+    timesteps: IntArray | None = None
+    behavior_action_probs: FloatArray | None = None
     discrete_observations: bool | None = None
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True

@@ -84,13 +84,13 @@ def prepare(points: FloatArray, scales: FloatArray, columns: FloatArray) -> Fore
     shares = np.max(leaf_masses / np.maximum(totals, 1e-300), axis=1) / np.diff(np.append(starts, count))
     masses, density = np.empty((tree.first.size, columns.shape[1])), np.empty(tree.first.size)
     masses[tree.leaves], density[tree.leaves] = leaf_masses, shares
-    _lift(tree, masses, density)
+    _weigh_inner_nodes(tree, masses, density)
     moved = points[tree.order]
     by_axis, by_column = np.ascontiguousarray(moved.T), np.ascontiguousarray(columns.T)
-    side = pairs.gaussian_side(moved, scales, columns, tree.size)
-    parts = (side.recipe.kinds, side.recipe.ends, side.recipe.scales)
+    operands = pairs.gaussian_operands(moved, scales, columns, tree.size)
+    parts = (operands.recipe.kinds, operands.recipe.ends, operands.recipe.scales)
     weighed = (masses, density, totals)
-    return Forest(tree, by_axis, 1.0 / scales, by_column, side.x, side.y, side.columns, parts, *weighed)
+    return Forest(tree, by_axis, 1.0 / scales, by_column, operands.x, operands.y, operands.columns, parts, *weighed)
 
 
 def look(forest: Forest) -> Prices:
@@ -220,7 +220,7 @@ def _bound(exponent):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _lift(tree, masses, density):  # type: ignore[no-untyped-def]
+def _weigh_inner_nodes(tree, masses, density):  # type: ignore[no-untyped-def]
     """Masses and densities of inner nodes from their children, which come after them."""
     for node in range(tree.first.size - 1, -1, -1):
         if tree.last[node] - tree.first[node] > 1:
@@ -274,12 +274,12 @@ def _rows(forest, top, bottom, floor, keep, totals, prices):  # type: ignore[no-
                 for p in range(width):
                     prices[a, p] += times * bound * (masses[me, p] * masses[node, p])
             else:
-                _meet(forest, a, node, times, keep / max(share, 1e-300), work, sums, out, totals[a], prices[a])
+                _sum_leaf_pair(forest, a, node, times, keep / max(share, 1e-300), work, sums, out, totals[a], prices[a])
             node = tree.skip[node]
 
 
 @compiled
-def _meet(forest, a, node, times, limit, bounds, sums, out, totals, prices):  # type: ignore[no-untyped-def]
+def _sum_leaf_pair(forest, a, node, times, limit, bounds, sums, out, totals, prices):  # type: ignore[no-untyped-def]
     """Points of leaf a against the leaf at `node`: runs of points with kernel bounds from `limit` on are summed."""
     tree, points, columns = forest.tree, forest.points, forest.columns
     count, top, left = points.shape[1], a * tree.size, tree.first[node] * tree.size

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from bondic.engines import pairs
 from bondic.engines.compiled import compiled
-from bondic.kernels.series import Recipe, feature_count, make_recipe, poisson_tail
+from bondic.kernels.series import FeatureOrder, feature_count, feature_order, poisson_tail
 from bondic.rounding import TINY, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.sums.engine import Progress, Share
 from bondic.sums.executor import Executor
@@ -83,8 +83,8 @@ class Halves:
     total degree that come along are terms of the series, too: keeping more than needed only shrinks the rest.
     """
 
-    first: Recipe
-    second: Recipe
+    first: FeatureOrder
+    second: FeatureOrder
     cut: int  # number of coordinates of the first half
     blocks: tuple[tuple[int, int, int], ...]  # rows from, to; number of columns
 
@@ -97,7 +97,7 @@ class Halves:
 @cache
 def make_halves(degree: int, dimension: int) -> Halves:
     cut = (dimension + 1) // 2
-    first, second = make_recipe(degree, cut), make_recipe(degree if dimension > cut else 1, dimension - cut)
+    first, second = feature_order(degree, cut), feature_order(degree if dimension > cut else 1, dimension - cut)
     blocks, lowest = [], 0
     while lowest < degree:
         highest = lowest + 1
@@ -141,7 +141,7 @@ def _add_exactly(value, correction, piece):  # type: ignore[no-untyped-def]
             value[i, j] = total
 
 
-def _features(half: Recipe, scaled: FloatArray) -> FloatArray:
+def _features(half: FeatureOrder, scaled: FloatArray) -> FloatArray:
     """(n, d) -> (features, n), each with its share exp(-|z|^2 / 2) of the exponential."""
     out = np.empty((half.parents.size, scaled.shape[0]))
     np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled), out=out[0])

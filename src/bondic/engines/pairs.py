@@ -38,7 +38,7 @@ HALF_LOG2E = float.fromhex("0x1.b2da4e9808a53p-1")  # sqrt(log2(e) / 2), correct
 RHO_LARGEST = 710.0
 """exp(-710) is as good as zero, and polynomials of smaller lengths do not overflow."""
 
-_NEAR_REACH = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
+_NEAR_RADIUS = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
 _NEAR_COST = 5.8
 """Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
 _CHAIN = 40
@@ -196,7 +196,7 @@ def _chunked(rows: FloatArray, *, pad: bool) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class PairOperands:
     """What the compiled part wants: points x row by row, points y and weight columns in chunks."""
 
     x: FloatArray
@@ -206,9 +206,9 @@ class Side:
     width: int
 
     @staticmethod
-    def of(rows_x: FloatArray, rows_y: FloatArray, recipe: Recipe, columns: FloatArray) -> Side:
+    def of(rows_x: FloatArray, rows_y: FloatArray, recipe: Recipe, columns: FloatArray) -> PairOperands:
         x, y = np.ascontiguousarray(rows_x).reshape(-1), _chunked(rows_y, pad=True)
-        return Side(x, y, _chunked(columns, pad=False), recipe, columns.shape[1])
+        return PairOperands(x, y, _chunked(columns, pad=False), recipe, columns.shape[1])
 
     def sums(self, rows: tuple[int, int], low: int, high: int) -> FloatArray:
         """sum_j k(x_i, y_j) u_jp over every tile of low <= j < high, low on the edge of a tile: (tiles, p, rows)."""
@@ -233,7 +233,8 @@ def symmetric(
 
     Point i has no partner from stops[i] on (increasing); without `stops` every pair counts.
     """
-    count, side, by_column = rows.shape[0], Side.of(rows, rows, recipe, columns), np.ascontiguousarray(columns.T)
+    count, operands = rows.shape[0], PairOperands.of(rows, rows, recipe, columns)
+    by_column = np.ascontiguousarray(columns.T)
 
     def end(top: int) -> int:
         return count if stops is None else int(stops[min(top + TILE, count) - 1])
@@ -242,7 +243,7 @@ def symmetric(
         """One row of tiles from the diagonal on."""
         bottom, parts = min(top + TILE, count), []
         for low in range(top, end(top), _BATCH * TILE):
-            sums = side.sums((top, bottom), low, min(low + _BATCH * TILE, end(top)))
+            sums = operands.sums((top, bottom), low, min(low + _BATCH * TILE, end(top)))
             parts.append(np.sum(sums * by_column[:, top:bottom], axis=2))
         totals = np.concatenate(parts)
         totals[1:] *= 2.0
@@ -270,14 +271,14 @@ def crossed(
     executor: Executor = ALL_CORES,
 ) -> FloatArray:
     """K(x, y) C; point x_i has partners only in limits[0][i] <= j < limits[1][i] (increasing)."""
-    count, side = rows_x.shape[0], Side.of(rows_x, rows_y, recipe, columns)
+    count, operands = rows_x.shape[0], PairOperands.of(rows_x, rows_y, recipe, columns)
 
     def strip(top: int) -> FloatArray:
         bottom = min(top + TILE, count)
         low, high = (0, rows_y.shape[0]) if limits is None else (limits[0][top], limits[1][bottom - 1])
         sums = np.zeros((columns.shape[1], bottom - top))
         for left in range(int(low) // TILE * TILE, int(high), _BATCH * TILE):
-            for tile in side.sums((top, bottom), left, min(left + _BATCH * TILE, int(high))):
+            for tile in operands.sums((top, bottom), left, min(left + _BATCH * TILE, int(high))):
                 sums += tile
         return sums.T
 
@@ -300,13 +301,13 @@ def _gaussian(
         low, high = (np.array([edge(part, axis=0) for part in points]) for edge in (np.min, np.max))
         center = 0.5 * low.min(axis=0) + 0.5 * high.max(axis=0)
         scaled = tuple((part - center) * factors for part in points)
-        reach = math.sqrt(max(float(np.einsum("ij,ij->i", part, part).max()) for part in scaled)) * 1.001
-    if reach <= _NEAR_REACH and _NEAR_COST * reach <= spare:
+        radius = math.sqrt(max(float(np.einsum("ij,ij->i", part, part).max()) for part in scaled)) * 1.001
+    if radius <= _NEAR_RADIUS and _NEAR_COST * radius <= spare:
         return Recipe(np.array([NEAR], dtype=np.int64), ends, factors), scaled
     return far
 
 
-def gaussian_side(points: FloatArray, scales: FloatArray, columns: FloatArray, leaf: int) -> Side:
+def gaussian_operands(points: FloatArray, scales: FloatArray, columns: FloatArray, leaf: int) -> PairOperands:
     """Points and weights in the form of `product_sums`, for engines that choose tiles themselves.
 
     Every `leaf` points begin a new chunk.
@@ -316,7 +317,7 @@ def gaussian_side(points: FloatArray, scales: FloatArray, columns: FloatArray, l
     place = np.arange(points.shape[0]) // leaf * room + np.arange(points.shape[0]) % leaf
     partners, weights = np.zeros((place[-1] + 1, scales.size)), np.zeros((place[-1] + 1, columns.shape[1]))
     partners[place], weights[place] = points, columns
-    return Side.of(points, partners, recipe, weights)
+    return PairOperands.of(points, partners, recipe, weights)
 
 
 def block_sums(

@@ -31,16 +31,16 @@ _EDGES = np.concatenate([np.geomspace(1e-3, 1e6, _BINS), [np.inf]])
 _MOST_FAR = 20_000
 """Far points that are kept where points are read."""
 _GOOD = 1e-4
-"""A relative error of the result that nobody notices: half of it goes into |mu|."""
+"""A relative error of the result that nobody notices: half of it goes into |μ|."""
 _NOTHING = 1e-290
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Points with lambda = |(x - center) / h|^2 <= reach go to the series of this degree."""
+    """Points with lambda = |(x - center) / h|^2 <= limit go to the series of this degree."""
 
     center: FloatArray
-    reach: float
+    limit: float
     degree: int
     cost: float  # in pairs of points
 
@@ -63,11 +63,11 @@ class SeriesSum(Partial):
         self._far_points = self._far_columns = self._crossed = np.zeros((0, 0))
         self._ends: tuple[Share, ...] = ()
         self._result, self._tiles = [Share(np.zeros((1, self._width)), 0.0)], 0
-        self._start(split.center, split.reach, split.degree)
+        self._start(split.center, split.limit, split.degree)
 
-    def _start(self, center: FloatArray, reach: float, degree: int) -> None:
+    def _start(self, center: FloatArray, limit: float, degree: int) -> None:
         """A fresh pass over all batches."""
-        self._center, self._reach, self._degree = center, reach, degree
+        self._center, self._limit, self._degree = center, limit, degree
         self._passes, self._crossing = self._passes + 1, False
         self._clear()
 
@@ -111,7 +111,7 @@ class SeriesSum(Partial):
         mine = points[:, self._axes]
         scaled = (mine - self._center) / self._scales
         norms = series.squared_norms(scaled)
-        near = norms <= self._reach
+        near = norms <= self._limit
         if self._crossing:
             self._add_crossed(mine[near], columns[near])
             return
@@ -216,13 +216,13 @@ class SeriesSum(Partial):
         return np.asarray(self._masses * (1 + (self._batches - 1) * 2 * U))
 
     def _replan(self, aims: FloatArray) -> None:
-        """Degree and reach from all points, or from what the first pass saw: as good as the number of features allows."""
+        """Degree and limit from all points, or from what the first pass saw: as good as the number of features allows."""
         if self._survey.whole:
             split = self._again(aims)
             if split is None:
                 self._give_up()
             else:
-                self._start(split.center, split.reach, split.degree)
+                self._start(split.center, split.limit, split.degree)
             return
         seen = self._histogram.any(axis=1)
         norms, masses = self._bin_largest[seen], self._histogram[seen]
@@ -234,7 +234,7 @@ class SeriesSum(Partial):
         if len(norms):
             self._start(self._center, float(norms[-1]), moments.highest_degree(len(self._axes)))
         else:  # nothing but weights that cancel
-            self._start(self._center, self._reach, self._degree)
+            self._start(self._center, self._limit, self._degree)
 
     def _near_share(self) -> Share:
         """|a|^2 for every column."""

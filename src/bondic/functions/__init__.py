@@ -1,1 +1,1 @@
-"""Functions omega and q^: values and norms that can be certified."""
+"""Functions ω and q̂: values and norms that can be certified."""

@@ -58,7 +58,19 @@ class Function(ABC):
 @register("function", "centers")
 @dataclass(frozen=True, eq=False)
 class KernelFunction(Function):
-    """f(z, a) = sum_j sum_b w_jb k((z, a), (c_j, b)),  |f|^2 = w^T K w."""
+    """f(z, a) = sum_j sum_b w_jb k((z, a), (c_j, b)),  |f|^2 = w^T K w.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of the space.
+    layout : Layout
+        How the columns of a point are arranged, as in the problem (`Rows.layout`).
+    centers : array of float, (M, D)
+        c_j, one point per row, without discrete actions.
+    weights : array of float, (M, slots)
+        w_jb: one column per discrete action, a single one for continuous actions.
+    """
 
     kernel: Kernel
     layout: Layout = field(metadata=supplied("layout"))
@@ -92,6 +104,15 @@ class FeatureFunction(Function):
     """f(z, a) = phi(z, a) . w for a kernel with explicit features;  |f| <= |w|.
 
     Coordinates: for each term of the normal form, features of the term (row-major) times embedding columns.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel all of whose terms have explicit features.
+    layout : Layout
+        How the columns of a point are arranged, as in the problem (`Rows.layout`).
+    coordinates : array of float, (D,)
+        w, one number per feature.
     """
 
     kernel: Kernel

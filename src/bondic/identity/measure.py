@@ -1,4 +1,4 @@
-"""The signed measure mu_omega and its norm: how badly omega balances the log against the policy (4), (7)."""
+"""The signed measure μ_ω and its norm: how badly ω balances the log against the policy (4), (7)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def signed_measure(problem: Batch, omega: FloatArray, *, start: bool = True) -> Measure:
-    """mu_omega = d_{pi,0} + (1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ).
+    """μ_ω = d_{pi,0} + (1/n) sum_i ω_i ( gamma delta_{x'_i} - delta_{x_i} ).
 
-    The floats omega_i are taken as the weights. With `start=False` the initial part is left out (mu_omega - mu_0).
+    The floats ω_i are taken as the weights. With `start=False` the initial part is left out (μ_ω - μ_0).
     """
     rows = rows_measure(problem, [omega], len(problem))
     return Measure.joined([rows, start_measure(problem)]) if start else rows
 
 
 def rows_measure(problem: Batch, omegas: list[FloatArray], count: int) -> Measure:
-    """(1/n) sum_i omega_i ( gamma delta_{x'_i} - delta_{x_i} ) over these rows, n = `count` rows in the whole log."""
+    """(1/n) sum_i ω_i ( gamma delta_{x'_i} - delta_{x_i} ) over these rows, n = `count` rows in the whole log."""
     n, slots = len(problem), problem.layout.slots
     points = np.concatenate([problem.logged, problem.next.points])
     weights = np.zeros((len(omegas), points.shape[0], slots))
@@ -34,7 +34,7 @@ def rows_measure(problem: Batch, omegas: list[FloatArray], count: int) -> Measur
         share = omega / count
         group[np.arange(n), problem.slots] = -share
         group[n:] = problem.next.weights * (problem.gamma * share)[problem.next.rows, None]
-    # omega / n, times gamma, times pi: three roundings. pi is defined as the normalized row: floats that were divided
+    # ω / n, times gamma, times pi: three roundings. pi is defined as the normalized row: floats that were divided
     # by their float sum, which is off by at most (number of terms) U
     return Measure(points, weights, (12 + slots) * U)
 
@@ -56,6 +56,6 @@ def discrepancy(
     sums: Sums = STANDARD,
     progress: Progress | None = None,
 ) -> Enclosure:
-    """|mu_omega| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""
+    """|μ_ω| in the RKHS of `kernel`; times the radius of Q it bounds the bias."""
     measure = signed_measure(problem, omega, start=start)
     return sums.squares(normal_form(kernel, problem.layout), measure, progress)[0].sqrt()

@@ -21,7 +21,7 @@ from bondic.errors import InvalidInput
 from bondic.registry import kind, register
 
 FloatArray = npt.NDArray[np.float64]
-Part = Literal["observation", "time", "state", "action", "point"]
+PointPart = Literal["observation", "time", "state", "action", "point"]
 PARTS = ("observation", "time", "state", "action", "point")
 
 NUMPY_ULP = 4.0
@@ -55,7 +55,7 @@ class Leaf(Kernel):
     A leaf of your own is a frozen dataclass with @register("kernel", "its-name"); its fields are what a certificate holds.
     """
 
-    on: Part
+    on: PointPart
 
     @abstractmethod
     def block(self, x: FloatArray, y: FloatArray) -> FloatArray:

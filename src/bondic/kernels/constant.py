@@ -7,17 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part
+from bondic.kernels.base import FloatArray, Leaf, PointPart
 from bondic.registry import register
 
 
 @register("kernel", "constant")
 @dataclass(frozen=True, eq=False)
 class Constant(Leaf):
-    """k(x, y) = c,  K_max = c."""
+    """k(x, y) = c,  K_max = c.
+
+    Parameters
+    ----------
+    value : float, default 1
+        c > 0: how cheaply functions may have a level.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it. A constant
+        looks at none of them.
+    """
 
     value: float = 1.0
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", float(self.value))

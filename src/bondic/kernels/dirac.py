@@ -9,7 +9,7 @@ import numpy as np
 
 from bondic.codec import Numbers
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part, check_part, listed
+from bondic.kernels.base import FloatArray, Leaf, PointPart, check_part, listed
 from bondic.registry import register
 from bondic.rounding import U
 
@@ -17,9 +17,16 @@ from bondic.rounding import U
 @register("kernel", "dirac")
 @dataclass(frozen=True, eq=False)
 class Dirac(Leaf):
-    """k(x, y) = 1 if x = y else 0,  K_max = 1. On actions, times or tabular states."""
+    """k(x, y) = 1 if x = y else 0,  K_max = 1. On actions, times or tabular states.
 
-    on: Part = "action"
+    Parameters
+    ----------
+    on : {"observation", "time", "state", "action", "point"}, default "action"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
+        Points are equal when all these columns are.
+    """
+
+    on: PointPart = "action"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -49,10 +56,17 @@ class ActionEmbedding(Leaf):
 
     The embedding *is* the definition, so no factorization error enters. `from_gram` makes one from a matrix of
     similarities, for example Gaussian in the torque that an action stands for.
+
+    Parameters
+    ----------
+    embedding : array of float, (number of actions, p)
+        E, one row per action: actions with similar rows have similar values.
+    on : {"action"}
+        It acts on discrete actions only.
     """
 
     embedding: Numbers  # (number of actions, p)
-    on: Part = "action"
+    on: PointPart = "action"
 
     def __post_init__(self) -> None:
         matrix = np.array(self.embedding, dtype=np.float64, ndmin=2)

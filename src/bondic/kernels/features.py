@@ -13,7 +13,7 @@ from bondic.kernels.base import (
     NUMPY_ULP,
     FeatureLeaf,
     FloatArray,
-    Part,
+    PointPart,
     centered,
     check_part,
     fingerprint,
@@ -29,12 +29,21 @@ class RandomFeatures(FeatureLeaf):
     """k(x, y) = (1/m) sum_j cos( f_j . (x - y) ) = phi(x) . phi(y), cos/sin pairs, so k(x, x) = 1 = K_max.
 
     It is a positive-definite kernel for *any* frequencies, so nothing is approximate about using it for W. The
-    frequencies come from a seed, never from the rows that are certified. `center` only keeps arguments small.
+    frequencies come from a seed, never from the rows that are certified.
+
+    Parameters
+    ----------
+    frequencies : array of float, (m, d)
+        f_j, one row per cos/sin pair. `gaussian` draws those of a Gaussian kernel.
+    center : float or array of float, default 0
+        Subtracted from points first, which keeps rounding errors small; the kernel does not depend on it.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
     """
 
     frequencies: Numbers  # (m, d)
     center: Numbers = 0.0  # (d,)
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -50,7 +59,7 @@ class RandomFeatures(FeatureLeaf):
 
     @staticmethod
     def gaussian(
-        pairs: int, dimension: int, bandwidth: Any, *, seed: int, center: Any = 0.0, on: Part = "observation"
+        pairs: int, dimension: int, bandwidth: Any, *, seed: int, center: Any = 0.0, on: PointPart = "observation"
     ) -> RandomFeatures:
         """Frequencies of the Gaussian kernel with these bandwidths: N(0, 1/h_l^2) per dimension."""
         if pairs < 1:
@@ -85,8 +94,8 @@ class RandomFeatures(FeatureLeaf):
     def feature_error(self, x: FloatArray) -> float:
         """Angles are off by (d + 2) U sum_l |f_l||x_l - c_l|, cos and sin by NUMPY_ULP U, the scaling by 3 U."""
         self._check(x)
-        reach = np.abs(x - self.center).max(axis=0, initial=0.0)
-        largest = float((np.abs(self.frequencies) @ reach).max())
+        farthest = np.abs(x - self.center).max(axis=0, initial=0.0)
+        largest = float((np.abs(self.frequencies) @ farthest).max())
         pairs = self.frequencies.shape[0]
         return float(1.01 * ((x.shape[1] + 3) * U * largest + (NUMPY_ULP + 4) * U) / np.sqrt(pairs))
 

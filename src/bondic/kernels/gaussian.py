@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.codec import Numbers
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, PointPart, check_part, listed, scale_vector, scaled_squares
 from bondic.registry import register
 from bondic.rounding import U
 
@@ -15,10 +15,18 @@ from bondic.rounding import U
 @register("kernel", "gaussian")
 @dataclass(frozen=True, eq=False)
 class Gaussian(Leaf):
-    """k(x, y) = exp( -1/2 sum_l ((x_l - y_l) / h_l)^2 ),  K_max = 1."""
+    """k(x, y) = exp( -1/2 sum_l ((x_l - y_l) / h_l)^2 ),  K_max = 1.
+
+    Parameters
+    ----------
+    bandwidth : float or array of float
+        The length h over which values stay similar, in the units of the columns: one number, or one per column.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
+    """
 
     bandwidth: Numbers
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)

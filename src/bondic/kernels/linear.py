@@ -13,7 +13,7 @@ from bondic.errors import InvalidInput, one_line
 from bondic.kernels.base import (
     FeatureLeaf,
     FloatArray,
-    Part,
+    PointPart,
     center_vector,
     centered,
     check_part,
@@ -38,12 +38,24 @@ def _check_bound(bound: float, largest: float, terms: int, what: str) -> None:
 @register("kernel", "linear")
 @dataclass(frozen=True, eq=False)
 class Linear(FeatureLeaf):
-    """k(x, y) = sum_l (x_l - c_l)(y_l - c_l) / h_l^2 with a stated supremum K_max of k(x, x)."""
+    """k(x, y) = sum_l (x_l - c_l)(y_l - c_l) / h_l^2 with a stated supremum K_max of k(x, x).
+
+    Parameters
+    ----------
+    supremum : float, default inf
+        K_max: k(x, x) at every possible point is at most this. W needs a finite one, for its noise bound.
+    bandwidth : float or array of float, default 1
+        h, by which columns are divided: one number, or one per column.
+    center : float or array of float, default 0
+        c, where every function of the space is 0.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
+    """
 
     supremum: Extended = math.inf
     bandwidth: Numbers = 1.0
     center: Numbers = 0.0
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -79,12 +91,23 @@ class ExplicitFeatures(FeatureLeaf):
 
     The floats that `function` returns are the features (no error is charged to them), so a certificate can be
     re-checked only with the same function: `verify(..., functions={name: function})`.
+
+    Parameters
+    ----------
+    function : callable
+        (n, d) array of points -> (n, D) array of their features.
+    supremum : float
+        A number that |f(x)|^2 exceeds at no possible point; it enters the noise bound.
+    label : str
+        The name under which a certificate asks for the function.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
     """
 
     function: Callable[[FloatArray], FloatArray] = field(metadata=supplied("functions", "label"))
     supremum: Extended
     label: str
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)

@@ -9,17 +9,25 @@ from numbers import Real
 import numpy as np
 
 from bondic.errors import InvalidInput
-from bondic.kernels.base import FloatArray, Leaf, Part
+from bondic.kernels.base import FloatArray, Leaf, PointPart
 from bondic.registry import register
 
 
 @register("kernel", "time-mask")
 @dataclass(frozen=True, eq=False)
 class TimeMask(Leaf):
-    """k(t, u) = 1[t < H] 1[u < H]: multiplied to a kernel it makes q(., t >= H) = 0.  K_max = 1."""
+    """k(t, u) = 1[t < H] 1[u < H]: multiplied to a kernel it makes q(., t >= H) = 0.  K_max = 1.
+
+    Parameters
+    ----------
+    horizon : int
+        H: the number of steps; nothing is earned at time H or later.
+    on : {"time"}
+        It acts on time only.
+    """
 
     horizon: int
-    on: Part = "time"
+    on: PointPart = "time"
 
     def __post_init__(self) -> None:
         if self.on != "time":

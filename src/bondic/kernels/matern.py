@@ -9,7 +9,7 @@ import numpy as np
 
 from bondic.codec import Numbers
 from bondic.errors import InvalidInput
-from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, Part, check_part, listed, scale_vector, scaled_squares
+from bondic.kernels.base import NUMPY_ULP, FloatArray, Leaf, PointPart, check_part, listed, scale_vector, scaled_squares
 from bondic.registry import register
 from bondic.rounding import U
 
@@ -23,11 +23,20 @@ class Matern(Leaf):
     """k(x, y) = f(rho), rho = sqrt(2 nu) |(x - y) / h|,  K_max = 1.
 
     f = e^-rho (nu = 1/2), (1 + rho) e^-rho (nu = 3/2), (1 + rho + rho^2 / 3) e^-rho (nu = 5/2).
+
+    Parameters
+    ----------
+    bandwidth : float or array of float
+        The length h over which values stay similar, in the units of the columns: one number, or one per column.
+    nu : {0.5, 1.5, 2.5}, default 2.5
+        Smoothness: larger is smoother. 0.5 allows kinks, 2.5 has two derivatives.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
     """
 
     bandwidth: Numbers
     nu: float = 2.5
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)

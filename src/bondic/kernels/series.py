@@ -22,7 +22,7 @@ from bondic.kernels.base import (
     NUMPY_ULP,
     FeatureLeaf,
     FloatArray,
-    Part,
+    PointPart,
     center_vector,
     centered,
     check_part,
@@ -63,7 +63,7 @@ def poisson_tail(norms: FloatArray, degree: int) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Recipe:
+class FeatureOrder:
     """How features are made: phi_I = phi_parent * z_axis * factor, in order of degree; the first is the exponential."""
 
     parents: IntArray
@@ -73,7 +73,7 @@ class Recipe:
 
 
 @cache
-def make_recipe(degree: int, dimension: int) -> Recipe:
+def feature_order(degree: int, dimension: int) -> FeatureOrder:
     parents, axes, factors, below = [0], [0], [1.0], [0, 1]
     level = [(0, 0, 1)]  # (position, last axis used, its power + 1)
     for _ in range(1, degree):
@@ -87,7 +87,7 @@ def make_recipe(degree: int, dimension: int) -> Recipe:
                 following.append((len(parents) - 1, axis, step + 1))
         level = following
         below.append(len(parents))
-    return Recipe(np.array(parents), np.array(axes), np.array(factors), np.array(below))
+    return FeatureOrder(np.array(parents), np.array(axes), np.array(factors), np.array(below))
 
 
 @register("kernel", "gaussian-series")
@@ -97,12 +97,23 @@ class GaussianSeries(FeatureLeaf):
 
     A kernel in its own right: its functions are functions of the Gaussian's space, with no smaller a norm there. On given
     points it differs from the Gaussian by at most `distance`, since |k - k_m|(x, y) <= sqrt( T_m(lambda_x) T_m(lambda_y) ).
+
+    Parameters
+    ----------
+    bandwidth : float or array of float
+        The length h over which values stay similar, in the units of the columns: one number, or one per column.
+    degree : int
+        m, from 1 to 400: terms of degree below it are kept. The number of features grows like m^d / d!.
+    center : float or array of float, default 0
+        c, where the series is exact; it is good near it. `fit` takes the mean of the points.
+    on : {"observation", "time", "state", "action", "point"}, default "observation"
+        Which columns of a point the kernel looks at: a state is observation and time, a point is all of it.
     """
 
     bandwidth: Numbers
     degree: int
     center: Numbers = 0.0
-    on: Part = "observation"
+    on: PointPart = "observation"
 
     def __post_init__(self) -> None:
         check_part(self.on)
@@ -114,7 +125,7 @@ class GaussianSeries(FeatureLeaf):
         object.__setattr__(self, "degree", int(self.degree))
 
     @staticmethod
-    def fit(points: FloatArray, bandwidth: Any, *, tolerance: float, on: Part = "observation") -> GaussianSeries:
+    def fit(points: FloatArray, bandwidth: Any, *, tolerance: float, on: PointPart = "observation") -> GaussianSeries:
         """The smallest degree whose kernel is within `tolerance` of the Gaussian at all pairs of these points."""
         center = points.mean(axis=0)
         scales = per_dimension(scale_vector(bandwidth, "bandwidth"), points.shape[1], "The series")
@@ -142,11 +153,11 @@ class GaussianSeries(FeatureLeaf):
                 f"A series of degree {self.degree} in {x.shape[1]} dimensions has {count} features; at most {MOST_FEATURES} "
                 "can be evaluated. Use a smaller degree, or Gaussian itself."
             )
-        recipe = make_recipe(self.degree, x.shape[1])
-        out = np.empty((recipe.parents.size, x.shape[0]))
+        order = feature_order(self.degree, x.shape[1])
+        out = np.empty((order.parents.size, x.shape[0]))
         np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled), out=out[0])
-        for k in range(1, recipe.parents.size):
-            np.multiply(out[recipe.parents[k]], scaled[:, recipe.axes[k]] * recipe.factors[k], out=out[k])
+        for k in range(1, order.parents.size):
+            np.multiply(out[order.parents[k]], scaled[:, order.axes[k]] * order.factors[k], out=out[k])
         return np.ascontiguousarray(out.T)
 
     def feature_error(self, x: FloatArray) -> float:
@@ -155,8 +166,8 @@ class GaussianSeries(FeatureLeaf):
         lambda phi_I <= min(lambda, 4 m + 20): beyond 4 m the square of phi_I is below exp(-0.4 lambda).
         """
         largest = float(squared_norms(self._scaled(x)).max(initial=0.0))
-        reach = min(largest, 4.0 * self.degree + 20.0)
-        roundings = 0.5 * (x.shape[1] + 4) * reach + 4 * self.degree + NUMPY_ULP + 4 + 3 * (self.degree + reach)
+        bound = min(largest, 4.0 * self.degree + 20.0)
+        roundings = 0.5 * (x.shape[1] + 4) * bound + 4 * self.degree + NUMPY_ULP + 4 + 3 * (self.degree + bound)
         return float(1.01 * roundings * U + TINY)
 
     def distance(self, x: FloatArray, y: FloatArray | None = None) -> float:

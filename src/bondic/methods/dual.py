@@ -1,4 +1,4 @@
-"""The dual bound as a method: tune on earlier rows, search omega, certify it, write everything down."""
+"""The dual bound as a method: tune on earlier rows, search ω, certify it, write everything down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bondic.classes.instruments import Instruments
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.methods.settle import settle
+from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
@@ -43,12 +43,44 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Dual:
-    """The dual bound of Feng et al.: min over omega of J^(q^, omega) + r_Q |mu_omega| + eps |omega|.
+    """The dual bound of Feng et al.: min over ω of Ĵ(q̂, ω) + r_Q |μ_ω| + eps |ω|.
 
     Whatever is left out is filled in, written into the result and called a choice there: W from pilot rows; Q as a box
-    where states are names (nothing is assumed), else as a ball whose radius the log suggests. `gauge` is "half" (default),
-    "range", "paper", "finite" (a union bound over the features of W), "plug-in" (no guarantee) or a noise bound.
-    `planned_rows` turns on the form that holds at stopping times.
+    where states are names (nothing is assumed), else as a ball whose radius the log suggests.
+
+    Parameters
+    ----------
+    instruments : Instruments, default None
+        W. None: random features, with a bandwidth picked on the pilot rows.
+    ball : Ball or Box, default None
+        Q, the functions that q* is assumed to be among. None: a box where states are names, else a ball.
+    gauge : str or NoiseBound, default "half"
+        The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
+        the features of W), "plug-in" (no guarantee), or an object.
+    side : {"both", "lower", "upper"}, default "both"
+        Which ends are asked for; the other one is reported as that of the value range.
+    radius : float, default None
+        Radius of Q with the kernel left to the library; None: the log suggests one. Not together with `ball`.
+    misspecification : float, default 0
+        How far q* may be from Q anywhere, in units of value. It widens the interval.
+    pilot : float or int, default 0.2
+        Rows set aside for tuning, the first ones: a share below 1, or a number. They are not certified. None are set
+        aside where W is given.
+    planned_rows : int, default None
+        Turns on the form that holds when the log may stop at any time: the number of rows that was planned.
+    choices : Choices
+        What the defaults for W and Q are made of.
+    tests : bool, default True
+        Test a Q that the library chose with further instruments, at a tenth of alpha.
+    rank : int, default 600
+        Most coordinates per kernel in the search: more may find a shorter interval, and take longer.
+    candidates : tuple of Function, default ()
+        More ω to try, found elsewhere (conic, neural, ...).
+    solver : callable, default None
+        Another search, such as `ConicSearch()` or `NeuralSearch()`; its ω are tried as well.
+    engine : str or Sums, default "auto"
+        How sums are computed: a name, or sums with engines and an executor of your own. The interval stays valid with
+        any.
     """
 
     instruments: Instruments | None = None
@@ -60,13 +92,11 @@ class Dual:
     pilot: float | int = PILOT_SHARE
     planned_rows: int | None = None
     choices: Choices = field(default_factory=Choices)
-    tests: bool = True  # test a Q that the library chose with further instruments, at a tenth of alpha
+    tests: bool = True
     rank: int = 600
-    candidates: tuple[Function, ...] = ()  # more omegas to try, found elsewhere (conic, neural, ...)
+    candidates: tuple[Function, ...] = ()
     solver: Callable[[SearchModel, Setting], list[Function]] | None = None
-    engine: EngineName | Sums = (
-        "auto"  # how sums are computed: a name, or sums with engines and an executor of your own
-    )
+    engine: EngineName | Sums = "auto"
 
     def __post_init__(self) -> None:
         if isinstance(self.gauge, NoiseBound):
@@ -104,7 +134,7 @@ class _Clock:
 def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | None) -> Result:
     clock = _Clock(progress)
     clock.stage("tuning")
-    setting, budget, notes = settle(method, problem, alpha)
+    setting, budget, notes = make_setting(method, problem, alpha)
     clock.done("tuning")
     search = make_search(setting, method.rank, clock.stage("search"))
     clock.done("search")

@@ -1,8 +1,8 @@
-"""A frontier of certified omegas: the interval for every radius and every alpha, without another look at the rows.
+"""A frontier of certified ω: the interval for every radius and every alpha, without another look at the rows.
 
-    F+(r, alpha) = min_k ( value_k + r |mu_k| + N(omega_k, alpha) + slack_k + start(alpha) ),   F- likewise with max.
+    F+(r, alpha) = min_k ( value_k + r |μ_k| + N(ω_k, alpha) + slack_k + start(alpha) ),   F- likewise with max.
 
-With the bounds of this library the noise event knows neither r nor omega, so for a fixed alpha the curve holds for
+With the bounds of this library the noise event knows neither r nor ω, so for a fixed alpha the curve holds for
 *all* radii at once. Over alpha it does not: each alpha has an event of its own, to be named before looking.
 """
 
@@ -30,12 +30,12 @@ _HALVINGS = 60
 
 @dataclass(frozen=True)
 class FrontierPoint:
-    """One omega against the certified rows; none of it depends on the radius or on alpha."""
+    """One ω against the certified rows; none of it depends on the radius or on alpha."""
 
-    value: Enclosure  # J^(q^, omega)
-    discrepancy: Enclosure  # |mu_omega|
+    value: Enclosure  # Ĵ(q̂, ω)
+    discrepancy: Enclosure  # |μ_ω|
     weights: Weights
-    slack: float  # what the rounding of omega adds to the noise
+    slack: float  # what the rounding of ω adds to the noise
     misspecification: Enclosure
 
     def claims(self, radius: float, noise: Enclosure, start: Enclosure, ends: tuple[End, ...]) -> tuple[Claim, ...]:
@@ -49,12 +49,12 @@ class FrontierPoint:
 class Frontier:
     """Every number derived from it is rounded outward."""
 
-    alpha: float
+    alpha: float  # probability that the interval may miss the value, as it was asked
     radius: float  # the radius the method would have used
-    side: Side
+    side: Side  # which ends were asked for
     shares: dict[str, float]  # how alpha is divided over events
-    points: tuple[FrontierPoint, ...]  # one entry per omega
-    setting: Setting = field(repr=False)
+    points: tuple[FrontierPoint, ...]  # one entry per ω
+    setting: Setting = field(repr=False)  # rows, Q, W and noise bound that everything refers to
     floor: float = 0.0  # radii below it are contradicted by a witness, at `alpha` and every larger one
 
     @property
@@ -85,7 +85,7 @@ class Frontier:
         return ErrorBudget.split(self.alpha if alpha is None else alpha, self.shares)
 
     def _claims(self, radius: float, alpha: float | None, ends: tuple[End, ...]) -> list[Claim]:
-        """Of every omega at a radius and an alpha."""
+        """Of every ω at a radius and an alpha."""
         budget, facts, gauge = self._budget(alpha), self.setting.facts(), self.setting.gauge
         start = replace(self.setting, initial_probability=budget.get("initial")).initial_term()
         return [
@@ -141,9 +141,9 @@ class Frontier:
         return limits.low > threshold if sign > 0 else limits.high < threshold
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers from which anybody can draw the curve; no rows, no omega.
+        """Plain numbers from which anybody can draw the curve; no rows, no ω.
 
-        A point is [value rounded down, value rounded up, |mu|, noise / eps, slack, misspecification], bounds rounded up.
+        A point is [value rounded down, value rounded up, |μ|, noise / eps, slack, misspecification], bounds rounded up.
         `noise` and `initial` say how eps and the initial term follow from alpha times their shares.
         """
         facts, gauge, level = self.setting.facts(), self.setting.gauge, self._budget(None)["noise"]

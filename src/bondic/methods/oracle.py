@@ -1,10 +1,10 @@
 """Oracle bound: how tight any method could be that uses Q and what the log could tell at best (paper, section 3).
 
-    sup / inf { E[q] : q in Q, R^q(x_i, y_i) = R^q*(x_i, y_i) on every row }
+    sup / inf { E[q] : q in Q, R̂q(x_i, y_i) = R̂q*(x_i, y_i) on every row }
 
 It needs the true q*, so it is a yardstick for problems with known answers, not a method. A linear functional is maximized
 over a ball cut by an affine subspace, which has a closed form: with rho_i the representer of constraint i,
-q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of mu_0 orthogonal to all rho_i).
+q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of μ_0 orthogonal to all rho_i).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OracleInterval:
 def slice_of_ball(
     gram_rows: FloatArray, cross: FloatArray, square: float, targets: FloatArray, offset: float, radius: float
 ) -> OracleInterval:
-    """Range of <mu_0, e> over |e| <= radius with <rho_i, e> = targets_i; Gram matrices of the rho_i and mu_0."""
+    """Range of <μ_0, e> over |e| <= radius with <rho_i, e> = targets_i; Gram matrices of the rho_i and μ_0."""
     values, vectors = np.linalg.eigh(gram_rows)
     keep = values > 1e-11 * max(float(values.max(initial=0.0)), 1e-300)
     inverse = (vectors[:, keep] / values[keep]) @ vectors[:, keep].T

@@ -18,9 +18,16 @@ _MOST_ROWS = 3000
 class Primal:
     """sup / inf { E[q] : q in Q, L_W(q) <= eps } through its conic dual.
 
-    A primal value is a bound only at the global optimum, which no solver proves. Its dual solution is an omega, and
-    F+-(omega) *is* proved: that is what is reported. Both agree to the solver's accuracy when some q in Q is
+    A primal value is a bound only at the global optimum, which no solver proves. Its dual solution is an ω, and
+    F+-(ω) *is* proved: that is what is reported. Both agree to the solver's accuracy when some q in Q is
     strictly feasible; `Result.gap` shows by how much they differ.
+
+    Parameters
+    ----------
+    settings : Dual
+        W, Q, noise bound and the rest; its `solver` is not used.
+    tolerance : float, default 1e-9
+        Where the conic solver stops.
     """
 
     settings: Dual = field(default_factory=Dual)

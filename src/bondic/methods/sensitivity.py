@@ -1,4 +1,4 @@
-"""What if the radius of Q were another, or alpha? Search omega for a range of both, certify all in one pass (section 5).
+"""What if the radius of Q were another, or alpha? Search ω for a range of both, certify all in one pass (section 5).
 
 The radius cannot be proved from data; the curve over all radii can, and so can the radius at which a decision breaks.
 """
@@ -17,7 +17,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
-from bondic.methods.settle import settle
+from bondic.methods.setting import make_setting
 from bondic.proofs.dual import DualProof
 from bondic.result import Result
 from bondic.rows import Rows
@@ -29,10 +29,10 @@ FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[str, float], None]
 
 _OTHER_LEVELS = (0.2, 2.0)
-"""The best omega depends on r and eps; eps moves with the root of log(2/alpha), so two more levels of it are enough."""
+"""The best ω depends on r and eps; eps moves with the root of log(2/alpha), so two more levels of it are enough."""
 
 _LONG = 200_000
-"""Rows from which half as many omegas are certified: each costs a pass over the kernel sums (benchmarks/estimate.py)."""
+"""Rows from which half as many ω are certified: each costs a pass over the kernel sums (benchmarks/estimate.py)."""
 
 _LARGEST_FLOOR = 1e300
 """A witness without |nu| rejects every radius; the floor stays a finite number all the same."""
@@ -46,14 +46,14 @@ def radius_sensitivity(
     method: Dual | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
-    """Search omega for a range of radii (by default 1/30 to 10 times the one chosen), certify all in one pass.
+    """Search ω for a range of radii (by default 1/30 to 10 times the one chosen), certify all in one pass.
 
     The curve may be read at any radius, also between and beyond those searched: it is valid everywhere and tight near
     them. W, the pilot and the noise bound are those of `method`.
     """
     check_alpha(alpha)
     options = Dual() if method is None else method
-    setting, budget, _ = settle(options, problem, float(alpha))
+    setting, budget, _ = make_setting(options, problem, float(alpha))
     search = make_search(setting, options.rank)
     return _frontier(options, setting, budget, search, [], radii, progress)
 
@@ -104,7 +104,7 @@ def _frontier(
             claim[ALLOWANCE],
         )
         for omega, (claim,), weighed in evaluate_all(setting, ("upper",), proposals, progress=report)
-        if claim.uses_log  # omega = 0 uses no row: it only repeats Q
+        if claim.uses_log  # ω = 0 uses no row: it only repeats Q
     )
     alpha, shares = budget.alpha, {name: part / budget.alpha for name, part in budget.parts.items()}
     return Frontier(alpha, setting.ball.radius, options.side, shares, points, setting)

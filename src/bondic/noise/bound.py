@@ -1,4 +1,4 @@
-"""Noise bounds: how large |(1/n) sum_i omega(x_i) Z_i| can be, Z_i = R^q*_i, for an omega found on the rows."""
+"""Noise bounds: how large |(1/n) sum_i ω(x_i) Z_i| can be, Z_i = R̂q*_i, for an ω found on the rows."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ SMALLEST = 5e-324
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What a noise bound may know about one omega."""
+    """What a noise bound may know about one ω."""
 
     omega: Function | None  # None is the function 0
-    norm: Enclosure  # |omega| in the space of W's kernel
-    squares: float  # sum_i omega_i^2 over the rows, rounded up
+    norm: Enclosure  # |ω| in the space of W's kernel
+    squares: float  # sum_i ω_i^2 over the rows, rounded up
 
 
 @kind("noise")
 class NoiseBound(ABC):
-    """One event, of probability at least 1 - delta, on which the noise of every omega is bounded."""
+    """One event, of probability at least 1 - delta, on which the noise of every ω is bounded."""
 
     any_time: ClassVar[bool] = False
     """Whether n may be a stopping time; else it was fixed beforehand."""
     uniform: ClassVar[bool] = False
-    """Whether the bound is eps |omega|, so that a search which minimizes with that knows how far it is from the best."""
+    """Whether the bound is eps |ω|, so that a search which minimizes with that knows how far it is from the best."""
 
     @property
     @abstractmethod
@@ -44,7 +44,7 @@ class NoiseBound(ABC):
 
     @abstractmethod
     def bound(self, weights: Weights, facts: NoiseFacts, probability: float) -> Enclosure:
-        """Of |(1/n) sum_i omega(x_i) Z_i|, on an event that fails with chance at most `probability` and is one for all omega."""
+        """Of |(1/n) sum_i ω(x_i) Z_i|, on an event that fails with chance at most `probability` and is one for all ω."""
 
     @abstractmethod
     def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
@@ -52,7 +52,7 @@ class NoiseBound(ABC):
 
     @abstractmethod
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        """About the bound of an omega with |omega| = 1: what a search for omega works with. Nothing is proved with it."""
+        """About the bound of an ω with |ω| = 1: what a search for ω works with. Nothing is proved with it."""
 
     def costs(self, facts: NoiseFacts, probability: float) -> FloatArray | None:
         """c_j for a bound that is sum_j c_j |w_j| in the features of W; for the search alone."""
@@ -81,12 +81,12 @@ class NoiseBound(ABC):
         return {"kind": "fixed", "epsilon": 1.0}
 
     def share(self, weights: Weights, facts: NoiseFacts, probability: float) -> float:
-        """What eps of `law` is multiplied with for this omega, rounded up."""
+        """What eps of `law` is multiplied with for this ω, rounded up."""
         return self.bound(weights, facts, probability).upper
 
 
 class Uniform(NoiseBound):
-    """|(1/n) sum_i omega(x_i) Z_i| <= eps |omega| for all omega in H_k at once: an inequality is its eps and its p-value."""
+    """|(1/n) sum_i ω(x_i) Z_i| <= eps |ω| for all ω in H_k at once: an inequality is its eps and its p-value."""
 
     uniform: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Union bound over the features of W (section 4): a noise bound that sees the coordinates of omega."""
+"""Union bound over the features of W (section 4): a noise bound that sees the coordinates of ω."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FiniteClass(NoiseBound):
     """W has features phi_1, ..., phi_p: scalar Hoeffding for each at delta / p, with lambda_j fixed beforehand.
 
     |sum_i phi_j(x_i) Z_i| <= N_j := ( log(2 p / delta) + lambda_j^2 sum_i B_i^2 phi_j(x_i)^2 / 8 ) / lambda_j
-    for all j with probability 1 - delta, at every stopping time. By linearity omega = sum_j w_j phi_j then has noise at
-    most sum_j |w_j| N_j / n. It is small for an omega with few features and for features that are small on the log.
-    An omega of the same space that is written otherwise has coordinates with |w| = |omega|: Cauchy-Schwarz.
+    for all j with probability 1 - delta, at every stopping time. By linearity ω = sum_j w_j phi_j then has noise at
+    most sum_j |w_j| N_j / n. It is small for an ω with few features and for features that are small on the log.
+    An ω of the same space that is written otherwise has coordinates with |w| = |ω|: Cauchy-Schwarz.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class FiniteClass(NoiseBound):
         return "finite-sample"
 
     def _parts(self, weights: Weights | None, facts: NoiseFacts) -> tuple[Enclosure, Enclosure]:
-        """(first, second) with n bound = log(2 p / delta) first + second; for |omega| = 1 without weights.
+        """(first, second) with n bound = log(2 p / delta) first + second; for |ω| = 1 without weights.
 
         first = sum_j |w_j| / lambda_j, second = sum_j |w_j| lambda_j C_j / 8, C_j the charge of feature j.
         """
@@ -98,7 +98,7 @@ class FiniteClass(NoiseBound):
         return self._total(self._parts(weights, facts), facts, probability)
 
     def epsilon(self, facts: NoiseFacts, probability: float) -> Enclosure:
-        """The largest bound over |omega| <= 1, or a little more."""
+        """The largest bound over |ω| <= 1, or a little more."""
         return self._total(self._parts(None, facts), facts, probability)
 
     def costs(self, facts: NoiseFacts, probability: float) -> FloatArray:

@@ -52,7 +52,7 @@ def check_noise_bound(gauge: NoiseBound) -> None:
 
 
 def _one() -> Weights:
-    """omega = 1 in the space of the constants."""
+    """ω = 1 in the space of the constants."""
     omega = FeatureFunction(Constant(1.0), _LAYOUT, np.ones(1))
     return Weights(omega, Enclosure(1.0), float(_ROWS))
 

@@ -13,7 +13,7 @@ from bondic.noise.facts import NoiseFacts
 from bondic.registry import register
 from bondic.rounding import Enclosure, U
 
-Constant = Literal["half", "range", "paper"]
+ConstantName = Literal["half", "range", "paper"]
 _CONSTANTS = ("half", "range", "paper")
 
 
@@ -58,7 +58,7 @@ class Pinelis(Root):
                       r_max / (1 - gamma) where that is smaller
     """
 
-    constant: Constant = "half"  # one of those above
+    constant: ConstantName = "half"  # one of those above
 
     def __post_init__(self) -> None:
         if self.constant not in _CONSTANTS:

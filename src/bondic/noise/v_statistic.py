@@ -26,6 +26,11 @@ class VStatistic(Uniform):
 
     constant="range": l = K_max B^2, c = 1;  constant="paper": l = 4 K_max r_max^2 / (1 - gamma)^2, c = 2 (with
     max |v| of a stated value range in place of r_max / (1 - gamma) where that is smaller).
+
+    Parameters
+    ----------
+    constant : {"range", "paper"}, default "paper"
+        One of those above; "range" is the smaller.
     """
 
     constant: Literal["range", "paper"] = "paper"

@@ -16,10 +16,22 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class GaussianPolicy:
-    """a ~ N( mean(s), diag(std^2) ), optionally clipped to a box (the clipped action is the action)."""
+    """a ~ N( mean(s), diag(std^2) ), optionally clipped to a box (the clipped action is the action).
 
-    mean: Callable[[FloatArray], Any]  # (n, d) -> (n, k)
-    std: Any  # number, (k,), or function of observations
+    Parameters
+    ----------
+    mean : callable
+        (n, d) array of observations -> (n, k) array of mean actions.
+    std : float, array of float (k,), or callable
+        Standard deviation of every action dimension; a function of the observations where it differs by state.
+    low : float or array of float, default None
+        Smallest action; None: no limit. A clipped policy has no density.
+    high : float or array of float, default None
+        Largest action; None: no limit.
+    """
+
+    mean: Callable[[FloatArray], Any]
+    std: Any
     low: Any = None
     high: Any = None
 

@@ -37,9 +37,17 @@ class TablePolicy:
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxPolicy:
-    """pi(a | s) proportional to exp( score_a(s) / temperature )."""
+    """pi(a | s) proportional to exp( score_a(s) / temperature ).
 
-    scores: Callable[[FloatArray], Any]  # (n, d) -> (n, actions)
+    Parameters
+    ----------
+    scores : callable
+        (n, d) array of observations -> (n, number of actions) array of scores.
+    temperature : float, default 1
+        Large: nearly uniform; small: nearly the best action alone.
+    """
+
+    scores: Callable[[FloatArray], Any]
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -57,9 +65,17 @@ class SoftmaxPolicy:
 
 @dataclass(frozen=True, eq=False)
 class DeterministicPolicy:
-    """pi(a | s) = 1 for one action a = choose(s). For continuous actions leave out `n_actions`."""
+    """pi(a | s) = 1 for one action a = choose(s).
 
-    choose: Callable[[FloatArray], Any]  # (n, d) -> (n,) whole numbers, or (n, k) floats
+    Parameters
+    ----------
+    choose : callable
+        (n, d) array of observations -> (n,) whole numbers, or (n, k) floats for continuous actions.
+    n_actions : int, default None
+        How many discrete actions there are; None where actions are continuous.
+    """
+
+    choose: Callable[[FloatArray], Any]
     n_actions: int | None = None
     deterministic: ClassVar[bool] = True
 
@@ -82,7 +98,13 @@ class DeterministicPolicy:
 
 @dataclass(frozen=True)
 class UniformPolicy:
-    """pi(a | s) = 1 / number of actions."""
+    """pi(a | s) = 1 / number of actions.
+
+    Parameters
+    ----------
+    n_actions : int
+        How many actions there are: 0, ..., n_actions - 1.
+    """
 
     n_actions: int
 

@@ -16,7 +16,17 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class MixturePolicy:
-    """alpha * pi + (1 - alpha) * pi_0, drawn anew at every step."""
+    """alpha * pi + (1 - alpha) * pi_0, drawn anew at every step.
+
+    Parameters
+    ----------
+    alpha : float
+        Share of `policy`, in [0, 1].
+    policy : Policy
+        pi, taken with probability alpha.
+    other : Policy
+        pi_0, taken otherwise.
+    """
 
     alpha: float
     policy: Any

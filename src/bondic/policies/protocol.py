@@ -54,7 +54,15 @@ class RowProbabilities:
 
 @dataclass(frozen=True)
 class CallablePolicy:
-    """A plain function `f(observations) -> probabilities` as a discrete policy."""
+    """A plain function `f(observations) -> probabilities` as a discrete policy.
+
+    Parameters
+    ----------
+    function : callable
+        (n, d) array of observations -> (n, number of actions) array of probabilities.
+    time_dependent : bool, default False
+        Whether it is called as f(observations, time), with the timesteps.
+    """
 
     function: Callable[..., Any]
     time_dependent: bool = False
@@ -65,7 +73,17 @@ class CallablePolicy:
 
 @dataclass(frozen=True)
 class CallableSampler:
-    """A plain function `f(observations, rng) -> actions` as a continuous policy."""
+    """A plain function `f(observations, rng) -> actions` as a continuous policy.
+
+    Parameters
+    ----------
+    function : callable
+        (n, d) array of observations and a random generator -> (n, k) array of actions.
+    deterministic : bool, default False
+        Whether it ignores the generator: one draw per state is then exact.
+    time_dependent : bool, default False
+        Whether it is called as f(observations, rng, time), with the timesteps.
+    """
 
     function: Callable[..., Any]
     deterministic: bool = False

@@ -111,35 +111,41 @@ class Asked:
 
     def _states(self, log: Log, given: InitialStates | None) -> InitialStates:
         start, observations = self.start, self.start.observations
-        if observations is None:
-            observations = self._withheld(log, given)
-        elif given is not None and not (
-            given.kind == start.kind
-            and given.count_fixed >= start.count_fixed
-            and np.array_equal(given.observations, observations)
-            and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
-        ):
-            raise VerificationError(
-                "The certificate was made for other initial states than those given, or for another kind of them (it holds its "
-                "own: `initial` is not needed)."
-            )
+        refuse(observations is None and start.kind == "exact", "An exact list of initial states is not withheld.")
+        if given is not None:
+            observations = self._given(given)
+        elif observations is None:
+            observations = self._read_off(log)
         return InitialStates(observations, start.weights, start.kind, start.count_fixed)
 
-    def _withheld(self, log: Log, given: InitialStates | None) -> FloatArray:
-        """The sample of initial states that the certificate leaves out: given, or read off the log if it came from there."""
-        count = int(self.start.weights.shape[0])
-        if given is None and not self.start.from_log:
-            raise VerificationError(
-                f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
-                "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
-            )
-        if given is None:
-            return InitialStates.from_log(log, count=count).observations
+    def _given(self, given: InitialStates) -> FloatArray:
+        """Those given: of the kind and with the weights of the certificate's, withheld or not."""
+        start, count = self.start, int(self.start.weights.shape[0])
         if len(given) != count:
             raise VerificationError(
                 f"The certificate was made with {count} initial states, {len(given)} were given (initial=, --initial)."
             )
+        if not (
+            given.kind == start.kind
+            and given.count_fixed >= start.count_fixed
+            and (start.observations is None or np.array_equal(given.observations, start.observations))
+            and np.allclose(given.weights, start.weights, rtol=1e-12, atol=0.0)
+        ):
+            raise VerificationError(
+                "The certificate was made for other initial states than those given, or for another kind of them (`initial` is "
+                "needed only where it does not hold its own)."
+            )
         return given.observations
+
+    def _read_off(self, log: Log) -> FloatArray:
+        """The sample of initial states that the certificate leaves out, where it came from the log."""
+        count = int(self.start.weights.shape[0])
+        if not self.start.from_log:
+            raise VerificationError(
+                f"The {count} initial states, a sample that does not stand in the log, were withheld from this certificate. Pass "
+                "them: verify(..., initial=InitialStates.sample(states)) (--initial FILE)."
+            )
+        return InitialStates.from_log(log, count=count).observations
 
     def _stored(self) -> StoredAnswers:
         """The stored answers in place of the policy, as strict as what was once made of them."""

@@ -30,9 +30,9 @@ _PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "information
 class Certificate:
     """`body` is JSON data, `arrays` what it refers to; `digest` covers both."""
 
-    body: dict[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]]
-    digest: str = field(default="")
+    body: dict[str, Any]  # what was asked, the proof, what it shows, and the result: JSON data
+    arrays: Mapping[str, npt.NDArray[Any]]  # the arrays that the body refers to, by name
+    digest: str = field(default="")  # of both; left out, it is computed
 
     def __post_init__(self) -> None:
         if not self.digest:

@@ -1,6 +1,6 @@
-"""The dual bound's proof: W, Q, the noise bound, the division of alpha, and an omega for every end.
+"""The dual bound's proof: W, Q, the noise bound, the division of alpha, and an ω for every end.
 
-Claimed are F-(omega) and F+(omega) of (10) at the given omegas, whoever found them, and what the given witnesses say about Q.
+Claimed are F-(ω) and F+(ω) of (10) at the given ω, whoever found them, and what the given witnesses say about Q.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from bondic.functions.functions import Function, landmarks
 from bondic.identity.measure import start_measure
 from bondic.kernels.normal_form import operations
 from bondic.noise.bound import NoiseBound
+from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
 from bondic.proofs.assumptions import assumes_nothing, list_assumptions
-from bondic.proofs.findings import Finding
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
@@ -38,7 +39,7 @@ _UNMOVED = 1e-3
 @register("proof", "dual")
 @dataclass(frozen=True, eq=False)
 class DualProof(Proof):
-    """J^(q^, omega) -+ ( bias + noise + allowances ), one omega per end; None stands for 0."""
+    """Ĵ(q̂, ω) -+ ( bias + noise + allowances ), one ω per end; None stands for 0."""
 
     asked: Asked
     budget: ErrorBudget
@@ -52,6 +53,7 @@ class DualProof(Proof):
     refutations: tuple[Function | None, ...] = ()  # the witness of every test
 
     def __post_init__(self) -> None:
+        check_noise_bound(self.noise)
         ends = ends_of(self.side)
         refuse(set(self.omegas) != set(ends), "The certificate lacks an end point, or has one too many.")
         refuse(len(self.tests) != len(self.refutations), "Every test of Q has one witness.")
@@ -70,13 +72,13 @@ class DualProof(Proof):
         return self.noise.guarantee
 
     def setting(self, rows: Rows, sums: Sums = STANDARD) -> Setting:
-        """Everything that the bound depends on besides omega."""
+        """Everything that the bound depends on besides ω."""
         noise, initial = self.budget["noise"], self.budget.get("initial")
         sides = len(ends_of(self.side))
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests, sums)
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        """Every end point from its omega in one pass over the log; every test of Q from its witnesses, and all as one."""
+        """Every end point from its ω in one pass over the log; every test of Q from its witnesses, and all as one."""
         setting, ends = self.setting(rows, sums), list[Claim]()
         weighed = weigh(rows, self.ball, [Candidate(omega) for omega in self.omegas.values()], sums=sums)
         for (end, omega), weighing in zip(self.omegas.items(), weighed, strict=True):
@@ -106,18 +108,18 @@ class DualProof(Proof):
                 pairs += count * (count + points) * operations(function.kernel, rows.layout)
         return pairs
 
-    def findings(
+    def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[Review, ...]:
         setting = self.setting(rows, sums)
         return self._tests(setting, claims, retest), self._use_of_log(setting, claims), self._instruments(rows, log)
 
-    def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Finding:
+    def _tests(self, setting: Setting, claims: Claims, retest: Retest | None) -> Review:
         """What the given witnesses show, and what one would have to look for."""
         if claims.rejected:
-            return Finding(("rejection test recomputed from its witnesses",))
+            return Review(("rejection test recomputed from its witnesses",))
         if assumes_nothing(setting):
-            return Finding(("nothing is assumed about q*: there is no class to test",))
+            return Review(("nothing is assumed about q*: there is no class to test",))
         own = None if retest is None else retest(setting)
         if own is not None:
             refuse(
@@ -125,17 +127,17 @@ class DualProof(Proof):
                 "The log contradicts the assumptions: a test that the certificate does not hold rejects them "
                 f"(p = {own.p_value:.3g}).",
             )
-            return Finding(
+            return Review(
                 (f"rejection test recomputed; a test of its own does not reject either (p = {own.p_value:.3g})",)
             )
         if any(witness is not None for witness in (*self.witnesses, *self.refutations)):
             text = "the given witnesses were recomputed and do not reject; whether another would is not known"
         else:
             text = "whether the log contradicts Q: the certificate holds no witness, and none was looked for"
-        return Finding(unchecked=(text,))
+        return Review(unchecked=(text,))
 
-    def _use_of_log(self, setting: Setting, claims: Claims) -> Finding:
-        """Ends inside the value range that omega = 0 gives as well, or nearly: the log was not used, they repeat Q."""
+    def _use_of_log(self, setting: Setting, claims: Claims) -> Review:
+        """Ends inside the value range that ω = 0 gives as well, or nearly: the log was not used, they repeat Q."""
         limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
         unchecked, headline = [], []
         for claim, without in zip(claims.ends, alone, strict=True):
@@ -144,9 +146,9 @@ class DualProof(Proof):
                     f"the {claim.end} end against the log: the log was not used for this end, it repeats Q"
                 )
                 headline.append(f"the {claim.end} end, which repeats Q")
-        return Finding(unchecked=tuple(unchecked), headline=tuple(headline))
+        return Review(unchecked=tuple(unchecked), headline=tuple(headline))
 
-    def _instruments(self, rows: Rows, log: Log) -> Finding:
+    def _instruments(self, rows: Rows, log: Log) -> Review:
         """W must not have seen the certified rows: their positions can be compared, its history cannot."""
         provenance = self.instruments.provenance
         for used in (provenance, *(test.instruments.provenance for test in self.tests)):
@@ -156,11 +158,11 @@ class DualProof(Proof):
                 )
         if provenance.rows is None:
             text = f"that W was picked without the certified rows: it is only stated ({provenance.note})"
-            return Finding(unchecked=(text,))
+            return Review(unchecked=(text,))
         where = f"rows {provenance.rows[0]}..{provenance.rows[1] - 1}"
         if provenance.log_hash != log.content_hash:
-            return Finding(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
-        return Finding(
+            return Review(unchecked=(f"where W comes from: it is said to come from {where} of another log",))
+        return Review(
             (f"W is said to come from {where} of this log, which precede the certified ones",),
             ("whether W was really picked on those rows alone",),
         )
@@ -171,7 +173,7 @@ def _nonzero(function: Function | None) -> Function | None:
 
 
 def _without_log(setting: Setting, ends: tuple[End, ...]) -> tuple[Claim, ...]:
-    """The end points at omega = 0: what Q says about the initial states, from no row at all."""
+    """The end points at ω = 0: what Q says about the initial states, from no row at all."""
     problem = setting.problem
     (support,) = setting.ball.support(start_measure(problem), problem.layout, setting.sums)
     nothing = Weighing(Enclosure(0.0), Enclosure(0.0), support, eta=0.0, squares=0.0, effective=0.0)

@@ -14,7 +14,7 @@ from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, 
 from bondic.classes.provenance import Provenance
 from bondic.data.log import Log
 from bondic.proofs.asked import Asked
-from bondic.proofs.findings import Finding
+from bondic.proofs.review import Review
 from bondic.registry import kind
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
@@ -58,9 +58,9 @@ class Proof(ABC):
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         """Everything that the guarantee rests on, in words."""
 
-    def findings(
+    def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
-    ) -> tuple[Finding, ...]:
+    ) -> tuple[Review, ...]:
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
         del rows, claims, log, retest, sums
         return ()

@@ -13,9 +13,9 @@ from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
-from bondic.proofs.findings import Finding, check_rows, check_start, describe_start
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
@@ -28,14 +28,14 @@ _OTHER_MACHINES = 1e-12
 class Verification:
     """A passed verification: the recomputed interval (use this one) and what was checked."""
 
-    low: float
-    high: float
-    status: str
-    alpha: float
-    side: Side
+    low: float  # lower end, recomputed
+    high: float  # upper end, recomputed
+    status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
+    alpha: float  # probability that the interval may miss the value
+    side: Side  # which ends were asked for
     guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
-    checks: tuple[str, ...]
+    checks: tuple[str, ...]  # what was compared and found right, in words
     unchecked: tuple[str, ...]  # what a reader might take for checked
     headline: tuple[str, ...]  # of the unchecked, what no reader may miss: belongs beside the interval
     rows: tuple[int, int]  # certified: first row and the row after the last
@@ -87,13 +87,14 @@ def _verify(
     sums: Sums,
 ) -> Verification:
     rows, proof = _open(certificate, log, policy, functions, initial)
-    checked = [Finding(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
+    checked = [Review(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
     check_workload(proof.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
     claims = proof.claims(rows, sums)
     _compare_claims(claims, certificate.claims, proof.asked.slack)
     checked += [
-        Finding(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
-        *proof.findings(rows, claims, log, retest, sums),
+        Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
+        *proof.reviews(rows, claims, log, retest, sums),
+        check_origin(proof),
         check_rows(rows.rows, len(log), proof.provenances()),
         check_start(rows.initial_states, log, initial),
     ]
@@ -103,8 +104,8 @@ def _verify(
         certificate.assumptions == assumptions,
         "The assumptions in the certificate are not those of its proof and rows.",
     )
-    checked.append(Finding(("interval and status follow from the end points", "assumptions are those of the proof")))
-    found = Finding.all_of(checked)
+    checked.append(Review(("interval and status follow from the end points", "assumptions are those of the proof")))
+    found = Review.all_of(checked)
     return Verification(
         result.low,
         result.high,
@@ -140,11 +141,11 @@ def _open(
     return rows, proof
 
 
-def _policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Finding:
+def _policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Review:
     if policy is not None:
-        return Finding((proof.asked.check_policy(rows, log, policy),))
+        return Review((proof.asked.check_policy(rows, log, policy),))
     text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
-    return Finding(unchecked=(text,), headline=("the policy",))
+    return Review(unchecked=(text,), headline=("the policy",))
 
 
 def _require(condition: bool, message: str) -> None:
@@ -208,7 +209,7 @@ def _compare_bound(what: str, mine: Claim, claimed: Claim, slack: float) -> None
     """A claimed end may lie further out by the errors of both sides, but hardly further in.
 
     The exact end is at most 2 * rounding inside mine, and a right claim lies outside of it; the rest is for machines
-    whose weights omega_i differ in the last digits.
+    whose weights ω_i differ in the last digits.
     """
     scale = sum(abs(part.size.mid) for part in mine.parts if part.role != "detail")
     inward = 4 * mine.rounding + _OTHER_MACHINES * scale

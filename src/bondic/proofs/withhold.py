@@ -1,10 +1,10 @@
 """A certificate without single rows: for logs about people.
 
 What is left out: the policy's answers row by row, and initial states that are a sample. Verification asks the policy
-again and reads the initial states off the log (or is given them). What stays: kernels, omega as feature coordinates,
+again and reads the initial states off the log (or is given them). What stays: kernels, ω as feature coordinates,
 claims, and an exact list of initial states, which states the question and is nobody's row.
 
-What cannot be withheld: omega written with landmark points. A landmark that fewer than five rows share *is* a row, and
+What cannot be withheld: ω written with landmark points. A landmark that fewer than five rows share *is* a row, and
 such a certificate is refused; W made of random features has none. Numbers made from many rows (bandwidths, centers of
 kernels, hashes) are not protected further: this is no differential privacy.
 """

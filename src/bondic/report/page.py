@@ -85,7 +85,7 @@ def _support(result: Result, proof: DualProof, certified: Rows, columns: Sequenc
 
 
 def _shown_omega(result: Result, proof: DualProof) -> Function | None:
-    """The omega of an end that narrows the value range, the lower one first; otherwise any that there is."""
+    """The ω of an end that narrows the value range, the lower one first; otherwise any that there is."""
     useful = {claim.end: claim.gain(result.value_range) > 0 for claim in result.claims}
     given = {end: omega for end, omega in proof.omegas.items() if omega is not None}
     return next((given[end] for end in sorted(given, key=lambda end: (not useful[end], end))), None)

@@ -1,4 +1,4 @@
-"""Where the log supports the policy: the weights omega_i over the columns that explain them best."""
+"""Where the log supports the policy: the weights ω_i over the columns that explain them best."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HeavyRow:
     values: tuple[float, ...]  # of all columns
     reward: float
     weight: float
-    share: float  # of the sum of |omega_i|
+    share: float  # of the sum of |ω_i|
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +39,10 @@ class Support:
 
     names: tuple[str, ...]  # of all columns
     axes: tuple[int, int]  # the columns shown
-    explained: tuple[float, float]  # share of the variance of omega that each explains
+    explained: tuple[float, float]  # share of the variance of ω that each explains
     bins: tuple[Bins, Bins]
     counts: FloatArray  # (x bins, y bins) rows
-    sums: FloatArray  # (x bins, y bins) sum of omega_i
+    sums: FloatArray  # (x bins, y bins) sum of ω_i
     shares: tuple[tuple[float, float], ...]  # (share of rows, share of the weight that the heaviest of them carry)
     suppressed: int  # cells that were left out because they are thin
     heavy: tuple[HeavyRow, ...]  # empty when rows are withheld
@@ -113,7 +113,7 @@ def _hardly_varies(column: FloatArray) -> bool:
 
 
 def _explained(column: FloatArray, weights: FloatArray) -> float:
-    """Correlation ratio: variance of the group means of omega over its variance, 16 groups of the column."""
+    """Correlation ratio: variance of the group means of ω over its variance, 16 groups of the column."""
     spread = float(weights.var())
     if spread == 0:
         return 0.0
@@ -125,7 +125,7 @@ def _explained(column: FloatArray, weights: FloatArray) -> float:
 
 
 def _concentration(weights: FloatArray, fewest: int) -> tuple[tuple[float, float], ...]:
-    """How much of sum |omega_i| the heaviest 1, 10 and 50 percent of the rows carry, where these are `fewest` or more."""
+    """How much of sum |ω_i| the heaviest 1, 10 and 50 percent of the rows carry, where these are `fewest` or more."""
     sizes = np.sort(np.abs(weights))[::-1]
     total = float(sizes.sum())
     if total == 0:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.findings import Finding, settle
+from bondic.data.hygiene.findings import Finding, judge
 from bondic.errors import ValidityWarning, shown
 from bondic.rows.rows import Rows
 
@@ -26,7 +26,7 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
         *unseen_actions(question),
         *question.log.inspection.findings(gamma=terms.gamma, horizon=terms.horizon),
     ]
-    doubts, stated = settle(found, accept)
+    doubts, stated = judge(found, accept)
     for doubt in doubts:
         warnings.warn(doubt, ValidityWarning, stacklevel=4)
     return replace(question, doubts=doubts, stated=stated)

@@ -58,15 +58,15 @@ class Rows:
     in every pass.
     """
 
-    log: Log
-    policy: Any
-    terms: Terms
-    layout: Layout
-    initial: Cloud
-    initial_states: InitialStates
+    log: Log  # in memory or read from files
+    policy: Any  # the one whose value is asked for
+    terms: Terms  # what was stated: discount, ranges, horizon
+    layout: Layout  # how the columns of a point are arranged
+    initial: Cloud  # points of the initial states, with the probabilities of their actions
+    initial_states: InitialStates  # as given
     answers: StartAnswers  # the policy at the initial states
     rows: RowRange  # the stretch of the log, rows beyond the horizon included
-    seed: int
+    seed: int  # draws the actions of a policy without probabilities
     count: int  # rows that count: those within the horizon
     time_counts: dict[int, int] | None = None  # how many of them at each time before the horizon
     following: IntArray | None = None  # how many next states stand before each block of the log

@@ -1,1 +1,1 @@
-"""Searches that propose omega. Nothing here is trusted: a bad proposal makes an interval wide, never wrong."""
+"""Searches that propose ω. Nothing here is trusted: a bad proposal makes an interval wide, never wrong."""

@@ -1,4 +1,4 @@
-"""Keep the best of several proposals; omega = 0 is always among them."""
+"""Keep the best of several proposals; ω = 0 is always among them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bondic.sums.engine import Progress
 
 @dataclass(frozen=True, eq=False)
 class CertifiedEnd:
-    """An end point, the omega behind it, and how many rows carry it."""
+    """An end point, the ω behind it, and how many rows carry it."""
 
     claim: Claim
     omega: Function | None
@@ -32,8 +32,8 @@ def best_bounds(
 ) -> Ends:
     """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
 
-    Any omega is valid on the *same* event (the noise bound covers all omega at once), so choosing costs nothing. omega = 0 only
-    repeats Q: it is kept where no other omega says more than the value range.
+    Any ω is valid on the *same* event (the noise bound covers all ω at once), so choosing costs nothing. ω = 0 only
+    repeats Q: it is kept where no other ω says more than the value range.
     """
     best: Ends = {}
     for omega, found, weighing in evaluate_all(setting, ends, proposals, progress=progress):
@@ -51,7 +51,7 @@ def evaluate_all(
     *,
     progress: Progress | None = None,
 ) -> list[tuple[Function | None, tuple[Claim, ...], Weighing]]:
-    """Claims of every proposal, omega = 0 first, from one pass over the points."""
+    """Claims of every proposal, ω = 0 first, from one pass over the points."""
     found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
     candidates = [Candidate(omega) for omega in found]
     weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums, progress=progress)

@@ -109,7 +109,13 @@ def solve_finite_class(
 
 @dataclass(frozen=True)
 class ConicSearch:
-    """A search for `Dual(solver=...)`: proposes the conic optimum at both ends."""
+    """A search for `Dual(solver=...)`: proposes the conic optimum at both ends.
+
+    Parameters
+    ----------
+    tolerance : float, default 1e-9
+        Where the conic solver stops: gap and infeasibility.
+    """
 
     tolerance: float = 1e-9
 

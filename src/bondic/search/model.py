@@ -25,7 +25,7 @@ _BLOCK = 4096
 class SearchModel:
     """Matrices of (11). `start` = psi_0 (M,), `balance` = A (M, D), `gradient` = g (D,)."""
 
-    weights: Basis  # coordinates of omega
+    weights: Basis  # coordinates of ω
     values: Basis  # coordinates of q
     start: FloatArray
     balance: FloatArray

@@ -1,11 +1,11 @@
-"""Stochastic search over neural weights: omega = sum_j alpha_j k(., x_j), alpha_j = net(x_j; theta), by Adam.
+"""Stochastic search over neural weights: ω = sum_j alpha_j k(., x_j), alpha_j = net(x_j; theta), by Adam.
 
-    F(theta) = +-g.omega + r |mu_omega| + eps |omega| + beta mean_i |omega_i| (1 + gamma c_i)       (10) up to constants
+    F(theta) = +-g.ω + r |μ_ω| + eps |ω| + beta mean_i |ω_i| (1 + gamma c_i)       (10) up to constants
 
-All centers x_j enter every step, so |omega| is exact. g.omega and |mu_omega|^2 are sums over rows and over pairs of
+All centers x_j enter every step, so |ω| is exact. g.ω and |μ_ω|^2 are sums over rows and over pairs of
 rows, estimated without bias on a random batch of rows. The root of an estimate is biased, so the norms are replaced
 by their majorants (|.|^2 / t + t) / 2 of Theorem 13; t is the norm itself or, when rows are sampled, the root of a
-moving average of the estimates. F is convex in omega, hence in alpha and in the last layer, but not in theta. Nothing
+moving average of the estimates. F is convex in ω, hence in alpha and in the last layer, but not in theta. Nothing
 is promised about how close it comes to its least value, and nothing here is trusted.
 """
 
@@ -25,14 +25,14 @@ from bondic.functions.functions import Function
 from bondic.rows import Batch as RowBatch
 from bondic.search import spectral
 from bondic.search.model import SearchModel
-from bondic.search.row_batches import Batch, Centers, RowSums, some_rows
+from bondic.search.row_batches import Centers, RowSample, RowSums, some_rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _HELD = 1024  # rows whose kernel values (8 MB) are computed once; a log of so few rows is looked at as a whole
-_LOOKS = 20  # how often candidates are compared
-_MEMORY = 0.95  # of the moving average of |mu|^2: about 20 batches
+_COMPARISONS = 20  # how often candidates are compared
+_MEMORY = 0.95  # of the moving average of |μ|^2: about 20 batches
 _SIGNS = np.array([1.0, -1.0])  # upper end, lower end: trained side by side on the same batches
 
 
@@ -46,11 +46,26 @@ def _torch() -> Any:
 
 @dataclass(frozen=True)
 class NeuralSearch:
-    """Proposes one omega per end, the best it has seen there; made for `Dual(solver=NeuralSearch())`.
+    """Proposes one ω per end, the best it has seen there; made for `Dual(solver=NeuralSearch())`.
 
-    At most `centers` logged points, drawn at random, carry coefficients. All pairs of `batch` random rows make one of
-    `steps` gradient steps. With `refit` the last layer is now and then also fitted by the spectral method; without
-    it the search is Adam alone. Results depend on `seed` only (and, in the last digits, on the machine's libraries).
+    Results depend on `seed` only (and, in the last digits, on the machine's libraries).
+
+    Parameters
+    ----------
+    hidden : tuple of int, default (64, 64)
+        Widths of the layers.
+    steps : int, default 1000
+        Gradient steps: more may find a shorter interval.
+    batch : int, default 256
+        Rows per step; all pairs of them are formed.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to 0 by the last.
+    seed : int, default 0
+        Draws the first weights, the centers and the batches.
+    centers : int, default 1024
+        Most logged points that carry coefficients, drawn at random.
+    refit : bool, default True
+        Now and then also fit the last layer by the spectral method; without it the search is Adam alone.
     """
 
     hidden: tuple[int, ...] = (64, 64)
@@ -75,7 +90,7 @@ class NeuralSearch:
             raise InvalidInput(f"`learning_rate` must be positive and finite, not {self.learning_rate}.")
 
     def __call__(self, model: SearchModel, setting: Setting) -> list[Function]:
-        """Weights for the upper and for the lower end; an end at which omega = 0 looks best proposes nothing."""
+        """Weights for the upper and for the lower end; an end at which ω = 0 looks best proposes nothing."""
         rng = np.random.default_rng(self.seed)
         centers = Centers.of(model, setting, some_rows(rng, len(setting.problem), self.centers))
         data = RowSums(setting, centers, some_rows(rng, len(setting.problem), _HELD))
@@ -93,7 +108,7 @@ class _Network:
             self._layer(
                 rng.standard_normal((2, above, below)) * math.sqrt(2 / above), rng.standard_normal((2, 1, below))
             )
-        # the outputs begin close to 1: omega = 0 has no gradient
+        # the outputs begin close to 1: ω = 0 has no gradient
         self._layer(rng.standard_normal((2, widths[-1], 1)) * math.sqrt(0.01 / widths[-1]), np.ones((2, 1, 1)))
 
     def _layer(self, matrix: FloatArray, shift: FloatArray) -> None:
@@ -121,10 +136,10 @@ def _inputs(problem: RowBatch, rows: IntArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """The pieces of F at two omegas, (2,) each: |mu|^2 = start + 2 move + square."""
+    """The pieces of F at two ω, (2,) each: |μ|^2 = start + 2 move + square."""
 
     start: float
-    linear: Any  # +-g.omega
+    linear: Any  # +-g.ω
     allowance: Any  # the share of the misspecification
     move: Any
     square: Any
@@ -138,7 +153,7 @@ class _Search:
         self.torch, self.options, self.data, self.rng = _torch(), options, data, rng
         self.network = _Network(self.torch, rng, _inputs(data.problem, data.centers.rows), options.hidden)
         self.table, self.signs = self.torch.from_numpy(data.centers.table), self.torch.from_numpy(_SIGNS)
-        self.best_value = [data.ball.radius * math.sqrt(self._start)] * 2  # omega = 0
+        self.best_value = [data.ball.radius * math.sqrt(self._start)] * 2  # ω = 0
         self.best_alpha: list[FloatArray | None] = [None, None]
 
     @property
@@ -148,7 +163,7 @@ class _Search:
 
     def run(self) -> list[Function]:
         optimizer = self.torch.optim.Adam(self.network.parameters, lr=self.options.learning_rate)
-        steps, every = self.options.steps, max(1, self.options.steps // _LOOKS)
+        steps, every = self.options.steps, max(1, self.options.steps // _COMPARISONS)
         average, tail, count = None, np.zeros((self.data.centers.rows.size, 2)), 0
         for step in range(steps):
             for group in optimizer.param_groups:
@@ -166,14 +181,14 @@ class _Search:
             loss.backward()
             optimizer.step()
             if step % every == every - 1 or step == steps - 1:
-                self._look(now)
-                self._look(tail / count)  # F is convex in alpha: the mean evens out the sampling
-                self._look(self._refitted() if self.options.refit else None)
+                self._keep_best(now)
+                self._keep_best(tail / count)  # F is convex in alpha: the mean evens out the sampling
+                self._keep_best(self._refitted() if self.options.refit else None)
                 tail, count = np.zeros_like(tail), 0
         return [self.data.centers.function(alpha) for alpha in self.best_alpha if alpha is not None]
 
-    def _average(self, average: Any, parts: _Parts, batch: Batch, first: FloatArray) -> Any:
-        """|mu|^2 for the majorant: exact with all rows, otherwise remembered over batches from the held one on."""
+    def _average(self, average: Any, parts: _Parts, batch: RowSample, first: FloatArray) -> Any:
+        """|μ|^2 for the majorant: exact with all rows, otherwise remembered over batches from the held one on."""
         estimate = (parts.start + 2 * parts.move + parts.square).detach()
         if batch is self.data.held:
             return estimate
@@ -182,11 +197,11 @@ class _Search:
             average = held.start + 2 * held.move + held.square
         return _MEMORY * average + (1 - _MEMORY) * estimate
 
-    def parts(self, alpha: Any, batch: Batch) -> _Parts:
+    def parts(self, alpha: Any, batch: RowSample) -> _Parts:
         """F's pieces for alpha (centers, 2), sums over rows estimated on the batch."""
         tensor, b = self.torch.from_numpy, batch.residual.size
         v = self.table.T @ alpha if self.data.centers.explicit else alpha
-        omega = tensor(batch.lift) @ v  # (b, 2)
+        omega = tensor(batch.features) @ v  # (b, 2)
         linear = -self.signs * (tensor(batch.residual) @ omega) / b
         allowance = self.data.ball.misspecification * (tensor(batch.factors) @ omega.abs()) / b
         move = tensor(batch.start) @ omega / b
@@ -195,7 +210,7 @@ class _Search:
         return _Parts(self.data.start_square, linear, allowance, move, square, (v * dual).sum(dim=0))
 
     def majorant(self, parts: _Parts, average: Any) -> Any:
-        """Both ends together, constants left out: at t^2 = |mu|^2 its gradient is that of F."""
+        """Both ends together, constants left out: at t^2 = |μ|^2 its gradient is that of F."""
         t = average.clamp(min=1e-12 * self.data.start_square + 1e-300).sqrt()
         s = parts.norm_square.detach().clamp(min=1e-300).sqrt()
         bias = self.data.ball.radius * (2 * parts.move + parts.square) / (2 * t)
@@ -213,7 +228,7 @@ class _Search:
             factors = np.hstack([units, np.ones((units.shape[0], 1))])
             values, vectors = np.linalg.eigh(self.data.centers.gram(factors))
             keep = values > 1e-12 * max(float(values[-1]), 1e-300)
-            factors = factors @ (vectors[:, keep] / np.sqrt(values[keep]))  # now |omega| = |coefficients|
+            factors = factors @ (vectors[:, keep] / np.sqrt(values[keep]))  # now |ω| = |coefficients|
             reduced = replace(
                 self.data.centers.model, balance=self.data.balance @ factors, gradient=self.data.gradient @ factors
             )
@@ -223,8 +238,8 @@ class _Search:
             out.append(factors @ found.weights)
         return np.stack(out, axis=1)
 
-    def _look(self, alpha: FloatArray | None) -> None:
-        """F at the best multiple of omega, on as much of the log as can be seen well; keep it if it is the least."""
+    def _keep_best(self, alpha: FloatArray | None) -> None:
+        """F at the best multiple of ω, on as much of the log as can be seen well; keep it if it is the least."""
         if alpha is None:
             return
         data = self.data

@@ -1,8 +1,8 @@
-"""F on batches of rows: unbiased estimates of g.omega and |mu_omega|^2 for omega = sum_j alpha_j k(., x_j).
+"""F on batches of rows: unbiased estimates of g.ω and |μ_ω|^2 for ω = sum_j alpha_j k(., x_j).
 
-    g.omega      = -(1/n) sum_i omega_i R_i
-    |mu_omega|^2 = |mu_0|^2 + (2/n) sum_i omega_i <mu_0, psi_i> + (1/n^2) sum_ij omega_i omega_j <psi_i, psi_j>,
-    psi_i        = gamma k~(x'_i) - k~(x_i).
+    g.ω     = -(1/n) sum_i ω_i R_i
+    |μ_ω|^2 = |μ_0|^2 + (2/n) sum_i ω_i <μ_0, psi_i> + (1/n^2) sum_ij ω_i ω_j <psi_i, psi_j>,
+    psi_i   = gamma k̃(x'_i) - k̃(x_i).
 
 Kernel values are exact and made as needed. Untrusted, as every search is.
 """
@@ -21,7 +21,7 @@ from bondic.errors import InvalidInput
 from bondic.functions.functions import Function, KernelFunction
 from bondic.identity.residual import bellman_residual, function_values
 from bondic.kernels.normal_form import normal_form
-from bondic.rows import Batch as RowBatch
+from bondic.rows import Batch
 from bondic.search.model import SearchModel
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,7 +36,7 @@ def some_rows(rng: np.random.Generator, n: int, size: int) -> IntArray:
     return np.arange(n) if size >= n else np.sort(rng.choice(n, size=size, replace=False))
 
 
-def coordinates(model: SearchModel, problem: RowBatch, rows: IntArray) -> FloatArray:
+def coordinates(model: SearchModel, problem: Batch, rows: IntArray) -> FloatArray:
     """phi(x_i) in the coordinates of the search model: exact for feature kernels, otherwise seen by landmarks."""
     points, slots = problem.logged[rows], problem.slots[rows]
     parts = [(part.finish(part.raw(points)), part.term.embedding[slots]) for part in model.weights.parts]
@@ -45,25 +45,23 @@ def coordinates(model: SearchModel, problem: RowBatch, rows: IntArray) -> FloatA
 
 @dataclass(frozen=True, eq=False)
 class Centers:
-    """omega from its coefficients: omega_i = lift(rows) v with v = alpha, or v = sum_j alpha_j phi(x_j) if explicit."""
+    """ω from its coefficients: ω_i = row_features(rows) v with v = alpha, or v = sum_j alpha_j phi(x_j) if explicit."""
 
     model: SearchModel
-    problem: RowBatch
+    problem: Batch
     rows: IntArray  # whose points are the centers
     explicit: bool  # the kernel has a finite list of features
     phi: FloatArray  # (centers, D) in the model's coordinates
-    table: (
-        FloatArray  # phi if explicit: |omega| = |table^T alpha|; otherwise k(x_i, x_j): |omega|^2 = alpha^T table alpha
-    )
+    table: FloatArray  # phi if explicit: |ω| = |table^T alpha|; otherwise k(x_i, x_j): |ω|^2 = alpha^T table alpha
 
     @staticmethod
     def of(model: SearchModel, setting: Setting, rows: IntArray) -> Centers:
         phi = coordinates(model, setting.problem.whole(), rows)
         explicit = all(part.landmarks is None for part in model.weights.parts)
         blank = Centers(model, setting.problem.whole(), rows, explicit, phi, phi)
-        return blank if explicit else replace(blank, table=blank.lift(rows))
+        return blank if explicit else replace(blank, table=blank.row_features(rows))
 
-    def lift(self, rows: IntArray) -> FloatArray:
+    def row_features(self, rows: IntArray) -> FloatArray:
         """phi(x_i), or k(x_i, x_j) for all centers x_j."""
         if self.explicit:
             return coordinates(self.model, self.problem, rows)
@@ -82,7 +80,7 @@ class Centers:
         return max(missing, self.model.hidden)
 
     def gram(self, factors: FloatArray) -> FloatArray:
-        """<omega_a, omega_b> for coefficients alpha = factors[:, a]."""
+        """<ω_a, ω_b> for coefficients alpha = factors[:, a]."""
         image = self.table.T @ factors
         return image.T @ image if self.explicit else factors.T @ image
 
@@ -95,12 +93,12 @@ class Centers:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class RowSample:
     """What b rows say about F."""
 
-    lift: FloatArray  # (b, size of v)
+    features: FloatArray  # (b, size of v)
     residual: FloatArray  # (b,) of the center of Q
-    start: FloatArray  # (b,) <mu_0, psi_i>,  psi_i = gamma k~(x'_i) - k~(x_i)
+    start: FloatArray  # (b,) <μ_0, psi_i>,  psi_i = gamma k̃(x'_i) - k̃(x_i)
     pairs: FloatArray  # (b, b) <psi_i, psi_j>, weighted so that the sum is unbiased for (1/n^2) sum over all pairs
     factors: FloatArray  # (b,) 1 + gamma c_i
 
@@ -121,11 +119,11 @@ class RowSums:
         self.start_square = max(0.0, float(problem.initial_states.weights @ origin.initial))
         self._order = np.argsort(problem.next.rows, kind="stable")
         self._ends = np.searchsorted(problem.next.rows[self._order], np.arange(len(problem) + 1))
-        self._rows, self._lift, self._pairs = held, centers.lift(held), self._products(held)
-        self.held = self._weighted(held, self._lift, self._pairs)
-        # alpha = unit everywhere gives omega the mean size 1 / (1 - gamma) that balance asks for
+        self._rows, self._features, self._pairs = held, centers.row_features(held), self._products(held)
+        self.held = self._weighted(held, self._features, self._pairs)
+        # alpha = unit everywhere gives ω the mean size 1 / (1 - gamma) that balance asks for
         v = centers.phi.sum(axis=0) if centers.explicit else np.ones(centers.rows.size)
-        size, mean = float(np.abs(self._lift @ v).mean()), setting.facts().steps
+        size, mean = float(np.abs(self._features @ v).mean()), setting.facts().steps
         self.scale = mean * (self.epsilon + float(np.abs(self.residual).mean()))
         self.scale += ball.radius * math.sqrt(self.start_square)
         self.unit = mean / size if size > 0 and self.scale > 0 else 0.0
@@ -136,26 +134,26 @@ class RowSums:
     def complete(self) -> bool:
         return self._rows.size == len(self.problem)
 
-    def draw(self, rng: np.random.Generator, size: int) -> Batch:
+    def draw(self, rng: np.random.Generator, size: int) -> RowSample:
         if size >= len(self.problem) and self.complete:
             return self.held
         return self.batch(some_rows(rng, len(self.problem), size))
 
-    def batch(self, rows: IntArray) -> Batch:
+    def batch(self, rows: IntArray) -> RowSample:
         if self.complete:
-            return self._weighted(rows, self._lift[rows], self._pairs[np.ix_(rows, rows)])
-        return self._weighted(rows, self.centers.lift(rows), self._products(rows))
+            return self._weighted(rows, self._features[rows], self._pairs[np.ix_(rows, rows)])
+        return self._weighted(rows, self.centers.row_features(rows), self._products(rows))
 
-    def _weighted(self, rows: IntArray, lift: FloatArray, products: FloatArray) -> Batch:
+    def _weighted(self, rows: IntArray, features: FloatArray, products: FloatArray) -> RowSample:
         """Pairs i != j count (n-1) / (n b (b-1)) and i = j count 1 / (n b): their shares among all n^2 pairs."""
         n, b = len(self.problem), rows.size
         pairs = products * ((n - 1) / (n * b * max(b - 1, 1)))
         np.fill_diagonal(pairs, np.diagonal(products) / (n * b))
         factors = np.where(self.problem.continues[rows], 1.0 + self.problem.gamma, 1.0)
-        return Batch(lift, self.residual[rows], self.start[rows], pairs, factors)
+        return RowSample(features, self.residual[rows], self.start[rows], pairs, factors)
 
     def _products(self, rows: IntArray) -> FloatArray:
-        """<psi_i, psi_j> in the space of k~ for all pairs of these rows."""
+        """<psi_i, psi_j> in the space of k̃ for all pairs of these rows."""
         terms = normal_form(self.ball.kernel, self.problem.layout)
         tops = range(0, rows.size, _TILE)
         clouds = [self._cloud(rows[top : top + _TILE]) for top in tops]

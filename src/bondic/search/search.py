@@ -1,4 +1,4 @@
-"""Where omegas come from: one interface for every kind of Q. What it returns is only proposed, never believed."""
+"""Where ω comes from: one interface for every kind of Q. What it returns is only proposed, never believed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROUNDS = 20
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A proposed omega (None: 0 is best), how the search ended, and a value that no omega in its space can beat."""
+    """A proposed ω (None: 0 is best), how the search ended, and a value that no ω in its space can beat."""
 
     omega: Function | None
     note: str
@@ -53,7 +53,7 @@ class Search(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class KernelSearch:
-    """The two-cone problem (11) in finite coordinates; where omega pays sum_j c_j |w_j|, a few of them with other scales."""
+    """The two-cone problem (11) in finite coordinates; where ω pays sum_j c_j |w_j|, a few of them with other scales."""
 
     model: SearchModel
     costs: FloatArray | None = None  # c_j at the noise level kappa = `level`
@@ -128,7 +128,7 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     everything = problem.some_points(_LANDMARK_ROWS)
     # with many actions each landmark stands for many coordinates
     values = make_basis(ball.kernel, problem.layout, everything, rank=max(20, min(rank, _COORDINATES // slots)))
-    # a coarser basis than for values: its coordinates become weights of omega, whose size is paid for in rounding
+    # a coarser basis than for values: its coordinates become weights of ω, whose size is paid for in rounding
     logged = next(problem.batches()).logged
     weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=rank, tolerance=1e-9)
     costs = setting.gauge.costs(setting.facts(), setting.noise_probability)
@@ -137,5 +137,5 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
 
 
 def gap_of(attained: float, primal: float) -> float:
-    """How far an end may be from the best omega of the searched space."""
+    """How far an end may be from the best ω of the searched space."""
     return max(0.0, attained - primal) if np.isfinite(primal) else math.inf

@@ -21,7 +21,7 @@ _SOME_ROWS = 50_000
 def make_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> Search:
     """Tables for a box with tables as instruments, else the two-cone problem.
 
-    For a box with other instruments a ball around it stands in: |mu|_1 <= sqrt(N) |mu|_2 over N points.
+    For a box with other instruments a ball around it stands in: |μ|_1 <= sqrt(N) |μ|_2 over N points.
     """
     if not isinstance(setting.ball, Box):
         return kernel_search(setting, rank, report)

@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from bondic.search.model import SearchModel
 
 FloatArray = npt.NDArray[np.float64]
-Status = Literal["optimal", "zero is optimal", "stalled", "unbounded: Q is rejected"]
+SpectralStatus = Literal["optimal", "zero is optimal", "stalled", "unbounded: Q is rejected"]
 
 _TINY = 1e-300
 _REACH = 80.0
@@ -33,7 +33,7 @@ _REACH = 80.0
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """The decomposition: A = P diag(sigma) V^T, p = P^T psi_0, and what of psi_0 no omega can reach."""
+    """The decomposition: A = P diag(sigma) V^T, p = P^T psi_0, and what of psi_0 no ω can reach."""
 
     sigma: FloatArray  # (k,)
     right: FloatArray  # (k, D) = V^T
@@ -84,7 +84,7 @@ class Proposal:
     weights: FloatArray  # (D,)
     objective: float
     primal: float  # objective of a feasible q: no w does better
-    status: Status
+    status: SpectralStatus
     iterations: int
 
     @property
@@ -234,7 +234,7 @@ def minimal_radius(s: Spectrum, kappa: float) -> float:
 
 
 def witness(s: Spectrum, *, radius: float | None = None, kappa: float | None = None) -> FloatArray | None:
-    """omega that certifies the loss floor at `radius`, or r_min at `kappa`: w = -(g + A^T theta)."""
+    """ω that certifies the loss floor at `radius`, or r_min at `kappa`: w = -(g + A^T theta)."""
     if radius is not None:
         theta = loss_floor(s, radius)[1]
     else:

@@ -135,7 +135,7 @@ class TableSearch:
         return Found(self.function(w) if np.any(w) else None, note, primal)
 
     def function(self, w: FloatArray) -> Function:
-        """omega = phi . w as tables over states, in the form the trusted core evaluates."""
+        """ω = phi . w as tables over states, in the form the trusted core evaluates."""
         model, count = self.model, self.model.pairs.size
         table = np.zeros(model.states.shape[0] * model.slots)
         # the kernel's coefficient 1 - share multiplies what stands in the table

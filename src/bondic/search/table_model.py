@@ -1,6 +1,6 @@
 """Counts of a table: how logged pairs lead to pairs, so that the search for a box is a problem in table entries.
 
-    A = (1/n) sum_i ( gamma pi(x'_i) - 1_{x_i} ) 1_{x_i}^T,   g = -(1/n) sum_i 1_{x_i} R^center_i
+    A = (1/n) sum_i ( gamma pi(x'_i) - 1_{x_i} ) 1_{x_i}^T,   g = -(1/n) sum_i 1_{x_i} R̂center_i
 
 Rows of A are state-action pairs that occur anywhere, columns the logged ones.
 """

@@ -164,7 +164,7 @@ class Sums:
         raise _nobody(term, self._engines())
 
     def total_variations(self, source: Source) -> list[Enclosure]:
-        """sum_x |mu(x)| over distinct points and slots, for every weighting."""
+        """sum_x |μ(x)| over distinct points and slots, for every weighting."""
         return total_variation.total_variations(source)
 
     def row_norms(self, terms: tuple[Term, ...], measures: RowMeasures) -> FloatArray:

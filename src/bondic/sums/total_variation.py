@@ -1,4 +1,4 @@
-"""sum_x |mu(x)| over distinct points and actions, with a proved error: the dual norm of the largest deviation.
+"""sum_x |μ(x)| over distinct points and actions, with a proved error: the dual norm of the largest deviation.
 
 Equal points are merged before absolute values are taken; points that differ in any bit of a coordinate count as
 different (except 0.0 and -0.0), which can only make the sum larger.

@@ -4,9 +4,9 @@ A policy may act on a pattern (the hour of a time stamp, a threshold) that is fa
 Q then misses what the policy gains by it, and instruments that are as smooth as Q do not notice. With u_i = pi(a_i | s_i) and
 e_i the part of u_i that functions of Q's space do not explain, every q in Q has
 
-    | mean e_i R^q_i - mean e_i R^center_i | <= r_Q | mean e_i T_i |,   T_i = k~(x_i) - gamma k~(x'_i),
+    | mean e_i R̂q_i - mean e_i R̂center_i | <= r_Q | mean e_i T_i |,   T_i = k̃(x_i) - gamma k̃(x'_i),
 
-while the mean of e_i R^q*_i is noise. Q may look at the log in any way, so this costs no error probability: it is how Q is
+while the mean of e_i R̂q*_i is noise. Q may look at the log in any way, so this costs no error probability: it is how Q is
 chosen.
 """
 
@@ -75,7 +75,7 @@ def _taken(rows: Batch, policy: Any) -> FloatArray:
 
 
 def _row_features(rows: Batch, basis: Basis) -> FloatArray:
-    """Coordinates of k~(x_i), one row each."""
+    """Coordinates of k̃(x_i), one row each."""
     columns = [part.term.embedding[rows.slots] for part in basis.parts]
     values = [part.finish(part.raw(rows.logged)) for part in basis.parts]
     return np.hstack(
@@ -84,9 +84,9 @@ def _row_features(rows: Batch, basis: Basis) -> FloatArray:
 
 
 def _errors(rows: Batch, basis: Basis, features: FloatArray, taken: FloatArray, ball: Ball) -> float:
-    """( |mean e R^center| - r_Q |mean e T| ) in standard errors of the first mean.
+    """( |mean e R̂center| - r_Q |mean e T| ) in standard errors of the first mean.
 
-    e knows states and actions only, so it may be made from the rows that it is used on: given those, R^q* has mean 0.
+    e knows states and actions only, so it may be made from the rows that it is used on: given those, R̂q* has mean 0.
     """
     count = len(rows)
     gram = features.T @ features
@@ -96,5 +96,5 @@ def _errors(rows: Batch, basis: Basis, features: FloatArray, taken: FloatArray, 
     spread = float(products.std()) / math.sqrt(count)
     here = features.T @ weights / count
     following = cloud_coordinates(basis, rows.next, weights / count) if len(rows.next.points) else np.zeros_like(here)
-    reach = ball.radius * float(np.linalg.norm(here - rows.gamma * following))
-    return max(abs(float(products.mean())) - reach, 0.0) / spread if spread > 0 else 0.0
+    allowed = ball.radius * float(np.linalg.norm(here - rows.gamma * following))
+    return max(abs(float(products.mean())) - allowed, 0.0) / spread if spread > 0 else 0.0

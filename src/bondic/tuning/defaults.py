@@ -36,15 +36,33 @@ _FEATURES = 1200
 
 @dataclass(frozen=True)
 class Choices:
-    """What the defaults are made of. Numbers left at None are picked on pilot rows."""
+    """What the defaults are made of. Numbers left at None are picked on pilot rows.
+
+    Parameters
+    ----------
+    pairs : int, default 128
+        cos/sin pairs of W for each action; fewer where there are many actions.
+    seed : int, default 0
+        Draws the frequencies of W. It must not depend on the log.
+    radius_factor : float, default 10
+        The radius of Q is this many times the norm of a fitted q: larger assumes less and gives a wider interval.
+    weight_bandwidth : float, default None
+        Bandwidth of k, in units of the median distance.
+    constant_share : float, default None
+        How much of k is the constant kernel, in [0, 1).
+    value_bandwidth : float, default 1
+        Bandwidth of k̃, in units of the median distance: larger assumes smoother values.
+    categorical : bool or tuple of int, default None
+        Which observation columns hold names, not numbers: all, none, or those listed; None: look at the states.
+    """
 
     pairs: int = 128
     seed: int = 0
     radius_factor: float = 10.0
-    weight_bandwidth: float | None = None  # of k, in units of the median distance
-    constant_share: float | None = None  # how much of k is the constant kernel
-    value_bandwidth: float = 1.0  # of k~, in units of the median distance
-    categorical: Categorical = None  # which observation columns hold names, not numbers; None: look at the states
+    weight_bandwidth: float | None = None
+    constant_share: float | None = None
+    value_bandwidth: float = 1.0
+    categorical: Categorical = None
 
     def __post_init__(self) -> None:
         """Refused whatever the states turn out to be: a table has no bandwidth and no radius that would complain."""
@@ -97,7 +115,7 @@ def default_instruments(
 
 
 def default_value_kernel(problem: Rows, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
-    """k~: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
+    """k̃: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
     scales = measure_scales(problem.some_points(_SCALE_ROWS), problem.layout.dimension, names)
     bandwidth = scales.bandwidth(choices.value_bandwidth)
     if problem.layout.discrete:

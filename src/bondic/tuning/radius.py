@@ -1,10 +1,10 @@
 """Radius of Q: every value that the range allows, and ten times what the rows show (sections 5 and 8).
 
-    r_Q^2 = (B/2)^2 + ( factor |q^ - level| )^2,   around the middle of the value range
+    r_Q^2 = (B/2)^2 + ( factor |q̂ - level| )^2,   around the middle of the value range
 
 The first part holds every constant value, seen or not; the second every deviation from one up to `factor` times that of the q
 which predicts held-out rows best. Where the rows cannot tell (no reward seen, one action, few rows) B/2 stands in for
-|q^ - level|. A radius is a choice: no log proves it.
+|q̂ - level|. A radius is a choice: no log proves it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def held_out_radius(
     center: Function | None = None,
     rank: int = 200,
 ) -> FittedRadius:
-    """Fit q^ on the first half of the rows for a path of ridges, score L_W on the second half, keep the best.
+    """Fit q̂ on the first half of the rows for a path of ridges, score L_W on the second half, keep the best.
 
-    The order of rows is time: the later half judges. A first fit, around the constant `center`, finds the level of q^, its
+    The order of rows is time: the later half judges. A first fit, around the constant `center`, finds the level of q̂, its
     mean over the rows; the norm is that of a second fit around this level, since a level anywhere in the range is in Q
-    already. A short log may prefer q^ = level, so |q^ - level| is at least max |R^level_i| / ((1 + gamma) sqrt(K~_max)): a
-    mean residual is e(x) - gamma E e(x') and |e(x)| <= sqrt(K~_max) |e|.
+    already. A short log may prefer q̂ = level, so |q̂ - level| is at least max |R̂level_i| / ((1 + gamma) sqrt(K̃_max)): a
+    mean residual is e(x) - gamma E e(x') and |e(x)| <= sqrt(K̃_max) |e|.
     """
     weak = weakness(pilot)
     if weak:
@@ -67,13 +67,13 @@ def held_out_radius(
 
 
 def held_out_norm(pilot: Rows, values: Kernel, instruments: Kernel, *, rank: int = 200) -> float:
-    """|q^| of the same fit around 0: ten times it is the radius of the paper."""
+    """|q̂| of the same fit around 0: ten times it is the radius of the paper."""
     return _HeldOut.of(pilot, values, instruments, rank).floored(None).fitted_norm
 
 
 @dataclass(frozen=True, eq=False)
 class _HeldOut:
-    """The two halves of a log and the coordinates in which q^ is fitted."""
+    """The two halves of a log and the coordinates in which q̂ is fitted."""
 
     pilot: Rows
     fit: Rows

@@ -60,10 +60,10 @@ def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> 
         if not layout.discrete:
             return StateKind(False, tuple(range(layout.observation_dim)), "states are names, as you stated")
         return StateKind(True, (), "states are names, as you stated: a table")
-    return _look(observed, points[:, : layout.observation_dim + int(layout.has_time)], layout)
+    return _kind_seen(observed, points[:, : layout.observation_dim + int(layout.has_time)], layout)
 
 
-def _look(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind:
+def _kind_seen(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind:
     count = observed.shape[0]
     whole = [int(c) for c in np.flatnonzero(np.all(observed == np.round(observed), axis=0))]
     distinct = int(np.unique(states, axis=0).shape[0])

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, found_rows, lengths_against, outcome
-from bondic_lab.reproduction.figures import Outcome, Panel, Series
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data, found_rows, lengths_against
+from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.intervals import dual_intervals
 from bondic_lab.reproduction.known import ALIGNED, LINE, synthetic, synthetic_variance
 from bondic_lab.reproduction.prior import promise
@@ -32,10 +32,10 @@ def limit(rows: int, **log: Any) -> float:
     return efficiency_limit(synthetic_variance(**log), rows, ALPHA)
 
 
-def limits_against(rows: list[Row], x: str) -> Series:
+def limits_against(rows: list[Row], x: str) -> Curve:
     """The efficiency limit against `x`, dashed."""
     points = sorted({(float(row[x]), float(row["limit"])) for row in rows})
-    return Series("efficiency limit", tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
+    return Curve("efficiency limit", tuple(at for at, _ in points), tuple(size for _, size in points), kind="dashed")
 
 
 def radius_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -56,7 +56,7 @@ def radius_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     ]
 
 
-def radius_summary(rows: list[Row]) -> Outcome:
+def radius_summary(rows: list[Row]) -> FigureData:
     panels, notes = [], []
     for (gauge,), found in groups(rows, "method").items():
         named = [row | {"radius": f"{row['factor']:g} ‖q*‖"} for row in found]
@@ -78,7 +78,7 @@ def radius_summary(rows: list[Row]) -> Outcome:
         for other in ("1 ‖q*‖", "100 ‖q*‖"):
             shares = ", ".join(f"{largest[other][n] / middle[n]:.2f} at n = {n:g}" for n in middle)
             notes.append(f"{LABELS[gauge]}: F⁺ − F⁻ with {other} over the one with 10 ‖q*‖: {shares}")
-    return outcome("Radius of Q, synthetic", panels, rows, "rows", "factor", notes=notes)
+    return figure_data("Radius of Q, synthetic", panels, rows, "rows", "factor", notes=notes)
 
 
 def temperature_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -96,7 +96,7 @@ def temperature_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return dual_rows(setup, started, gauges=GAUGES, alphas=[ALPHA], limit=best)
 
 
-def temperature_summary(rows: list[Row]) -> Outcome:
+def temperature_summary(rows: list[Row]) -> FigureData:
     """The union stands to the right of the single behaviors."""
     shown = [row | {"place": len(RATES) if row["rate"] == UNION else RATES.index(row["rate"])} for row in rows]
     names = (*(f"{rate:g}" for rate in RATES), "union")
@@ -109,7 +109,7 @@ def temperature_summary(rows: list[Row]) -> Outcome:
         ticks=names,
         y_log=True,
     )
-    return outcome("Behavior mixtures", (panel,), rows, "rate")
+    return figure_data("Behavior mixtures", (panel,), rows, "rate")
 
 
 def length_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -128,7 +128,7 @@ def length_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return dual_rows(setup, started, gauges=GAUGES, alphas=[ALPHA], limit=best)
 
 
-def length_summary(rows: list[Row]) -> Outcome:
+def length_summary(rows: list[Row]) -> FigureData:
     panels = tuple(
         Panel(
             f"γ = {gamma:g}, n = {found[0]['rows']}",
@@ -140,7 +140,7 @@ def length_summary(rows: list[Row]) -> Outcome:
         )
         for (gamma,), found in groups(rows, "gamma").items()
     )
-    return outcome("Length of trajectories, n fixed", panels, rows, "gamma", "steps")
+    return figure_data("Length of trajectories, n fixed", panels, rows, "gamma", "steps")
 
 
 RADIUS = Experiment("ablation-radius", radius_cells, radius_trial, radius_summary)

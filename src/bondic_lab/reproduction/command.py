@@ -11,7 +11,7 @@ from rich.table import Table
 from bondic.errors import MissingExtra
 from bondic.proofs.io import write_atomically
 from bondic.report.progress import counting_bar
-from bondic_lab.reproduction.figures import Outcome
+from bondic_lab.reproduction.figures import FigureData
 from bondic_lab.reproduction.registry import find_experiment
 from bondic_lab.reproduction.summary import LEVEL
 
@@ -25,47 +25,47 @@ def command(figure: str, quick: bool, trials: int | None, jobs: int, out: Path) 
         console = Console(width=_WIDTH)
     folder = out / (f"{figure}-quick" if quick else figure)
     with counting_bar(Console(stderr=True), figure) as progress:
-        outcome = find_experiment(figure).run(
+        data = find_experiment(figure).run(
             folder / "trials", quick=quick, trials=trials, processes=jobs, progress=progress
         )
-    write_atomically(folder / "summary.json", (json.dumps(record(outcome), indent=1) + "\n").encode())
-    print_outcome(console, outcome)
+    write_atomically(folder / "summary.json", (json.dumps(record(data), indent=1) + "\n").encode())
+    print_figure(console, data)
     console.print(f"numbers  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
     try:  # here, not above: numbers need no plotting library
         from bondic_lab.reproduction.plots import save_figure
     except MissingExtra as problem:
         console.print(f"no picture: {problem}", highlight=False)
         return
-    for path in save_figure(outcome, folder):
+    for path in save_figure(data, folder):
         console.print(f"figure   {path}", highlight=False, soft_wrap=True)
 
 
-def record(outcome: Outcome) -> dict[str, object]:
-    """What is stored of an outcome: numbers, tests, notes."""
+def record(data: FigureData) -> dict[str, object]:
+    """What is stored of a figure: numbers, tests, notes."""
     return {
-        "figure": outcome.name,
-        "table": list(outcome.table),
-        "checks": [check.record() for check in outcome.checks],
+        "figure": data.name,
+        "table": list(data.table),
+        "checks": [check.record() for check in data.checks],
         "level": LEVEL,
-        "notes": list(outcome.notes),
+        "notes": list(data.notes),
     }
 
 
-def print_outcome(console: Console, outcome: Outcome) -> None:
+def print_figure(console: Console, data: FigureData) -> None:
     """A table of medians, the notes, and the tests of finite-sample claims."""
-    table = Table(title=outcome.title)
-    columns = list(dict.fromkeys(key for row in outcome.table for key in row))
+    table = Table(title=data.title)
+    columns = list(dict.fromkeys(key for row in data.table for key in row))
     for column in columns:
         table.add_column(column)
-    for row in outcome.table:
+    for row in data.table:
         table.add_row(*(_cell(row.get(column, "")) for column in columns))
     console.print(table)
-    for note in outcome.notes:
+    for note in data.notes:
         console.print(note, highlight=False, soft_wrap=True)
-    bad = [check for check in outcome.checks if check.violated]
-    worst = min((check.corrected for check in outcome.checks), default=1.0)
+    bad = [check for check in data.checks if check.violated]
+    worst = min((check.corrected for check in data.checks), default=1.0)
     console.print(
-        f"finite-sample claims: {len(outcome.checks)} cells, {len(bad)} violated at level {LEVEL:g} "
+        f"finite-sample claims: {len(data.checks)} cells, {len(bad)} violated at level {LEVEL:g} "
         f"(exact binomial tests, Holm's correction; smallest corrected p {worst:.3g})",
         highlight=False,
         soft_wrap=True,

@@ -12,8 +12,8 @@ import numpy as np
 
 from bondic.errors import InvalidInput
 from bondic.result import Result
-from bondic_lab.reproduction.figures import Outcome, Panel, Series
-from bondic_lab.reproduction.intervals import GAUGES, Found, dual_intervals
+from bondic_lab.reproduction.figures import Curve, FigureData, Panel
+from bondic_lab.reproduction.intervals import GAUGES, FoundInterval, dual_intervals
 from bondic_lab.reproduction.store import Row
 from bondic_lab.reproduction.summary import along, binomial_checks, failed, groups, median, raw_length
 from bondic_lab.reproduction.trials import Cell, Job, Progress, Trial, run_jobs
@@ -37,9 +37,9 @@ class Experiment:
     name: str
     cells: Callable[[bool], list[tuple[Cell, int]]]
     trial: Trial
-    sum_up: Callable[[list[Row]], Outcome]
+    sum_up: Callable[[list[Row]], FigureData]
 
-    def summarize(self, rows: list[Row]) -> Outcome:
+    def summarize(self, rows: list[Row]) -> FigureData:
         """What all rows say, under the experiment's own name."""
         return replace(self.sum_up(rows), name=self.name)
 
@@ -60,7 +60,7 @@ class Experiment:
         trials: int | None = None,
         processes: int = 1,
         progress: Progress | None = None,
-    ) -> Outcome:
+    ) -> FigureData:
         """Run what `folder` does not hold yet, then sum up all."""
         jobs = self.jobs(quick=quick, trials=trials)
         return self.summarize(run_jobs(jobs, folder, processes=processes, progress=progress))
@@ -80,7 +80,7 @@ def dual_rows(
     return found_rows(setup, found[0], started, **more)
 
 
-def found_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any) -> list[Row]:
+def found_rows(setup: Setup, found: Sequence[FoundInterval], started: float, **more: Any) -> list[Row]:
     """Seconds are those of the whole trial, divided evenly."""
     seconds = (time.perf_counter() - started) / max(len(found), 1)
     return [
@@ -92,17 +92,19 @@ def found_rows(setup: Setup, found: Sequence[Found], started: float, **more: Any
 def rival_row(setup: Setup, name: str, result: Result, started: float, **more: Any) -> Row:
     """A rival's interval as a row with the same columns; it has no terms."""
     nothing, status, low, high = float("nan"), result.status.name, result.low, result.high
-    found = Found("", result.alpha, low, high, low, high, status, result.guarantee, nothing, nothing)
+    found = FoundInterval("", result.alpha, low, high, low, high, status, result.guarantee, nothing, nothing)
     return found_rows(setup, [found], started, **more)[0] | {"method": name}
 
 
-def outcome(title: str, panels: Sequence[Panel], rows: list[Row], *keys: str, notes: Sequence[str] = ()) -> Outcome:
+def figure_data(
+    title: str, panels: Sequence[Panel], rows: list[Row], *keys: str, notes: Sequence[str] = ()
+) -> FigureData:
     """Panels with the table of all cells and the tests of their claims; `keys` name a cell."""
     checks = binomial_checks(rows, *keys)
-    return Outcome("", title, tuple(panels), interval_table(rows, *keys), tuple(checks), tuple(notes))
+    return FigureData("", title, tuple(panels), interval_table(rows, *keys), tuple(checks), tuple(notes))
 
 
-def lengths_against(rows: list[Row], x: str, by: str = "method", *, raw: bool = False) -> tuple[Series, ...]:
+def lengths_against(rows: list[Row], x: str, by: str = "method", *, raw: bool = False) -> tuple[Curve, ...]:
     """Median length against `x`, one line per `by`, band from first to third quartile; `raw` is F⁺ − F⁻ uncut."""
     out = []
     for (label,), lines in groups(rows, by).items():
@@ -110,7 +112,7 @@ def lengths_against(rows: list[Row], x: str, by: str = "method", *, raw: bool = 
         sizes = [[raw_length(row) if raw else row["high"] - row["low"] for row in found] for _, found in points]
         low, middle, high = (tuple(float(np.quantile(size, q)) for size in sizes) for q in (0.25, 0.5, 0.75))
         name = LABELS.get(str(label), str(label))
-        out.append(Series(name, tuple(at for at, _ in points), middle, low, high))
+        out.append(Curve(name, tuple(at for at, _ in points), middle, low, high))
     return tuple(out)
 
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, interval_table
-from bondic_lab.reproduction.figures import Outcome, Panel, Series
+from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.store import Row
 from bondic_lab.reproduction.summary import along, binomial_checks, failed, groups, median, raw_length, slope
 from bondic_lab.reproduction.trials import Cell
@@ -32,7 +32,7 @@ def trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return dual_rows(setup, started, alphas=cell["alphas"])
 
 
-def summarize(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> FigureData:
     by_n = [row for row in rows if row["panel"] == "n"]
     by_alpha = [row for row in rows if row["panel"] == "alpha"]
     at = by_alpha[0]["rows"]
@@ -54,10 +54,10 @@ def summarize(rows: list[Row]) -> Outcome:
     )
     table = interval_table(by_n, "rows") + interval_table(by_alpha, "alpha")
     checks = tuple(binomial_checks(by_alpha, "rows"))
-    return Outcome("", "Inverted pendulum", panels, table, checks, tuple(notes))
+    return FigureData("", "Inverted pendulum", panels, table, checks, tuple(notes))
 
 
-def _bands(rows: list[Row], x: str, *, flip: bool = False) -> tuple[Series, ...]:
+def _bands(rows: list[Row], x: str, *, flip: bool = False) -> tuple[Curve, ...]:
     """Median ends as a band per method."""
     out = []
     for (method,), found in groups(rows, "method").items():
@@ -65,11 +65,11 @@ def _bands(rows: list[Row], x: str, *, flip: bool = False) -> tuple[Series, ...]
         at = tuple(1.0 - value if flip else value for value, _ in points)
         low = tuple(median(part, "low") for _, part in points)
         high = tuple(median(part, "high") for _, part in points)
-        out.append(Series(LABELS[method], at, (), low, high, kind="band"))
+        out.append(Curve(LABELS[method], at, (), low, high, kind="band"))
     return tuple(out)
 
 
-def _lengths(rows: list[Row]) -> tuple[tuple[Series, ...], list[str], str]:
+def _lengths(rows: list[Row]) -> tuple[tuple[Curve, ...], list[str], str]:
     out, notes, slopes = [], [], []
     for (method,), found in groups(rows, "method").items():
         points = along(found, "rows")
@@ -77,19 +77,19 @@ def _lengths(rows: list[Row]) -> tuple[tuple[Series, ...], list[str], str]:
         lengths = [float(np.median([raw_length(row) for row in part])) for _, part in points]
         overall, last = slope(sizes, lengths), slope(sizes[-3:], lengths[-3:])
         notes.append(f"slope of log length in log n, {LABELS[method]}: {overall:.2f}; largest three n: {last:.2f}")
-        out.append(Series(LABELS[method], tuple(sizes), tuple(lengths)))
+        out.append(Curve(LABELS[method], tuple(sizes), tuple(lengths)))
         slopes.append(f"{LABELS[method]}: slope {overall:.2f}")
     return tuple(out), notes, "\n".join(slopes)
 
 
-def _failures(rows: list[Row]) -> tuple[Series, ...]:
+def _failures(rows: list[Row]) -> tuple[Curve, ...]:
     out = []
     for (method,), found in groups(rows, "method").items():
         points = along(found, "alpha")
         rates = tuple(sum(map(failed, part)) / len(part) for _, part in points)
-        out.append(Series(LABELS[method], tuple(alpha for alpha, _ in points), rates))
+        out.append(Curve(LABELS[method], tuple(alpha for alpha, _ in points), rates))
     top = max(row["alpha"] for row in rows)
-    return (*out, Series("allowed", (0.0, top), (0.0, top), kind="dashed"))
+    return (*out, Curve("allowed", (0.0, top), (0.0, top), kind="dashed"))
 
 
 EXPERIMENT = Experiment("fig1", cells, trial, summarize)

@@ -9,8 +9,8 @@ import numpy as np
 from bondic.baselines.registry import make_baseline
 from bondic.errors import BondicError
 from bondic.estimate import estimate_interval
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, outcome, rival_row
-from bondic_lab.reproduction.figures import Outcome, Panel, Series
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data, rival_row
+from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.store import Row
 from bondic_lab.reproduction.summary import groups, median
 from bondic_lab.reproduction.trials import Cell
@@ -53,7 +53,7 @@ def _refused(pattern: Row, name: str, why: str) -> Row:
     return pattern | ends | {"method": name, "gauge": "", "guarantee": "none", "status": "REFUSED", "refused": why}
 
 
-def summarize(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> FigureData:
     given = [row for row in rows if row["status"] != "REFUSED"]
     panels = []
     for (world,), found in groups(given, "world").items():
@@ -64,14 +64,14 @@ def summarize(rows: list[Row]) -> Outcome:
         highs = tuple(median(part, "high") for part in methods.values())
         dots = [(x, row[end]) for x, part in zip(at, methods.values(), strict=True) for row in part for end in _ENDS]
         series = (
-            Series("median interval", at, (), lows, highs, kind="bars"),
-            Series("end points", tuple(x for x, _ in dots), tuple(float(y) for _, y in dots), kind="points"),
+            Curve("median interval", at, (), lows, highs, kind="bars"),
+            Curve("end points", tuple(x for x, _ in dots), tuple(float(y) for _, y in dots), kind="points"),
         )
         title = f"{world}, n = {found[0]['rows']}"
         panels.append(Panel(title, "", "value", series, float(found[0]["truth"]), ticks=names))
     refused = {(row["world"], row["method"], row["refused"]) for row in rows if row["status"] == "REFUSED"}
     notes = tuple(f"{world}: {method} gives no interval: {why}" for world, method, why in sorted(refused))
-    return outcome("Methods side by side, δ = 0.1", panels, given, "world", notes=notes)
+    return figure_data("Methods side by side, δ = 0.1", panels, given, "world", notes=notes)
 
 
 _ENDS = ("low", "high")

@@ -11,7 +11,7 @@ Floats = tuple[float, ...]
 
 
 @dataclass(frozen=True)
-class Series:
+class Curve:
     """A line with an optional band; `band` and `bars` have ends `low`, `high` and no `y`; `points` are only dots."""
 
     label: str
@@ -29,7 +29,7 @@ class Panel:
     title: str
     x_label: str
     y_label: str
-    series: tuple[Series, ...] = ()
+    series: tuple[Curve, ...] = ()
     truth: float | None = None
     x_log: bool = False
     y_log: bool = False
@@ -40,7 +40,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FigureData:
     """A figure, the numbers behind it and the verdict on finite-sample claims."""
 
     name: str

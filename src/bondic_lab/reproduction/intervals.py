@@ -14,7 +14,7 @@ from bondic.claims import conclude
 from bondic.classes.ball import Ball
 from bondic.classes.instruments import Instruments
 from bondic.methods.dual import Dual
-from bondic.methods.settle import settle
+from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.v_statistic import VStatistic
 from bondic.rows import Rows
@@ -28,7 +28,7 @@ GAUGES = ("paper", "half", "plug-in", "feng2020")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundInterval:
     """One interval; `raw_*` are F⁻ and F⁺ before they are cut to the value range."""
 
     gauge: str
@@ -51,23 +51,27 @@ def dual_intervals(
     gauges: Sequence[str] = GAUGES,
     alphas: Sequence[float] = (0.1,),
     rank: int = 150,
-) -> list[list[Found]]:
+) -> list[list[FoundInterval]]:
     """One list per ball, gauges outer, alphas inner. The balls share kernel and center and differ in their radii."""
-    out: list[list[Found]] = [[] for _ in balls]
+    out: list[list[FoundInterval]] = [[] for _ in balls]
     base = Dual(instruments=instruments, ball=balls[0], rank=rank)
-    model = kernel_search(settle(base, problem, alphas[0])[0], rank).model
+    model = kernel_search(make_setting(base, problem, alphas[0])[0], rank).model
     spectrum = spectral.Spectrum.of(model)
     for name in gauges:
         gauge: str | NoiseBound = VStatistic("paper") if name == "feng2020" else name
         for alpha in alphas:
             for ball, found in zip(balls, out, strict=True):
-                setting, _, _ = settle(Dual(instruments=instruments, ball=ball, gauge=gauge, rank=rank), problem, alpha)
+                setting, _, _ = make_setting(
+                    Dual(instruments=instruments, ball=ball, gauge=gauge, rank=rank), problem, alpha
+                )
                 gauge = setting.gauge  # a plugged-in constant is estimated once
                 found.append(_interval(name, alpha, setting, model, spectrum))
     return out
 
 
-def _interval(name: str, alpha: float, setting: Setting, model: SearchModel, spectrum: spectral.Spectrum) -> Found:
+def _interval(
+    name: str, alpha: float, setting: Setting, model: SearchModel, spectrum: spectral.Spectrum
+) -> FoundInterval:
     epsilon, radius = setting.epsilon().upper, setting.ball.radius
     proposals = []
     for sign in (-1.0, 1.0):
@@ -79,7 +83,7 @@ def _interval(name: str, alpha: float, setting: Setting, model: SearchModel, spe
     rejected = spectral.minimal_radius(spectrum, epsilon) > radius
     found = conclude(setting.range(), (lower, upper), rejected, "both")
     noise, bias = (0.5 * (lower[part].upper + upper[part].upper) for part in (NOISE, BIAS))
-    return Found(
+    return FoundInterval(
         name,
         alpha,
         found.low,

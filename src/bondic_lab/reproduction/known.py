@@ -62,7 +62,7 @@ def synthetic(
         part = mdp.rollout(share // length + 1, length, rng, behavior=float(rate))
         parts.append(cut(replace(part, episode_ids=part.episode_ids + index * 10**6), share))
     problem = _question(mdp, cut(join(parts), rows))
-    # k: bandwidth 1/2 on (s, a); k~: the space in which ‖q*‖ is known
+    # k: bandwidth 1/2 on (s, a); k̃: the space in which ‖q*‖ is known
     weights = 0.5 * Constant(1.0) + 0.5 * _line_features()
     values = Gaussian(mdp.bandwidth, on="point") + mdp.offset * Constant(1.0)
     return Setup(problem, Instruments(weights), Ball(values, ALIGNED * mdp.q_norm), mdp.value, 1e-9)

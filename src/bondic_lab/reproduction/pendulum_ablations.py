@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, lengths_against, outcome
-from bondic_lab.reproduction.figures import Outcome, Panel
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data, lengths_against
+from bondic_lab.reproduction.figures import FigureData, Panel
 from bondic_lab.reproduction.store import Row
 from bondic_lab.reproduction.summary import groups, raw_length
 from bondic_lab.reproduction.trials import Cell
@@ -33,7 +33,7 @@ def behavior_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return dual_rows(setup, started, gauges=BEHAVIOR_GAUGES, radius=setup.ball.radius)
 
 
-def behavior_summary(rows: list[Row]) -> Outcome:
+def behavior_summary(rows: list[Row]) -> FigureData:
     title = f"pendulum, n = {rows[0]['rows']}"
     panels = (
         Panel(title, "temperature of the behavior", "length", lengths_against(rows, "temperature")),
@@ -47,7 +47,7 @@ def behavior_summary(rows: list[Row]) -> Outcome:
     )
     radii = ", ".join(f"{key[0]:g}: {found[0]['radius']:.0f}" for key, found in groups(rows, "temperature").items())
     notes = (f"r_Q = 10 ‖q̂‖ by temperature: {radii}",)
-    return outcome("Temperature of the behavior", panels, rows, "temperature", notes=notes)
+    return figure_data("Temperature of the behavior", panels, rows, "temperature", notes=notes)
 
 
 def bandwidth_cells(quick: bool) -> list[tuple[Cell, int]]:
@@ -63,7 +63,7 @@ def bandwidth_trial(cell: Cell, rng: np.random.Generator) -> list[Row]:
     return dual_rows(setup, started, gauges=BANDWIDTH_GAUGES, radius=setup.ball.radius)
 
 
-def bandwidth_summary(rows: list[Row]) -> Outcome:
+def bandwidth_summary(rows: list[Row]) -> FigureData:
     firsts, seconds = (sorted({row[key] for row in rows}) for key in ("k", "k~"))
     panels = []
     for (gauge,), found in groups(rows, "method").items():
@@ -74,7 +74,7 @@ def bandwidth_summary(rows: list[Row]) -> Outcome:
         title = f"{LABELS[gauge]}, n = {rows[0]['rows']}: F⁺ − F⁻"
         names = tuple(f"{value:g}" for value in seconds), tuple(f"{k:g}" for k in firsts)
         panels.append(Panel(title, "bandwidth of k̃", "bandwidth of k", heat=heat, ticks=names[0], y_ticks=names[1]))
-    return outcome("Bandwidths, pendulum", panels, rows, "k", "k~")
+    return figure_data("Bandwidths, pendulum", panels, rows, "k", "k~")
 
 
 BEHAVIOR = Experiment("ablation-behavior", behavior_cells, behavior_trial, behavior_summary)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bondic.errors import MissingExtra
 from bondic.proofs.io import write_atomically
-from bondic_lab.reproduction.figures import Outcome, Panel, Series
+from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 
 try:
     import matplotlib
@@ -34,12 +34,12 @@ _STYLE = {
 }
 
 
-def save_figure(outcome: Outcome, folder: Path) -> tuple[Path, Path]:
+def save_figure(data: FigureData, folder: Path) -> tuple[Path, Path]:
     """Write NAME.png and NAME.svg; a figure is drawn whole before a file is touched."""
     folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / f"{outcome.name}.png", folder / f"{outcome.name}.svg"
+    paths = folder / f"{data.name}.png", folder / f"{data.name}.svg"
     with matplotlib.rc_context(_STYLE):
-        figure = draw(outcome)
+        figure = draw(data)
         options: tuple[dict[str, Any], ...] = ({"dpi": 110}, {"metadata": {"Date": None}})
         for path, more in zip(paths, options, strict=True):
             buffer = io.BytesIO()
@@ -48,15 +48,15 @@ def save_figure(outcome: Outcome, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def draw(outcome: Outcome) -> Any:
+def draw(data: FigureData) -> Any:
     """All panels side by side, four as a square."""
-    count = len(outcome.panels)
+    count = len(data.panels)
     columns = 2 if count == 4 else min(count, 3)
     lines = -(-count // columns)
     figure = Figure(figsize=(4.3 * columns + 0.4, 3.5 * lines + 0.3), layout="constrained")
-    figure.suptitle(outcome.title, fontsize=11)
+    figure.suptitle(data.title, fontsize=11)
     grid = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes, panel in zip(grid, outcome.panels, strict=False):
+    for axes, panel in zip(grid, data.panels, strict=False):
         (_draw_heat if panel.heat else _draw_panel)(figure, axes, panel)
     _one_legend(figure, grid)
     return figure
@@ -110,7 +110,7 @@ def _name_sizes(axes: Any, panel: Panel) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _draw_series(axes: Any, series: Series, color: str, width: float) -> None:
+def _draw_series(axes: Any, series: Curve, color: str, width: float) -> None:
     """Later lines are thinner, so that equal ones (trivial intervals, say) stay visible under one another."""
     shape = {"color": color, "marker": "o", "markersize": 3, "linewidth": width}
     if series.kind == "band":

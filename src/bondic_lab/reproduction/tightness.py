@@ -16,8 +16,8 @@ import time
 import numpy as np
 
 from bondic.terms import Terms, range_of
-from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, outcome
-from bondic_lab.reproduction.figures import Outcome, Panel, Series
+from bondic_lab.reproduction.experiment import LABELS, Experiment, dual_rows, figure_data
+from bondic_lab.reproduction.figures import Curve, FigureData, Panel
 from bondic_lab.reproduction.known import tabular, tabular_world
 from bondic_lab.reproduction.store import Row
 from bondic_lab.reproduction.summary import along, efficiency_limit, groups, raw_length, slope
@@ -57,7 +57,7 @@ def a_priori_length(mdp: TabularMDP, rows: int, alpha: float, radius: float) -> 
     return 2.0 * unit * (0.5 * width * norm + float(radius) * (1.0 + mdp.gamma) * float(np.abs(ratio).max()))
 
 
-def summarize(rows: list[Row]) -> Outcome:
+def summarize(rows: list[Row]) -> FigureData:
     panels, notes = [], []
     for (seed, gamma), found in groups(rows, "seed", "gamma").items():
         series = []
@@ -65,7 +65,7 @@ def summarize(rows: list[Row]) -> Outcome:
             points = along(part, "rows")
             ratios = [np.median([(row["high"] - row["low"]) / row["limit"] for row in same]) for _, same in points]
             sizes = tuple(n for n, _ in points)
-            series.append(Series(LABELS[method], sizes, tuple(map(float, ratios))))
+            series.append(Curve(LABELS[method], sizes, tuple(map(float, ratios))))
             raw = [float(np.median([raw_length(row) for row in same])) for _, same in points]
             notes.append(
                 f"γ = {gamma:g}, {LABELS[method]}: {ratios[-1]:.1f} times the limit at n = {sizes[-1]:g}; "
@@ -73,14 +73,14 @@ def summarize(rows: list[Row]) -> Outcome:
             )
         points = along(found, "rows")
         prior = tuple(float(same[0]["prior"] / same[0]["limit"]) for _, same in points)
-        series.append(Series("a-priori length", tuple(n for n, _ in points), prior, kind="dashed"))
+        series.append(Curve("a-priori length", tuple(n for n, _ in points), prior, kind="dashed"))
         limit = points[-1][1][0]["limit"]
         notes.append(
             f"γ = {gamma:g}, a-priori length: {prior[-1]:.1f} times the limit at n = {points[-1][0]:g}, which is {limit:.2g}"
         )
         title = f"tabular {seed}, γ = {gamma:g}"
         panels.append(Panel(title, "rows n", "length ÷ efficiency limit", tuple(series), x_log=True, y_log=True))
-    return outcome("How tight is the interval", panels, rows, "seed", "gamma", "rows", notes=notes)
+    return figure_data("How tight is the interval", panels, rows, "seed", "gamma", "rows", notes=notes)
 
 
 EXPERIMENT = Experiment("tightness", cells, trial, summarize)

@@ -56,7 +56,7 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class SimulatedWorld:
     """Which shipped policy, how the log is made, which bandwidths; the value is simulated, see `simulate_value`."""
 
     stage: str
@@ -68,19 +68,19 @@ class Recipe:
     value_bandwidth: float = 3.0
 
 
-RECIPES = {
+SIMULATED = {
     # values: simulate_value(name, 400), for glucose simulate_value("glucose", 40)
-    "pendulum": Recipe("partly", 0.3, 50, 19.8544, 0.0010),
-    "cartpole": Recipe("partly", 0.3, 100, 19.8420, 0.0009),
-    "glucose": Recipe("good", 1.0, 50, -0.3739, 0.0015),
+    "pendulum": SimulatedWorld("partly", 0.3, 50, 19.8544, 0.0010),
+    "cartpole": SimulatedWorld("partly", 0.3, 100, 19.8420, 0.0009),
+    "glucose": SimulatedWorld("good", 1.0, 50, -0.3739, 0.0015),
 }
 
 
-def recipe(name: str, **changes: Any) -> Recipe:
-    """The recipe of a simulated world, with changes."""
-    if name not in RECIPES:
-        raise InvalidInput(f"There is no recipe for {name!r}; there are {', '.join(RECIPES)}.")
-    return replace(RECIPES[name], **changes)
+def simulated_world(name: str, **changes: Any) -> SimulatedWorld:
+    """How a world is simulated, with changes."""
+    if name not in SIMULATED:
+        raise InvalidInput(f"There is no recipe for {name!r}; there are {', '.join(SIMULATED)}.")
+    return replace(SIMULATED[name], **changes)
 
 
 @cache
@@ -91,7 +91,7 @@ def start_states(name: str) -> Floats:
 
 def simulate_value(name: str, repeats: int, length: int = 250) -> tuple[float, float]:
     """J* and its standard error from `repeats` episodes per start; what lies beyond `length` is worth 5.4e-5 at most."""
-    world, policy = ENVIRONMENTS[name](), shipped_policy(name, RECIPES[name].stage, TARGET_TEMPERATURE)
+    world, policy = ENVIRONMENTS[name](), shipped_policy(name, SIMULATED[name].stage, TARGET_TEMPERATURE)
     starts, rng = np.repeat(start_states(name), repeats, axis=0), np.random.default_rng(_VALUE_SEED)
     sums = discounted_returns(starts, length, world.step, policy.action_probs, gamma=world.gamma, rng=rng)
     per_start = sums.reshape(STARTS, repeats)
@@ -105,7 +105,7 @@ def simulated(name: str, rows: int, rng: np.random.Generator, *, whole: bool = F
     that count episodes are not made for that: `whole` adds a log of whole episodes from the same simulation. Their
     number is fixed by the pilot log, so that they have `rows` rows on average.
     """
-    chosen = recipe(name, **changes)
+    chosen = simulated_world(name, **changes)
     instruments, ball, mean_length = _classes(name, chosen)
     count = max(2, round(rows / mean_length)) if whole else 0
     rollout = _rollout(name, chosen, rows, count, rng)
@@ -149,7 +149,7 @@ def join(parts: Sequence[Any]) -> Rollout:
     return Rollout(**{field.name: np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Rollout)})
 
 
-def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Generator) -> Rollout:
+def _rollout(name: str, chosen: SimulatedWorld, rows: int, count: int, rng: np.random.Generator) -> Rollout:
     """Episodes from d_0, a few more than needed at a time, until there are `rows` rows and `count` episodes."""
     world, policy = ENVIRONMENTS[name](), shipped_policy(name, chosen.stage, chosen.temperature)
     starts, parts, have, episodes = start_states(name), [], 0, 0
@@ -163,7 +163,7 @@ def _rollout(name: str, chosen: Recipe, rows: int, count: int, rng: np.random.Ge
 
 
 def _problem(name: str, log: Transitions) -> Rows:
-    world, target = ENVIRONMENTS[name](), shipped_policy(name, RECIPES[name].stage, TARGET_TEMPERATURE)
+    world, target = ENVIRONMENTS[name](), shipped_policy(name, SIMULATED[name].stage, TARGET_TEMPERATURE)
     return make_problem(
         log,
         target,
@@ -175,7 +175,7 @@ def _problem(name: str, log: Transitions) -> Rows:
 
 
 @cache
-def _classes(name: str, chosen: Recipe) -> tuple[Instruments, Ball, float]:
+def _classes(name: str, chosen: SimulatedWorld) -> tuple[Instruments, Ball, float]:
     """W, Q and the mean length of an episode, fixed by a log that is used for nothing else."""
     simulation = _rollout(name, chosen, PILOT_ROWS, 0, np.random.default_rng(_PILOT_SEED))
     mean_length = len(simulation.rewards) / np.unique(simulation.episode_ids).size

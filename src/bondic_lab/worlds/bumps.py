@@ -56,6 +56,6 @@ class Bumps:
         edge = 8.0 / np.sqrt(self.precision) + np.abs(self.places).max()
         step = 2.0 * edge / COVER_CELLS
         values = self.at(-edge + step * (np.arange(COVER_CELLS) + 0.5))
-        reach = np.exp(-0.5) * total * np.sqrt(self.precision) * step / 2.0 * (1.0 + SLACK)
+        half_width = np.exp(-0.5) * total * np.sqrt(self.precision) * step / 2.0 * (1.0 + SLACK)
         tail = total * np.exp(-32.0)
-        return min(float(values.min() - reach), -tail), max(float(values.max() + reach), tail)
+        return min(float(values.min() - half_width), -tail), max(float(values.max() + half_width), tail)

@@ -156,8 +156,8 @@ class ContinuousMDP:
         for state in axis:  # one column of cells at a time keeps the arrays small
             column = np.full((COVER_CELLS, 1), state)
             rewards = self.expected_rewards(column, axis[:, None])
-            reach = self._reward_slopes(column, axis[:, None]) * radius + self._reward_curvature * radius**2 / 2.0
-            low, high = min(low, float(np.min(rewards - reach))), max(high, float(np.max(rewards + reach)))
+            half_width = self._reward_slopes(column, axis[:, None]) * radius + self._reward_curvature * radius**2 / 2.0
+            low, high = min(low, float(np.min(rewards - half_width))), max(high, float(np.max(rewards + half_width)))
         margin = self.reward_noise + SLACK * (1.0 + abs(self.constant) + np.abs(self.weights).sum())
         return float(low - margin), float(high + margin)
 

@@ -187,12 +187,12 @@ class SyntheticMDP(FiniteWorld):
         A proof, not a sample: the cells cover the state box and L_a = `reward_slopes` bounds the slope of r.
         """
         points, radius = self._cover()
-        rewards, reach = self.expected_rewards(points), self.reward_slopes * radius
+        rewards, half_width = self.expected_rewards(points), self.reward_slopes * radius
         # Few cells per axis in high dimension: there the plain interval of q − γ (1 − T) v can be tighter.
         q_low, q_high = self._q_range
         survival = np.array([1.0, 1.0 - self.termination])
-        low = max(np.min(rewards - reach), q_low - self.gamma * np.max(survival * q_high))
-        high = min(np.max(rewards + reach), q_high - self.gamma * np.min(survival * q_low))
+        low = max(np.min(rewards - half_width), q_low - self.gamma * np.max(survival * q_high))
+        high = min(np.max(rewards + half_width), q_high - self.gamma * np.min(survival * q_low))
         margin = self.reward_noise + SLACK * (1.0 + max(abs(q_low), abs(q_high)))
         return float(low - margin), float(high + margin)
 

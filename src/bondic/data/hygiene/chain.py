@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.hygiene.findings import Finding, Severity
-from bondic.data.hygiene.walk import FloatArray, IntArray, Part
+from bondic.data.hygiene.walk import FloatArray, IntArray, WalkedPart
 
 TOLERANCE = 1e-6
 """Differences below this share of a column's size are rounding: single precision keeps 6e-8 of a number."""
@@ -31,7 +31,7 @@ class ChainCheck:
         self._after_cut = (0, -1, -1)  # how many, first: row, row before
         self._discrete = True
 
-    def add(self, part: Part) -> None:
+    def add(self, part: WalkedPart) -> None:
         rows, before, after = part.rows, part.before, part.after
         self._discrete &= part.discrete
         cut = rows.truncated[before]

@@ -31,19 +31,19 @@ ACCEPTABLE = {
 class Finding:
     """`refuse`: no interval is given; `warn`: said at the top of the answer; `note`: tolerated, and mentioned."""
 
-    kind: str
-    severity: Severity
+    kind: str  # the name under which it can be accepted
+    severity: Severity  # one of those above
     count: int  # how many rows (pairs, episodes) are concerned
     row: int  # the first of them
-    text: str
-    cure: str
+    text: str  # what is wrong, and where
+    cure: str  # why it matters, and the way out
 
     def __str__(self) -> str:
         way_out = "" if self.severity == "note" else f" If it is right as it is, state so: accept=[{self.kind!r}] "
         return f"{self.text} {self.cure}{way_out}" + ("" if not way_out else f"(--accept {self.kind}).")
 
 
-def settle(findings: Iterable[Finding], accept: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def judge(findings: Iterable[Finding], accept: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(warnings, assumptions that the user states by accepting); a fault that is neither is refused."""
     named = (accept,) if isinstance(accept, str) else tuple(accept)
     for kind in named:

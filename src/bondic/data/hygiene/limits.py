@@ -8,7 +8,7 @@ import numpy as np
 
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import Marks, state_marks
-from bondic.data.hygiene.walk import FloatArray, IntArray, Part, Walk
+from bondic.data.hygiene.walk import FloatArray, IntArray, Walk, WalkedPart
 
 FEWEST = 5
 """Episodes of one and the same length before that length is taken for a limit."""
@@ -30,7 +30,7 @@ class LimitCheck:
         self._going_on: Marks = np.zeros(0, dtype=np.uint64)
         self._final: Marks = np.zeros(0, dtype=np.uint64)
 
-    def add(self, part: Part, walk: Walk) -> None:
+    def add(self, part: WalkedPart, walk: Walk) -> None:
         rows = part.rows.take(part.fresh)
         self._discrete &= part.discrete and self._going_on.size < _MOST_STATES
         goes_on = rows.observations[~rows.terminated]

@@ -24,7 +24,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class WalkedRows:
     """Columns that the checks compare; `number` is the row's place in the log."""
 
     observations: FloatArray
@@ -36,11 +36,11 @@ class Rows:
     times: IntArray | None
     number: IntArray
 
-    def take(self, index: IntArray) -> Rows:
+    def take(self, index: IntArray) -> WalkedRows:
         columns: dict[str, Any] = {name: None if mine is None else mine[index] for name, mine in vars(self).items()}
-        return Rows(**columns)
+        return WalkedRows(**columns)
 
-    def after(self, earlier: Rows | None) -> Rows:
+    def after(self, earlier: WalkedRows | None) -> WalkedRows:
         """The rows of `earlier`, then these."""
         if earlier is None:
             return self
@@ -48,14 +48,14 @@ class Rows:
             name: None if mine is None else np.concatenate([getattr(earlier, name), mine])
             for name, mine in vars(self).items()
         }
-        return Rows(**columns)
+        return WalkedRows(**columns)
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class WalkedPart:
     """`before[k]` and `after[k]` are consecutive rows of one episode; `starts` are first rows, `last` the last seen so far."""
 
-    rows: Rows  # carried rows first
+    rows: WalkedRows  # carried rows first
     before: IntArray
     after: IntArray
     starts: IntArray
@@ -65,7 +65,7 @@ class Part:
 
 
 class Walk:
-    """Turns parts of a log into `Part`s, and keeps length, content mark and end of every episode."""
+    """Turns parts of a log into `WalkedPart`s, and keeps length, content mark and end of every episode."""
 
     def __init__(self) -> None:
         self.has_ids = False
@@ -76,15 +76,15 @@ class Walk:
         self.first_rows: IntArray = np.zeros(0, dtype=np.int64)
         self.start_marks: Marks = np.zeros(0, dtype=np.uint64)
         self._sorted: IntArray = np.zeros(0, dtype=np.int64)  # order of ids by value
-        self._carried: Rows | None = None
+        self._carried: WalkedRows | None = None
         self._derived = (0, False, -1)  # current id, whether the last row ended it, its timestep
 
-    def part(self, log: Transitions, first_row: int) -> Part:
+    def part(self, log: Transitions, first_row: int) -> WalkedPart:
         """The next rows of the log."""
         assert log.truncations is not None
         self.has_ids = log.episode_ids is not None
         ids = self._derive(log) if log.episode_ids is None else np.asarray(log.episode_ids)
-        fresh = Rows(
+        fresh = WalkedRows(
             log.observations, log.next_observations, log.rewards, log.terminations, log.truncations, ids, log.timesteps,
             first_row + np.arange(len(log), dtype=np.int64),
         )  # fmt: skip
@@ -97,7 +97,7 @@ class Walk:
         last = np.sort(order[np.append(~same, True)])
         self._carried = rows.take(last[last >= offset])
         later = order[1:][same] >= offset  # pairs of two carried rows do not exist: one row per episode is carried
-        return Part(
+        return WalkedPart(
             rows, order[:-1][same][later], order[1:][same][later], starts + offset,
             offset + np.arange(len(ids), dtype=np.int64), marks, bool(log.discrete_observations),
         )  # fmt: skip
@@ -114,7 +114,7 @@ class Walk:
         self._derived = (int(ids[-1]), bool(stops[-1]), -1 if log.timesteps is None else int(log.timesteps[-1]))
         return ids
 
-    def _register(self, ids: IntArray, marks: Marks, rows: Rows) -> IntArray:
+    def _register(self, ids: IntArray, marks: Marks, rows: WalkedRows) -> IntArray:
         """Update the episodes; returns the rows of this part that begin one."""
         known = self.ids[self._sorted]
         here, first, inverse = np.unique(ids, return_index=True, return_inverse=True)

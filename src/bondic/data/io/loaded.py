@@ -27,14 +27,28 @@ class Encoding:
 class LoadedLog:
     """The log, what its columns were taken for, and the target policy's probabilities if the log holds them.
 
-    `next_action_probs[i]` is pi(. | s'_i) and `logged_action_probs[i]` is pi(. | s_i) for every row of `transitions`;
-    `initial_action_probs[j]` belongs to the first row of the j-th episode, in the order of `InitialStates.from_log`.
-    They are checked as probabilities where they are used. A policy is asked at the encoded observations: `names` lists
-    their dimensions in order.
+    Probabilities are checked as such where they are used.
+
+    Parameters
+    ----------
+    transitions : Transitions
+        The log.
+    notes : tuple of str
+        What was understood on the way, in words; notes that touch validity are of type Doubt.
+    names : tuple of str
+        The dimensions of an observation, in order: a policy is asked at encoded observations.
+    encodings : dict of Encoding
+        How text became numbers, by column.
+    next_action_probs : array of float, (n, actions), default None
+        pi(. | s'_i) of the target policy for every row, where the log holds it.
+    initial_action_probs : array of float, (episodes, actions), default None
+        The same at the first row of every episode, in the order of `InitialStates.from_log`.
+    logged_action_probs : array of float, (n, actions), default None
+        pi(. | s_i) for every row.
     """
 
     transitions: Transitions
-    notes: tuple[str, ...]  # those that touch validity are of type Doubt
+    notes: tuple[str, ...]
     names: tuple[str, ...]
     encodings: Mapping[str, Encoding] = field(default_factory=dict)
     next_action_probs: FloatArray | None = None

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from bondic.classes.provenance import Provenance
+from bondic.codec import instances
 from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.kernels.base import fingerprint
+from bondic.registry import from_outside, registered
 
 _SHOWN_STATES, _SHOWN_NUMBERS = 3, 4
 
 
 @dataclass(frozen=True)
-class Finding:
+class Review:
     """What was compared, and what is the certificate's own statement; `headline` if no reader may miss it."""
 
     checks: tuple[str, ...] = ()
@@ -30,12 +32,23 @@ class Finding:
     headline: tuple[str, ...] = ()
 
     @staticmethod
-    def all_of(findings: Sequence[Finding]) -> Finding:
-        checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in findings), strict=True)
-        return Finding(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
+    def all_of(reviews: Sequence[Review]) -> Review:
+        checks, unchecked, headline = zip(*((f.checks, f.unchecked, f.headline) for f in reviews), strict=True)
+        return Review(sum(checks, ()), sum(unchecked, ()), sum(headline, ()))
 
 
-def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -> Finding:
+def check_origin(proof: object) -> Review:
+    """Proofs, kernels, functions, classes and noise bounds from outside the library: their own code was run and believed."""
+    outside = {type(value) for value in instances(proof, object) if from_outside(value)}
+    names = {cls: name for cls in outside if (name := registered(cls)) is not None}
+    known = sorted(f"the {kind} {name!r} of the module {cls.__module__}" for cls, (kind, name) in names.items())
+    unchecked = tuple(
+        f"{one} is not part of bondic: its formulas were run, whether they are true is not known" for one in known
+    )
+    return Review(unchecked=unchecked, headline=tuple(known))
+
+
+def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -> Review:
     """Which rows are certified; rows left out after them may have been left out because of what they say."""
     front, end = rows.start, log_rows - rows.stop
     text = f"certified are rows {rows.start}..{rows.stop - 1} of {log_rows}"
@@ -46,7 +59,7 @@ def check_rows(rows: RowRange, log_rows: int, choices: tuple[Provenance, ...]) -
         unchecked.append(f"why the first {front} rows were left out: no choice of the proof is said to come from them")
     if end:
         unchecked.append(f"why the last {end} rows were left out: the end may have been picked with the rows in view")
-    return Finding(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
+    return Review(checks, tuple(unchecked), (f"the choice of rows ({end} left out at the end)",) if end else ())
 
 
 def describe_start(states: InitialStates) -> str:
@@ -66,15 +79,15 @@ def _state(row: np.ndarray) -> str:
     return "[" + ", ".join(f"{value:.4g}" for value in row[:_SHOWN_NUMBERS]) + more + "]"
 
 
-def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Finding:
+def check_start(states: InitialStates, log: Log, given: InitialStates | None) -> Review:
     """The initial states against those given, or a sample against the episode starts of the log."""
     text = describe_start(states)
     if given is not None:
-        return Finding((f"initial states are those given: {text}",))
+        return Review((f"initial states are those given: {text}",))
     if states.kind == "sample" and _is_from_log(states, log):
-        return Finding((f"initial states are the episode starts of the log: {text}",))
+        return Review((f"initial states are the episode starts of the log: {text}",))
     other = ", and no episode starts of this log" if states.kind == "sample" else ""
-    return Finding(
+    return Review(
         unchecked=(
             f"the initial distribution, which is the certificate's own statement{other}: {text}; pass initial= (--initial "
             "FILE) to compare",

@@ -1,4 +1,4 @@
-"""Fix W, Q, the noise bound and the split of alpha before omega is looked for, from nothing but earlier rows.
+"""Fix W, Q, the noise bound and the split of alpha before ω is looked for, from nothing but earlier rows.
 
 What may not be seen: W, the pilot's end and lambda must not depend on certified rows, not even through their number,
 through initial states read off them, or through a Q that was chosen with them.
@@ -56,7 +56,7 @@ _MOST_TIMES = 1000
 
 
 class Options(Protocol):
-    """What has to be known about a method to settle its setting."""
+    """What has to be known about a method to make its setting."""
 
     @property
     def instruments(self) -> Instruments | None: ...
@@ -138,8 +138,8 @@ def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
     return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
 
 
-def settle(method: Options, problem: Rows, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
-    """Everything a bound depends on besides omega, with a note on how each choice came about."""
+def make_setting(method: Options, problem: Rows, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
+    """Everything a bound depends on besides ω, with a note on how each choice came about."""
     sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
         raise InvalidInput(
@@ -153,21 +153,21 @@ def settle(method: Options, problem: Rows, alpha: float) -> tuple[Setting, Error
     notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
     if pilot is None:
         notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
-    kind = _settle_states(method, problem, pilot, notes)
-    instruments = _settle_instruments(method, problem, pilot, wanted, kind, notes)
+    kind = _choose_states(method, problem, pilot, notes)
+    instruments = _choose_instruments(method, problem, pilot, wanted, kind, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
         raise TunedOnCertifiedRows(
             f"W was tuned on rows {instruments.provenance.rows}, the interval would certify rows {rows}. W must not see the "
             "rows it is used on: tune on earlier rows, or certify later ones (problem.select)."
         )
-    ball = _settle_class(method, certified, pilot, kind, notes)
+    ball = _choose_class(method, certified, pilot, kind, notes)
     tested = method.tests and pilot is not None and _to_be_chosen(method, kind) and not _unproved(method.gauge)
     budget = ErrorBudget.split(alpha, _shares(tested, sampled_start(certified, sides) is not None))
     tests = class_tests(pilot, method.choices, kind.columns, budget["tests"]) if tested and ball.doubtful else ()
     if tests:
         notes["tests of Q"] = f"{'; '.join(test.name for test in tests)}; together at {budget['tests']:.3g} of alpha"
-    gauge = _settle_gauge(method, certified, instruments, ball, budget["noise"], notes)
+    gauge = _choose_noise_bound(method, certified, instruments, ball, budget["noise"], notes)
     initial = budget.get("initial")
     sums = Sums.named(method.engine)
     return Setting(certified, ball, instruments, gauge, budget["noise"], initial, sides, tests, sums), budget, notes
@@ -199,7 +199,7 @@ def _shares(tested: bool, sampled: bool) -> dict[str, float]:
     return {name: share for name, share in shares.items() if share}
 
 
-def _settle_states(method: Options, problem: Rows, pilot: Rows | None, notes: dict[str, str]) -> StateKind:
+def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: dict[str, str]) -> StateKind:
     """Names or numbers, from the pilot alone; without a pilot from all rows, and then only a statement reaches W."""
     if method.ball is not None and method.instruments is not None:
         return StateKind(False, (), "")
@@ -219,7 +219,7 @@ def _settle_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
     return kind
 
 
-def _settle_instruments(
+def _choose_instruments(
     method: Options, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
@@ -253,7 +253,7 @@ def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
     return max((len(problem.rows) if method.planned_rows is None else method.planned_rows) - wanted, 1)
 
 
-def _settle_class(
+def _choose_class(
     method: Options, certified: Rows, pilot: Rows | None, kind: StateKind, notes: dict[str, str]
 ) -> ValueClass:
     """Q as given; else the box where states are names, which assumes nothing; else a ball that the library chooses."""
@@ -290,7 +290,7 @@ def _box(problem: Rows) -> Box:
     return Box.around(limits.low, limits.high, problem.layout)
 
 
-def _settle_gauge(
+def _choose_noise_bound(
     method: Options,
     problem: Rows,
     instruments: Instruments,
