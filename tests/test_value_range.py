@@ -178,6 +178,8 @@ def complaint(*arguments, **more):
     st.tuples(numbers, numbers).map(sorted),
     st.sampled_from([0.0, 0.5, 0.75]),
 )
+@example([(-0.125, False)], [0.5, 1.0], 0.5)  # the last row of the log, just beyond what may follow it
+@example([(0.8125, False)], [0.5, 1.0], 0.5)
 @settings(max_examples=120, deadline=None)
 def test_a_log_is_refused_exactly_when_it_contradicts_the_statement(rows, limits, gamma):
     rewards, ends = zip(*rows, strict=True)
