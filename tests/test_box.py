@@ -64,6 +64,13 @@ def test_total_variation_charges_the_error_of_weights():
     assert found.rad >= 2e-6
 
 
+def test_total_variation_of_batches_without_points():
+    nothing, one = Measure(np.zeros((0, 1)), np.zeros((2, 0, 3))), Measure(np.zeros((1, 1)), np.ones((2, 1, 3)))
+    source = Stream(lambda: iter([nothing, one, nothing]), lambda: one.points, 1, 2, 3, 1)
+    assert [found.mid for found in total_variations(source)] == [3.0, 3.0]
+    assert [found.mid for found in total_variations(nothing)] == [0.0, 0.0]
+
+
 def test_too_many_points_are_refused(monkeypatch):
     monkeypatch.setattr(total_variation, "MOST_POINTS", 3)
     measure = Measure(np.arange(4.0)[:, None], np.ones((1, 4, 1)))

@@ -170,8 +170,8 @@ def test_given_states_in_place_of_withheld_ones_are_of_their_kind(world):
         for other in (initial, given[True]):
             with pytest.raises(VerificationError, match="exact list of initial states is not withheld"):
                 bondic.verify(withheld(initial), log, policy, initial=other)
-    for other in (given[False], bondic.InitialStates.exact(states)):
-        with pytest.raises(VerificationError, match="another kind of them"):
+    for other in (given[False], bondic.InitialStates.exact(states), bondic.InitialStates.sample(states[1:])):
+        with pytest.raises(VerificationError, match="another kind or number"):
             bondic.verify(withheld(given[True]), log, policy, initial=other)
     for initial in given.values():
         checked = bondic.verify(withheld(initial), log, policy, initial=given[True])
@@ -214,6 +214,17 @@ def test_functions_of_numbers_that_are_not_finite_are_refused(world):
     for centers, weights in ((np.nan, 1.0), (0.0, np.inf)):
         with pytest.raises(InvalidInput, match="finite"):
             KernelFunction(bondic.Constant(), layout, np.full((1, 1), centers), np.full((1, 2), weights))
+
+
+def test_what_is_stated_is_not_rounded_when_it_is_read(world):
+    """Six digits of a discount near 1 leave the value free by a factor; a range far from 0 would have no width."""
+    _, log, policy, initial = world
+    statements = {"gamma": 0.9999994, "reward_range": (-1e6, 1e6 + 0.25), "value_range": (-3.00000004, 1e9)}
+    problem = bondic.make_problem(log, policy, initial, **statements)
+    texts = {item.name: item.text for item in bondic.verify(forge(problem, Q, W), log).assumptions}
+    assert "gamma = 0.9999994 " in texts["process"]
+    assert "[-1e+06, 1000000.25]" in texts["rewards"]
+    assert "[-3.00000004, 1e+09]" in texts["value range"]
 
 
 def test_every_parameter_of_a_kernel_shows_in_its_name():

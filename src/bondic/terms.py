@@ -41,6 +41,12 @@ class Terms:
     value_range: tuple[float, float] | None = None
 
 
+def in_full(number: float) -> str:
+    """The shortest digits that give the number back: six of them would make 0.999999 of the discount 0.9999994."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number))
+
+
 def make_terms(
     gamma: float,
     reward_range: tuple[float, float],

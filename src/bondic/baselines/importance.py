@@ -33,6 +33,7 @@ from bondic.baselines.trajectories import OverTrajectories, Trajectories
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.rows import Rows
+from bondic.terms import in_full
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -167,7 +168,7 @@ class ImportanceSampling(OverTrajectories):
             bound = self._ratio_bound(problem, paths)
             low, high = self._hoeffding(paths, bound, budget)
             own: tuple[Assumption, ...] = (
-                out.stated("weights", f"No ratio pi/beta exceeds {bound:g}, at any state and action."),
+                out.stated("weights", f"No ratio pi/beta exceeds {in_full(bound)}, at any state and action."),
             )
         else:
             low, high = self._limit_ends(paths, sums, budget)

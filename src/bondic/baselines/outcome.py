@@ -16,7 +16,7 @@ from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
-from bondic.terms import ValueRange, range_of
+from bondic.terms import ValueRange, in_full, range_of
 
 Progress = Callable[[str, float], None]
 
@@ -128,7 +128,9 @@ def _claims(outcome: Outcome, limits: ValueRange, side: Side) -> tuple[Claim, ..
 
 def reward_assumption(problem: Rows) -> Assumption:
     low, high = problem.terms.reward_range
-    return Assumption("rewards", f"Every possible reward lies in [{low:g}, {high:g}] (all logged ones do).", "stated")
+    return Assumption(
+        "rewards", f"Every possible reward lies in [{in_full(low)}, {in_full(high)}] (all logged ones do).", "stated"
+    )
 
 
 def stated(name: str, text: str) -> Assumption:

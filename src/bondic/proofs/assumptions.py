@@ -5,7 +5,7 @@ from __future__ import annotations
 from bondic.bounds.dual import Setting
 from bondic.claims import Assumption, State
 from bondic.rows import Rows
-from bondic.terms import Terms, range_at_all_times
+from bondic.terms import Terms, in_full, range_at_all_times
 
 VALUE_RANGE = "value range"
 
@@ -13,7 +13,7 @@ VALUE_RANGE = "value range"
 def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, ...]:
     """Everything the guarantee rests on."""
     problem, terms = setting.problem, setting.problem.terms
-    low, high = terms.reward_range
+    low, high = map(in_full, terms.reward_range)
     joint: State = "rejected" if rejected else "stated"
     items = [
         Assumption(
@@ -24,7 +24,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         ),
         Assumption(
             "rewards",
-            f"Every possible reward lies in [{low:g}, {high:g}] (the {len(problem)} certified rewards do).",
+            f"Every possible reward lies in [{low}, {high}] (the {len(problem)} certified rewards do).",
             joint,
         ),
         *range_assumption(terms, joint),
@@ -66,9 +66,9 @@ def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption,
     """The value range, where one was stated."""
     if terms.value_range is None:
         return ()
-    low, high = terms.value_range
+    low, high = map(in_full, terms.value_range)
     text = (
-        f"Every discounted return from any state-action pair lies in [{low:g}, {high:g}], at any time and whichever policy "
+        f"Every discounted return from any state-action pair lies in [{low}, {high}], at any time and whichever policy "
         "follows, as was stated (rows that stand one after the other in the log do not contradict it)."
     )
     return (Assumption(VALUE_RANGE, text, state),)
@@ -97,6 +97,8 @@ def _process_text(setting: Setting) -> str:
     terms = setting.problem.terms
     end = "may terminate (value 0 afterwards)" if terms.may_terminate else "never terminates"
     if terms.horizon is None:
-        return f"The value is the discounted sum with gamma = {terms.gamma:g} (not normalized); the process {end}."
+        return (
+            f"The value is the discounted sum with gamma = {in_full(terms.gamma)} (not normalized); the process {end}."
+        )
     dropped = f"; {setting.problem.dropped} rows beyond it were dropped" if setting.problem.dropped else ""
-    return f"The value is the sum of {terms.horizon} rewards with gamma = {terms.gamma:g}; the process {end}{dropped}."
+    return f"The value is the sum of {terms.horizon} rewards with gamma = {in_full(terms.gamma)}; the process {end}{dropped}."

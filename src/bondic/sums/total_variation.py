@@ -31,7 +31,7 @@ def total_variations(source: Source) -> list[Enclosure]:
     mass, relative, merges = np.zeros(source.groups), 0.0, 0.0
     for batch in source.batches():
         check_finite(batch.points, batch.weights)
-        flat = batch.weights.transpose(1, 0, 2).reshape(batch.count, -1)
+        flat = batch.weights.transpose(1, 0, 2).reshape(-1, source.groups * source.slots)
         mass = np.array([inflate(old + upper_sum(np.abs(g))) for old, g in zip(mass, batch.weights, strict=True)])
         relative = max(relative, batch.error)
         fresh = batch.points + 0.0  # -0.0 and 0.0 are one point
