@@ -171,12 +171,31 @@ def test_a_selected_row_keeps_its_draws():
     np.testing.assert_array_equal(read[0].select(150, 210).whole().next.points, part.next.points)
 
 
-def test_draws_have_a_key_per_block_and_one_for_the_start():
+@pytest.mark.parametrize("policy", [GAUSS, b.MixturePolicy(0.4, GAUSS, b.GaussianPolicy(lambda s: -s[:, :1], 0.5))])
+def test_a_log_that_grows_keeps_the_draws_of_its_rows(policy, monkeypatch):
+    """A bound for every n is about one set of draws: rows must not be drawn anew when more of them arrive."""
+    data = columns(continuous=True)
+    start = b.InitialStates.exact(data["observations"][:5])
+
+    def draws(rows, block=BLOCK):
+        monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", block)
+        log = b.Transitions(**{name: None if column is None else column[:rows] for name, column in data.items()})
+        found = b.make_problem(log, policy, start, **EASY).whole().next
+        return found.points[found.rows < 50]
+
+    kept = draws(50)
+    assert np.unique(kept, axis=0).shape == kept.shape
+    for rows in (51, 130, 300, ROWS):
+        np.testing.assert_array_equal(draws(rows), kept)
+    np.testing.assert_array_equal(draws(ROWS, 4096), kept)
+
+
+def test_draws_have_a_key_per_group_and_one_for_the_start():
     draws = Draws(7)
-    streams = [draws.at_start(), *(draws.at_block(k) for k in range(4)), Draws(8).at_start(), Draws(8).at_block(0)]
+    streams = [draws.at_start(), *(draws.at_group(k) for k in range(4)), Draws(8).at_start(), Draws(8).at_group(0)]
     numbers = np.array([rng.standard_normal(100) for rng in streams])
     assert np.unique(numbers).size == numbers.size
-    np.testing.assert_array_equal(numbers[2], Draws(7).at_block(1).standard_normal(100))
+    np.testing.assert_array_equal(numbers[2], Draws(7).at_group(1).standard_normal(100))
 
 
 def test_the_policy_is_asked_once_for_a_log_in_memory():

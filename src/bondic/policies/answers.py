@@ -5,6 +5,7 @@ Discrete actions: probabilities, (states, slots). Continuous actions: draws, (st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,11 @@ from bondic.policies import protocol
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Generators = Callable[[int], np.random.Generator]
+"""A generator for every group of rows."""
+
+GROUP = 256
+"""Rows of the log that a policy is asked for at once where its actions are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,16 +115,16 @@ def ask_start(
     return StartAnswers(probs, True, True, 1)
 
 
-def ask_next(policy: Any, states: NextStates, start: StartAnswers, rng: np.random.Generator) -> FloatArray:
+def ask_next(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
     """The policy at next states: probabilities of all actions, or draws."""
     if isinstance(policy, StoredAnswers):
         return policy.at_next(states)
     count, slots = states.rows.size, start.slots
     if not start.discrete:
         dimension = int(start.initial.shape[2])
-        if count == 0:
-            return np.zeros((0, start.draws, dimension))
-        shape: dict[str, Any] = {"draws": start.draws, "dimension": dimension, "rng": rng, "log_rows": states.rows}
+        if not start.exact or count == 0:
+            return _drawn(policy, states, start, generator)
+        shape: dict[str, Any] = {"draws": 1, "dimension": dimension, "rng": generator(0), "log_rows": states.rows}
         return protocol.sampled_actions(policy, states.observations, states.times, "next state", **shape)
     if isinstance(policy, protocol.RowProbabilities):
         given = np.asarray(policy.next_probs, dtype=np.float64)[states.rows]
@@ -126,6 +132,31 @@ def ask_next(policy: Any, states: NextStates, start: StartAnswers, rng: np.rando
     if count == 0:
         return np.zeros((0, slots))
     return protocol.discrete_probabilities(policy, states.observations, states.times, "next state", slots, states.rows)
+
+
+def _drawn(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
+    """Draws at the next states of rows, (count, draws, k), in groups of GROUP consecutive rows of the log.
+
+    A group is always asked as a whole: a row has its place in it, and another state of the group stands where no row asks.
+    The generator is then used alike whichever rows there are, so that a row has the same draws in every log that begins alike.
+    """
+    out = np.empty((states.rows.size, start.draws, int(start.initial.shape[2])))
+    groups, firsts = np.unique(states.rows // GROUP, return_index=True)
+    for group, first, stop in zip(groups, firsts, [*firsts[1:], states.rows.size], strict=True):
+        place, asked = states.rows[first:stop] % GROUP, np.full(GROUP, first)
+        asked[place] = np.arange(first, stop)
+        drawn = protocol.sampled_actions(
+            policy,
+            states.observations[asked],
+            None if states.times is None else states.times[asked],
+            "next state",
+            draws=start.draws,
+            dimension=out.shape[2],
+            rng=generator(int(group)),
+            log_rows=states.rows[asked],
+        )
+        out[first:stop] = drawn[place]
+    return out
 
 
 def _check_given(policy: protocol.RowProbabilities, log_rows: int) -> None:

@@ -52,9 +52,9 @@ def block_length(layout: Layout, draws: int) -> int:
 class Rows:
     """A policy-evaluation question over a stretch of a log, whose rows come in blocks.
 
-    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is asked for a whole block,
-    with draws that belong to the block. So nothing depends on how the log is read, which rows are selected, or whether they
-    are kept in memory. Rows of a log in memory are kept, and the policy is asked once; others are read and asked for again
+    Borders of blocks are multiples of the block length, counted in rows of the log; the policy is asked for a whole block, and
+    draws are keyed by row. So nothing depends on how the log is read, which rows are selected, or whether they are kept in
+    memory. Rows of a log in memory are kept, and the policy is asked once; others are read and asked for again
     in every pass.
     """
 
@@ -161,8 +161,7 @@ class Rows:
         """One block of the log with the policy's answers; `before` next states stand before it."""
         later = None if frame.times is None else frame.times[frame.continues] + 1
         states = NextStates(part.next_observations[frame.next_rows], later, frame.next_rows + where.start, before)
-        rng = Draws(self.seed).at_block(where.start // self.block_rows)
-        answers = ask_next(self.policy, states, self.answers, rng)
+        answers = ask_next(self.policy, states, self.answers, Draws(self.seed).at_group)
         return make_batch(self._empty, part, frame, answers, where.start)
 
     @cached_property
