@@ -155,7 +155,10 @@ class Decoder:
         _need(type(data) is dict and set(data) == {"array"}, place, "an array is needed", data)
         name = data["array"]
         _need(
-            type(name) is str and name in self.arrays, place, "the name of an array of the certificate is needed", name
+            type(name) is str and name in self.arrays,
+            place,
+            "the name of an array that the certificate holds is needed (is one missing?)",
+            name,
         )
         array = self.arrays[name]
         wanted = typing.get_args(dtype)

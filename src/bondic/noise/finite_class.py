@@ -78,9 +78,7 @@ class FiniteClass(NoiseBound):
 
         first = sum_j |w_j| / lambda_j, second = sum_j |w_j| lambda_j C_j / 8, C_j the charge of feature j.
         """
-        charges = facts.feature_charges
-        if charges.size != self.rates.size:
-            raise InvalidInput(f"W has {charges.size} features, the finite class has lambda for {self.rates.size}.")
+        charges = self._charges(facts)
         inverse, costs = 1.0 / self.rates, self.rates * charges * 0.125
         slack = 1 + 8 * U  # of the quotients and products above, all >= 0
         if weights is not None and isinstance(weights.omega, FeatureFunction):
@@ -104,7 +102,14 @@ class FiniteClass(NoiseBound):
     def costs(self, facts: NoiseFacts, probability: float) -> FloatArray:
         """N_j / n."""
         level = log_over(2.0 * self.rates.size, probability).mid
-        return np.asarray((level / self.rates + self.rates * facts.feature_charges * 0.125) / facts.count)
+        return np.asarray((level / self.rates + self.rates * self._charges(facts) * 0.125) / facts.count)
+
+    def _charges(self, facts: NoiseFacts) -> FloatArray:
+        """C_j = sum_i B_i^2 phi_j(x_i)^2 for the features that there is a lambda for."""
+        charges = facts.feature_charges
+        if charges.size != self.rates.size:
+            raise InvalidInput(f"W has {charges.size} features, the finite class has lambda for {self.rates.size}.")
+        return charges
 
     def level(self, weights: Weights, facts: NoiseFacts, size: float) -> float:
         """log(2 p / delta) = (n size - second) / first."""
@@ -120,6 +125,6 @@ class FiniteClass(NoiseBound):
 
     def describe(self) -> str:
         return (
-            f"Hoeffding's bound for each of the {self.rates.size} features of W, by a union bound; n may be a stopping time, "
-            "provided that every lambda and the first certified row were fixed without knowing it"
+            f"Hoeffding's bound for each of the {self.rates.size} features of W, by a union bound; n was fixed beforehand, "
+            "or is a stopping time that no lambda and not the first certified row depends on"
         )

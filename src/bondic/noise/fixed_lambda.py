@@ -62,6 +62,6 @@ class FixedLambda(Uniform):
 
     def describe(self) -> str:
         return (
-            f"Hilbert-space Hoeffding bound with lambda = {self.rate:.6g}; n may be a stopping time, provided that lambda "
-            "and the first certified row were fixed without knowing it"
+            f"Hilbert-space Hoeffding bound with lambda = {self.rate:.6g}; n was fixed beforehand, or is a "
+            "stopping time that lambda and the first certified row do not depend on"
         )

@@ -142,7 +142,8 @@ def _drawn(policy: Any, states: NextStates, start: StartAnswers, generator: Gene
     """
     out = np.empty((states.rows.size, start.draws, int(start.initial.shape[2])))
     groups, firsts = np.unique(states.rows // GROUP, return_index=True)
-    for group, first, stop in zip(groups, firsts, [*firsts[1:], states.rows.size], strict=True):
+    stops = np.append(firsts, states.rows.size)[1:]
+    for group, first, stop in zip(groups, firsts, stops, strict=True):
         place, asked = states.rows[first:stop] % GROUP, np.full(GROUP, first)
         asked[place] = np.arange(first, stop)
         drawn = protocol.sampled_actions(

@@ -32,7 +32,7 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
         _instruments(setting),
         Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
         Assumption("policy", _policy_text(setting), "checked" if problem.answers.exact else "stated"),
-        start_assumption(problem),
+        start_assumption(problem, paid=True),
         Assumption("process", _process_text(setting), "stated"),
     ]
     return tuple(items)
@@ -81,12 +81,14 @@ def _policy_text(setting: Setting) -> str:
     return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
 
 
-def start_assumption(problem: Rows) -> Assumption:
-    """What the initial states of a problem are taken for."""
+def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
+    """What the initial states of a problem are taken for; `paid` where an uncontrolled number of them has its price."""
     states, draws = problem.initial_states, problem.initial_draws
     text = f"The initial distribution is exactly the given list of {len(states)} weighted states."
     if states.kind == "sample":
-        size = "fixed beforehand" if states.count_fixed else "not fixed beforehand"
+        size = (
+            "fixed beforehand" if states.count_fixed else f"not fixed beforehand{', which is paid for' if paid else ''}"
+        )
         text = f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
     if draws:
         text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."

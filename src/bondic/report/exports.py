@@ -8,7 +8,7 @@ one after the last]; `budget` event -> probability; `assumptions` [{name, state,
 "chosen" (by the library), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
-`warnings` [text]: doubts about log and policy; `doubts` [text]: these and what else touches validity, `notes` [text] on how
+`doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
 the log was read, where the caller has handed them over. Numbers that are not finite are null.
 """
 
@@ -66,7 +66,6 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "estimate_in_interval": not result.estimate_outside,
         **{name: getattr(result, name) for name in ("choices", "seeds", "versions", "hashes", "seconds")},
         "effective_sample_size": result.effective_sample_size,
-        "warnings": result.warnings,
         "doubts": doubts,
         "notes": others,
     }
