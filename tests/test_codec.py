@@ -345,6 +345,7 @@ def test_a_kernel_from_outside_is_certified_like_ours(tmp_path):
     result = bondic.estimate_interval(problem, method=method)
     assert result.status is bondic.Status.INTERVAL
     bondic.save_certificate(result.certificate, tmp_path / "c")
+    assert "Cauchy(" in bondic.report_page(result, problem, title="a kernel from outside")
     for sums in (STANDARD, Sums.reference()):
         checked = bondic.verify(bondic.load_certificate(tmp_path / "c"), log, sums=sums)
         assert checked.low == pytest.approx(result.low, abs=1e-9)
