@@ -424,3 +424,10 @@ def test_damaged_numbers_are_refused_in_words(certified, path, value):
     result, log, _ = certified
     with pytest.raises(VerificationError):
         bondic.verify(_forged(result.certificate, **{path: value}), log)
+
+
+def test_what_is_no_certificate_is_refused_with_the_way_out(certified):
+    result, log, _ = certified
+    for other in ("certificate.json", result, None):
+        with pytest.raises(bondic.InvalidInput, match=r"load_certificate\(path\)"):
+            bondic.verify(other, log)

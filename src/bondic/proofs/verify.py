@@ -11,7 +11,7 @@ import numpy as np
 from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
-from bondic.errors import BondicError, VerificationError
+from bondic.errors import BondicError, InvalidInput, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
@@ -64,6 +64,11 @@ def verify(
     the definition of every kernel sum.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
+    if not isinstance(certificate, Certificate):
+        raise InvalidInput(
+            f"verify(certificate, log) needs a certificate, not {type(certificate).__name__}: load_certificate(path), or the "
+            "`certificate` of a result."
+        )
     try:
         with np.errstate(all="ignore"):  # numbers that are not finite end as errors, not as warnings
             return _verify(certificate, log, policy, functions, initial, retest, sums)
