@@ -274,7 +274,7 @@ def test_planned_rows_hold_at_stopping_times(table, plain):
     right, wrong = table.run(planned_rows=600), table.run(planned_rows=40)
     for found in (right, wrong):
         assert isinstance(found.proof.noise, b.FixedLambda)
-        assert "n may be a stopping time" in found.choices["noise"]
+        assert "is a stopping time" in found.choices["noise"]
         assert found.low <= table.mdp.value <= found.high
     assert right.rejection.epsilon == pytest.approx(plain.rejection.epsilon, rel=1e-6)
     assert wrong.rejection.epsilon > 1.5 * right.rejection.epsilon

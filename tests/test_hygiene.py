@@ -246,7 +246,7 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
         assert f"{share} of its probability at the log's next states" in result.summary().splitlines()[0]
         assert result.summary().splitlines()[-1] == result.sentence()
         assert json.loads(bondic.result_json(result))["doubts"] == list(result.warnings)
-        assert json.loads(bondic.result_json(result))["warnings"] == list(result.warnings)
+        assert json.loads(bondic.result_json(result))["doubts"] == list(result.warnings)
         assert "Warning:" in bondic.result_markdown(result).splitlines()[2].replace("*", "")
         assert result._repr_html_().index("never took") < result._repr_html_().index("Point estimate")
 
