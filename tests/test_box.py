@@ -15,11 +15,13 @@ from scipy import sparse
 
 import bondic as b
 from bondic.bounds.dual import dual_bound
+from bondic.bounds.weighing import Candidate, weigh
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
 from bondic.classes.value_class import constant_function, constant_value
-from bondic.errors import InvalidInput, VerificationError
+from bondic.errors import InvalidInput, NumericalError, VerificationError
 from bondic.kernels.normal_form import Layout
+from bondic.rounding import Enclosure
 from bondic.search.table import TableSearch, table_kernel, table_search, table_share
 from bondic.search.table_model import TableModel
 from bondic.sums import total_variation
@@ -259,3 +261,19 @@ def test_sparse_and_full_systems_reach_one_objective(share, monkeypatch):
     # the constant and the table can stand in for each other: the objective is what both agree on
     assert sparse_one[0][1] == pytest.approx(full[0][1], rel=1e-6)
     assert sparse_one[1] == pytest.approx(full[1], rel=1e-6)
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_support_function_that_leaves_rows_out_is_not_believed(batches, monkeypatch):
+    """Residuals are added up while the support function reads: rows that it skips must not count as zero."""
+
+    class Hasty(Box):
+        def sizes(self, source, layout, sums, progress=None):  # noqa: ARG002
+            list(itertools.islice(source.batches(), batches))
+            return [Enclosure(1.0)] * source.groups
+
+    monkeypatch.setattr("bondic.rows.rows.LONGEST_BLOCK", 256)
+    _, log, policy, start = tabular(600)
+    problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0, 1), accept=None)
+    with pytest.raises(NumericalError, match=f"{256 * batches} of 600 rows"):
+        weigh(problem, Hasty(1.0), [Candidate(None)])

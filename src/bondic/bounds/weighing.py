@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.value_class import SupportAt, Uncertainty
+from bondic.errors import NumericalError
 from bondic.functions.functions import Function, values_together
 from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import values_at_rows
@@ -109,7 +110,7 @@ class _RowSums:
         self._residuals, self._masses = list(zero), list(zero)
         self._etas = [0.0] * len(candidates)
         self._moments = np.zeros((len(candidates), 2))
-        self._fresh = True
+        self._fresh, self._rows = True, 0
 
     def measures(self) -> Iterator[Measure]:
         """μ_ω of every candidate, part by part, the initial distribution last."""
@@ -126,6 +127,7 @@ class _RowSums:
     def _add(self, part: Batch, weights: list[tuple[FloatArray, float]]) -> None:
         center = values_at_rows(part, self._ball.center, self._sums)
         factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
+        self._rows += len(part)
         for k, (rows, eta) in enumerate(weights):
             self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
             self._masses[k] = self._masses[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
@@ -133,6 +135,11 @@ class _RowSums:
             self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2))
 
     def finish(self, supports: list[SupportAt]) -> list[Weighing]:
+        if self._rows != len(self._question):  # a support function that stops on its way, or looks at no row
+            raise NumericalError(
+                f"{self._rows} of {len(self._question)} rows were added up: the support function of Q must read its source "
+                "to the end the first time."
+            )
         n = float(len(self._question))
         more = 1 + 2 * (n + 8) * U  # a sum of n squares, in whatever order
         out = []
