@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -141,7 +142,7 @@ def _limits(batch: Batch, limits: tuple[float, float] | None) -> Between:
 
 
 def _join(parts: Sequence[Embedded]) -> Embedded:
-    rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
+    rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
     limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
     error = max(part.center_error for part in parts)
     following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))

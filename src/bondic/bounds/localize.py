@@ -39,39 +39,41 @@ _SLAB_SHARES = (0.2, 0.5)
 class Localizer:
     """The state of the fixed point after some blocks."""
 
-    start: Start
+    start: Start  # of the evaluation, for the interval that is fed back
     radius: float  # of the ball in coordinates
     probability: float  # of the vector event
     taus: tuple[float, ...]
-    rows: Embedded | None = None  # those of all blocks so far
-    deviations: Embedding | None = None  # gamma D_i
+    deviations: Embedding  # gamma D_i
+    limits: Between  # ranges of Y_i
+    best: Ellipsoid
     offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i
     apart: Between = field(default_factory=lambda: Between(np.zeros(0), np.zeros(0)))  # bounds of Y_i - ŷ_i
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
-    best: Ellipsoid | None = None
     cylinder: Cylinder | None = None
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
     _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what is to be added to the size
 
-    def add(self, block: Embedded, columns: Columns, joined: Embedded, rounds: int | None = None) -> None:
-        """One more block; `joined` are the rows of all blocks with it."""
-        m = joined.here.shape[1]
-        if self.best is None:
-            self.best = whole_ball(self.radius, m)
+    @staticmethod
+    def begin(start: Start, radius: float, probability: float, taus: tuple[float, ...]) -> Localizer:
+        """Before the first block: all of Q is left."""
+        m, nobody = start.coordinates.shape[0], np.zeros(0)
+        nothing = Embedding(np.zeros((0, m)), nobody, nobody)
+        return Localizer(start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m))
+
+    def add(self, block: Embedded, columns: Columns, rounds: int | None = None) -> None:
+        """One more block, and the rounds of the fixed point that it allows."""
         deviations, offsets = deviations_of(block, columns, self.radius)
         sizes = row_norms(columns.instruments)
         if np.any(sizes * (block.limits.high - block.limits.low) > LARGEST_BET):
             raise NumericalError("A bet of the vector event is too large for the value range.")
         self._accumulate(block, columns, sizes)
-        before = self.deviations
-        self.deviations = deviations if before is None else Embedding.joined([before, deviations])
+        self.deviations = Embedding.joined([self.deviations, deviations])
         self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
-        whole = _shifted(whole_ball(self.radius, m).products(deviations), offsets)
+        whole = _shifted(whole_ball(self.radius, deviations.coordinates.shape[1]).products(deviations), offsets)
         known = _shifted(self.best.products(deviations), offsets)
         new = whole.within(known.low, known.high)
-        self.apart = Between(np.concatenate([self.apart.low, new.low]), np.concatenate([self.apart.high, new.high]))
-        self.rows = joined
+        self.apart, self.limits = self.apart.then(new), self.limits.then(block.limits)
         self._check_rows()
         if not self.empty:
             self._iterate(rounds)
@@ -99,7 +101,7 @@ class Localizer:
 
     def _iterate(self, rounds: int | None) -> None:
         """Rounds as prescribed, or until they no longer help; the last look only picks the best ellipsoid."""
-        assert self._sums is not None and self.best is not None
+        assert self._sums is not None
         matrix, offset, left = self._sums
         old, total, last = self.cylinder, np.inf, MOST_ROUNDS if rounds is None else rounds
         candidates, done = [self.best], 0
@@ -125,7 +127,6 @@ class Localizer:
 
     def _sharpen(self, candidates: list[Ellipsoid]) -> None:
         """Row by row the smallest bounds so far."""
-        assert self.deviations is not None
         for ellipsoid in candidates:
             if ellipsoid.empty:
                 self.empty = True
@@ -139,8 +140,7 @@ class Localizer:
 
     def largest(self) -> FloatArray:
         """U_i: bounds of |Delta_i| for a center that is clipped to the whole range (14)."""
-        assert self.rows is not None
-        width = (self.rows.limits.high - self.rows.limits.low) * (1 + 4 * U)
+        width = (self.limits.high - self.limits.low) * (1 + 4 * U)
         return np.asarray(np.minimum(width, self.apart.largest()))
 
     def vector_bound(self, candidates: list[Ellipsoid]) -> tuple[float, int]:
@@ -148,8 +148,7 @@ class Localizer:
 
         Any division of the rows is valid. Returns the bound, and which ellipsoid gave it (the first, if none did).
         """
-        assert self.rows is not None and self.deviations is not None
-        width = (self.rows.limits.high - self.rows.limits.low) * (1 + 4 * U)
+        width = (self.limits.high - self.limits.low) * (1 + 4 * U)
         raw, bets = self.apart.largest(), self.sizes * self.largest() * (1 + 4 * U)
         single = loss(-bets)
         weights = self.sizes**2 * curvature(-bets) * (1 + 8 * U)
@@ -173,7 +172,8 @@ class Localizer:
 
     def feed_back(self, low: float, high: float) -> list[Ellipsoid]:
         """Ellipsoids that also know J* in [low, high]; no cost in probability."""
-        assert self.cylinder is not None and self._sums is not None
+        assert self.cylinder is not None
+        assert self._sums is not None
         slab = self.slab(low, high)
 
         def made() -> list[Ellipsoid]:

@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -197,7 +198,7 @@ def _along(step: FloatArray, directions: FloatArray, place: IntArray) -> FloatAr
     """theta_place(i) . T̄_i, sub-block by sub-block."""
     out = np.empty(step.shape[0])
     cuts = np.flatnonzero(np.diff(place, prepend=-1, append=len(directions)))
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in pairwise(cuts):
         out[first:last] = step[first:last] @ directions[place[first]]
     return out
 

@@ -70,7 +70,7 @@ class Evaluation:
 def evaluate(question: Question, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
     """(13)-(18) for a plan; rounds as the plan prescribes them, or until they no longer help."""
     data = question.data
-    localizer = Localizer(question.start, question.found.radius, question.probabilities["vector"], plan.taus)
+    localizer = Localizer.begin(question.start, question.found.radius, question.probabilities["vector"], plan.taus)
     prescribed = iter(plan.rounds)
     applied = []
     for block, part in plan.pieces(data.log_rows):
@@ -79,10 +79,10 @@ def evaluate(question: Question, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
         own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
         applied.append(own)
         if len(piece):
-            localizer.add(piece, own, data.stretch(slice(0, part.stop)), next(prescribed) if plan.rounds else None)
+            localizer.add(piece, own, next(prescribed) if plan.rounds else None)
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
-    tails = {end: Tail.of(question, applied, localizer, end) for end in ends}
+    tails = {end: Tail.of(question, applied, end) for end in ends}
     return _ends(question, plan, localizer, tails, next(prescribed) if plan.rounds else None)
 
 
@@ -167,7 +167,7 @@ class Tail:
     effective: float
 
     @staticmethod
-    def of(question: Question, applied: list[Columns], localizer: Localizer, end: End) -> Tail:
+    def of(question: Question, applied: list[Columns], end: End) -> Tail:
         data, start, radius = question.data, question.start, question.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))

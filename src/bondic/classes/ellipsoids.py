@@ -196,8 +196,8 @@ def supremum(
     at_center = float(linear @ center)
     slack += product_error(m, norm(linear), length)
     if quadratic is None:
-        along = norm(shape.T @ linear) + product_error(m, size, norm(linear))
-        return _up(at_center + along * reach * (1 + 4 * U) + slack), at_center
+        half = norm(shape.T @ linear) + product_error(m, size, norm(linear))
+        return _up(at_center + half * reach * (1 + 4 * U) + slack), at_center
     c_error, l_error, s_error = quadratic.errors
     square, weight = quadratic.square, norm(quadratic.square)
     image = square @ center

@@ -23,12 +23,12 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, NumericalError
-from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.matrices import SMALL, gamma, norm
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.value_class import ValueClass
+from bondic.errors import InvalidInput, NumericalError
+from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.matrices import SMALL, gamma, norm
 from bondic.rounding import TINY, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source

@@ -32,6 +32,10 @@ class Between:
         """max |something_i|."""
         return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
 
+    def then(self, other: Between) -> Between:
+        """These, and the others after them."""
+        return Between(np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high]))
+
     def within(self, low: FloatArray, high: FloatArray) -> Between:
         """Cut to what else is known; ends may cross when the two exclude each other."""
         return Between(np.maximum(self.low, low), np.minimum(self.high, high))
