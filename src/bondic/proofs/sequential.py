@@ -7,13 +7,16 @@ cannot be seen in it: verification believes that, as it believes where W of the 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
 from bondic.bounds.plan import Plan
 from bondic.bounds.sequential import Evaluation, Question, evaluate
 from bondic.bounds.start import sampled_start
+from bondic.bounds.start_bets import start_error, used_starts
 from bondic.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
+from bondic.classes.ellipsoids import Ellipsoid
 from bondic.classes.landmarks import coordinates
 from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import ValueClass
@@ -64,14 +67,24 @@ class SequentialProof(Proof):
 
     def question(self, rows: Rows, sums: Sums = STANDARD) -> Question:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
+        bets = self.plan.start
+        rows = rows if bets is None else used_starts(rows, bets)
         found = coordinates(self.ball, self.plan.basis, rows.layout, sums)
         data = embed(rows, self.ball, found, self.plan.limits, sums)
-        start = embed_start(rows, self.ball, found, sums)
+        start, limits = embed_start(rows, self.ball, found, sums), range_of(rows.terms)
         sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get("initial")
         if sampled is not None and probability is None:
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
-        error = Enclosure(0.0) if sampled is None or probability is None else sampled.error(probability)
-        return Question(rows, data, start, found, range_of(rows.terms), self.budget.parts, error, sums)
+
+        def error(end: End, sets: Sequence[Ellipsoid]) -> Enclosure:
+            if sampled is None or probability is None:
+                return Enclosure(0.0)
+            if bets is None:
+                return sampled.error(probability)
+            each = probability / len(ends_of(self.side))
+            return start_error(rows, self.ball, found, bets, sets, limits, end, each, sums)
+
+        return Question(rows, data, start, found, limits, self.budget.parts, error, sums)
 
     def evaluate(self, question: Question) -> Evaluation:
         return evaluate(question, self.plan, ends_of(self.side))
