@@ -5,10 +5,10 @@ from __future__ import annotations
 from bondic.classes import ball, box
 from bondic.functions import functions
 from bondic.kernels import constant, dirac, features, gaussian, laplace, linear, masked, matern, series
-from bondic.noise import finite_class, fixed_lambda, pinelis, plug_in, v_statistic
+from bondic.noise import finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic
 from bondic.proofs import dual
 
 HOMES = (
     dual, ball, box, functions, constant, dirac, features, gaussian, laplace, linear, masked, matern, series,
-    finite_class, fixed_lambda, pinelis, plug_in, v_statistic,
+    finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic,
 )  # fmt: skip
