@@ -13,6 +13,8 @@ from bondic.noise.facts import NoiseFacts
 from bondic.registry import register
 from bondic.rounding import Enclosure
 
+SHARE = 0.05
+"""rho of `planned`, as a share of what the squares of ω can add up to: measured on the theory page; any other is valid."""
 _SMALLEST, _LARGEST = 1e-9, 1e15
 
 
@@ -41,6 +43,14 @@ class SelfNormalized(NoiseBound):
         object.__setattr__(self, "ridge", float(self.ridge))
         if not _SMALLEST <= self.ridge <= _LARGEST:
             raise InvalidInput(f"rho must lie in [{_SMALLEST:g}, {_LARGEST:g}], in rows, not be {self.ridge}.")
+
+    @staticmethod
+    def planned(rows: int, *, sup_diag: float, mean_square_width: float, largest_width: float) -> SelfNormalized:
+        """rho = SHARE n K_max mean B^2 / B^2 for a planned n; any number is valid."""
+        if rows < 1:
+            raise InvalidInput(f"The planned number of rows is at least 1, not {rows}.")
+        ratio = mean_square_width / largest_width**2 if largest_width > 0 else 1.0
+        return SelfNormalized(min(max(SHARE * rows * sup_diag * ratio, _SMALLEST), _LARGEST))
 
     @property
     def guarantee(self) -> Guarantee:
