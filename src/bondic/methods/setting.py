@@ -318,9 +318,7 @@ def _choose_noise_bound(
         gauge = FiniteClass.planned(kernel, problem.layout, rows, **widths)
     elif method.gauge == "self-normalized":
         largest = largest_width(problem.terms)
-        gauge = SelfNormalized.planned(
-            rows, sup_diag=kernel.sup_diag, mean_square_width=square, largest_width=largest
-        )
+        gauge = SelfNormalized.planned(rows, sup_diag=kernel.sup_diag, mean_square_width=square, largest_width=largest)
     elif method.gauge == "half" and (method.planned_rows is not None or problem.terms.horizon is not None):
         gauge = FixedLambda.planned(rows, sup_diag=kernel.sup_diag, **widths)
     elif method.planned_rows is not None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from bondic.functions.functions import FeatureMap, term_feature_bounds, term_features
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.noise.information import Information, has_parts, read_information
+from bondic.noise.information import Information, Weighted, read_information
 from bondic.rounding import Enclosure, U, certified_dot, upper_sum
 from bondic.terms import Terms, discounted_steps, largest_width, row_widths
 
@@ -105,11 +105,8 @@ def noise_facts(
                 total = (total + np.concatenate(squares)) * (1 + 2 * U)
         return total
 
-    def information() -> Information:
-        if not has_parts(kernel, layout):
-            return Information(trace=charge().upper, rank=count)
-        weighted = ((points, slots, widths) for (points, slots, _), widths in with_widths())
-        return read_information(kernel, layout, weighted)
+    def weighted() -> Iterable[Weighted]:
+        return ((points, slots, widths) for (points, slots, _), widths in with_widths())
 
     return NoiseFacts(
         count=count,
@@ -119,7 +116,7 @@ def noise_facts(
         repeats=repeats.astype(np.float64),
         read_charge=charge,
         read_feature_charges=feature_charges,
-        read_information=information,
+        read_information=lambda: read_information(kernel, layout, weighted, count, charge),
         **_stated(terms),
     )
 

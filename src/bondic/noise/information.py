@@ -1,53 +1,54 @@
 """log det(I + V / tau) from above, V = sum_i B_i^2 phi_i phi_i^T: what the self-normalized bound (12) pays for all ω at once.
 
-Terms of W's kernel with explicit features make one matrix. In a table V is diagonal and its entries are counts. By Fischer's
-inequality the log determinant of the whole is at most the sum over these parts. Of any other kernel the trace is used.
+In a table V is diagonal and its entries are counts. The other terms of W's kernel make one matrix, in explicit features or,
+for kernels without them, in landmarks; what landmarks miss is paid by its trace. By Fischer's inequality the log determinant
+of the whole is at most the sum over tables and matrix.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky
 
-from bondic.functions.functions import term_feature_bounds, term_features
-from bondic.kernels.base import FeatureLeaf, Kernel
+from bondic.kernels.base import Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.rounding import TINY, U, inflate, upper_sum
+from bondic.noise.coordinates import POOL, Coordinates, coordinates_of, has_features
+from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Weighted = tuple[FloatArray, IntArray, FloatArray]  # points, slots and widths B_i of some rows
 
 MOST_JOINT = 2000
-"""Features whose products are all summed: n D^2 operations and D^2 numbers. Of more than these only the squares are."""
+"""Coordinates whose products are all summed: n D^2 operations and D^2 numbers. Of more than these only the squares are."""
 _BLOCK = 4096
-_NONE = np.zeros((0, 0))
 
 
 @dataclass(frozen=True, eq=False)
 class Information:
     """The parts of V: a matrix within `error` of the exact one (in Frobenius norm), and upper bounds of the others."""
 
-    matrix: FloatArray = field(default_factory=_NONE.copy)  # (D, D)
-    error: float = 0.0
-    diagonal: FloatArray = field(default_factory=lambda: np.zeros(0))  # V_jj of coordinates that are taken one by one
-    trace: float = 0.0  # of a part of V of which nothing else is known
-    rank: int = 0  # of that part, at most
+    matrix: FloatArray  # (D, D)
+    error: float
+    diagonal: FloatArray  # V_jj of coordinates that are taken one by one
+    remainder: float  # trace of what no coordinate sees
     _known: dict[float, float] = field(default_factory=dict, repr=False)
 
     def log_det(self, ridge: float) -> float:
-        """log det(I + V / ridge), rounded up."""
+        """log det(I + V / ridge), rounded up.
+
+        What is left out is a matrix E >= 0 beside the others, and log det(A + E) <= log det A + tr E for A >= I.
+        """
         if ridge not in self._known:
             joint = min(self._by_factor(ridge), _one_by_one(np.diagonal(self.matrix) + self.error, ridge))
-            # r numbers of mean t / r: the mean of log(1 + .) is at most that of the mean
-            rest = self.rank * math.log1p(self.trace / self.rank / ridge) if self.rank else 0.0
-            self._known[ridge] = inflate(joint + _one_by_one(self.diagonal, ridge) + rest * (1 + 16 * U))
+            rest = _one_by_one(self.diagonal, ridge) + self.remainder / ridge
+            self._known[ridge] = inflate(joint + rest)
         return self._known[ridge]
 
     def _by_factor(self, ridge: float) -> float:
@@ -84,61 +85,70 @@ def _one_by_one(diagonal: FloatArray, ridge: float) -> float:
     return upper_sum(np.log1p(diagonal / ridge) * (1 + 16 * U)) if diagonal.size else 0.0
 
 
-def has_parts(kernel: Kernel, layout: Layout) -> bool:
-    """Whether every term of the kernel has explicit features or is a table."""
-    return all(_featured(term) or _is_table(term) for term in normal_form(kernel, layout))
-
-
-def _featured(term: Term) -> bool:
-    return all(isinstance(leaf, FeatureLeaf) for leaf, _ in term.factors)
-
-
 def _is_table(term: Term) -> bool:
-    return all(isinstance(leaf, Dirac) for leaf, _ in term.factors)
+    return bool(term.factors) and all(isinstance(leaf, Dirac) for leaf, _ in term.factors)
 
 
-def read_information(kernel: Kernel, layout: Layout, rows: Iterable[Weighted]) -> Information:
-    """V of a kernel that `has_parts`, from one pass over the rows."""
+def read_information(
+    kernel: Kernel, layout: Layout, rows: Callable[[], Iterable[Weighted]], count: int, charge: Callable[[], Enclosure]
+) -> Information:
+    """V from one pass over the rows, two where landmarks are picked; `charge` is the trace of V."""
     terms = normal_form(kernel, layout)
-    features = _Features([term for term in terms if _featured(term)], layout)
-    tables = [_Table(term) for term in terms if not _featured(term)]
-    for points, slots, widths in rows:
+    tables = [_Table(term) for term in terms if _is_table(term)]
+    rest = [term for term in terms if not _is_table(term)]
+    pool = np.zeros((0, layout.dimension)) if all(map(has_features, rest)) else _spread(rows(), count)
+    matrix = _Matrix([coordinates_of(term, pool) for term in rest], layout)
+    for points, slots, widths in rows():
         for top in range(0, points.shape[0], _BLOCK):
-            some = slice(top, top + _BLOCK)
-            here = points[some], slots[some], widths[some]
-            features.add(*here)
+            here = points[top : top + _BLOCK], slots[top : top + _BLOCK], widths[top : top + _BLOCK]
+            matrix.add(*here)
             for table in tables:
                 table.add(*here)
-    diagonal = np.concatenate([features.diagonal(), *(table.diagonal() for table in tables)])
-    return Information(features.matrix(), features.error(), diagonal)
+    diagonal = np.concatenate([matrix.diagonal(), *(table.diagonal() for table in tables)])
+    remainder = 0.0
+    if not matrix.exact:
+        seen = matrix.trace() + sum((table.trace() for table in tables), Enclosure(0.0))
+        remainder = max((charge() - seen).upper, 0.0)
+    return Information(matrix.matrix(), matrix.error(), diagonal, remainder)
 
 
-class _Features:
-    """V of the terms with features; rows of one action at a time, as its embedding may leave most features 0."""
+def _spread(rows: Iterable[Weighted], count: int) -> FloatArray:
+    """Distinct points of up to POOL rows, evenly spread."""
+    step = max(count // POOL, 1)
+    picked, seen = [], 0
+    for points, _, _ in rows:
+        picked.append(points[(-seen) % step :: step] + 0.0)
+        seen += points.shape[0]
+    return np.asarray(np.unique(np.concatenate(picked), axis=0))
 
-    def __init__(self, terms: list[Term], layout: Layout) -> None:
+
+class _Matrix:
+    """V in coordinates, divided by 1 + stretch; rows of one action at a time, as its embedding may leave most of them 0."""
+
+    def __init__(self, parts: list[Coordinates], layout: Layout) -> None:
         probe = np.zeros((1, layout.dimension))
-        sizes = [term_features(term, probe).shape[1] * term.embedding.shape[1] for term in terms]
-        self._terms, self._tops, self._size = terms, np.cumsum([0, *sizes]), sum(sizes)
+        sizes = [part.values(probe).shape[1] * part.term.embedding.shape[1] for part in parts]
+        self._parts, self._tops, self._size = parts, np.cumsum([0, *sizes])[:-1], sum(sizes)
         self._joint = self._size <= MOST_JOINT
         self._sum = np.zeros((self._size, self._size) if self._joint else self._size)
         self._squares, self._inexact, self._steps = 0.0, 0.0, 0
+        self.exact = all(part.exact for part in parts)
+        self._shrink = 1.0 if self.exact else (1 - 4 * U) / (1.0 + max(part.stretch for part in parts))
 
     def add(self, points: FloatArray, slots: IntArray, widths: FloatArray) -> None:
-        if not self._terms:
+        if not self._parts:
             return
-        blocks = [term_features(term, points) for term in self._terms]
-        bounds = [term_feature_bounds(term, points)[0] for term in self._terms]
+        blocks = [part.values(points) for part in self._parts]
+        errors = [part.error(points) for part in self._parts]
         for slot in np.unique(slots):
             mine = np.flatnonzero(slots == slot)
             columns, values, off = [], [], 0.0
-            for term, top, phi, bound in zip(self._terms, self._tops, blocks, bounds, strict=False):
-                row = term.embedding[slot]
+            for part, top, psi, error in zip(self._parts, self._tops, blocks, errors, strict=True):
+                row = part.term.embedding[slot]
                 used = np.flatnonzero(row)
-                places = np.arange(phi.shape[1])[:, None] * row.size + used
-                columns.append(top + places.ravel())
-                values.append((phi[mine][:, :, None] * row[used]).reshape(mine.size, -1))
-                off = max(off, bound * float(np.abs(row).max(initial=0.0)))
+                columns.append(top + (np.arange(psi.shape[1])[:, None] * row.size + used).ravel())
+                values.append((psi[mine][:, :, None] * row[used]).reshape(mine.size, -1))
+                off = max(off, error * float(np.abs(row).max()))
             self._add(np.concatenate(columns), np.hstack(values) * widths[mine, None], off * float(widths[mine].max()))
 
     def _add(self, columns: IntArray, x: FloatArray, off: float) -> None:
@@ -154,13 +164,20 @@ class _Features:
         self._steps += 1
 
     def error(self) -> float:
-        return inflate((self._inexact + (self._steps + 4) * U * self._squares) * (1 + 2 * (self._steps + 8) * U))
+        """Of the sums, and of one more product with each; a contraction by `shrink` lets them only fall."""
+        total = self._inexact + (self._steps + 8) * U * self._squares
+        return inflate(total * (1 + 2 * (self._steps + 8) * U))
 
     def matrix(self) -> FloatArray:
-        return self._sum if self._joint else _NONE
+        return self._sum * self._shrink if self._joint else np.zeros((0, 0))
 
     def diagonal(self) -> FloatArray:
-        return np.zeros(0) if self._joint else (self._sum + self.error()) * (1 + 4 * U)
+        return np.zeros(0) if self._joint else (self._sum * self._shrink + self.error()) * (1 + 4 * U)
+
+    def trace(self) -> Enclosure:
+        """Of the exact matrix; each entry is off by at most `error` of the whole."""
+        entries = (np.diagonal(self._sum) if self._joint else self._sum) * self._shrink
+        return certified_sum(entries) + Enclosure(0.0, math.sqrt(max(self._size, 1)) * self.error() * (1 + 1e-9))
 
 
 class _Table:
@@ -184,3 +201,8 @@ class _Table:
     def diagonal(self) -> FloatArray:
         """At most (rows + blocks) additions for each entry, and four products."""
         return (self._sums * (1 + 2 * (2 * self._rows + 8) * U)).ravel() + self._rows * TINY
+
+    def trace(self) -> Enclosure:
+        """Rounded like `diagonal`, either way."""
+        total = certified_sum(self._sums)
+        return Enclosure(total.mid, inflate(total.rad + (4 * self._rows + 16) * U * total.mid + self._sums.size * TINY))
