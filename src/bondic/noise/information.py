@@ -37,42 +37,43 @@ class Information:
     matrix: FloatArray  # (D, D)
     error: float
     diagonal: FloatArray  # V_jj of coordinates that are taken one by one
-    remainder: float  # trace of what no coordinate sees
-    _known: dict[float, float] = field(default_factory=dict, repr=False)
+    remainder: Enclosure  # trace of what no coordinate sees
+    _known: dict[float, Enclosure] = field(default_factory=dict, repr=False)
 
-    def log_det(self, ridge: float) -> float:
-        """log det(I + V / ridge), rounded up.
+    def log_det(self, ridge: float) -> Enclosure:
+        """An upper bound of log det(I + V / ridge), and of nothing less: of the formula that is evaluated.
 
         What is left out is a matrix E >= 0 beside the others, and log det(A + E) <= log det A + tr E for A >= I.
         """
         if ridge not in self._known:
-            joint = min(self._by_factor(ridge), _one_by_one(np.diagonal(self.matrix) + self.error, ridge))
-            rest = _one_by_one(self.diagonal, ridge) + self.remainder / ridge
-            self._known[ridge] = inflate(joint + rest)
+            joint = self._by_factor(ridge)
+            if joint is None:
+                joint = _one_by_one(np.diagonal(self.matrix), self.error, ridge)
+            self._known[ridge] = joint + _one_by_one(self.diagonal, 0.0, ridge) + self.remainder / ridge
         return self._known[ridge]
 
-    def _by_factor(self, ridge: float) -> float:
-        """2 sum_j log L_jj + sqrt(D) F / (1 - F) for a lower triangular L with |A - L L^T| <= F < 1, A = I + V / ridge.
+    def _by_factor(self, ridge: float) -> Enclosure | None:
+        """2 sum_j log L_jj -+ sqrt(D) F / (1 - F) for a lower triangular L with |A - L L^T| <= F < 1, A = I + V / ridge.
 
         For M = L L^T, log det A <= log det M + tr(M^-1 (A - M)); as A >= I, M >= 1 - F and |M^-1| <= sqrt(D) / (1 - F)
-        in Frobenius norms. L may come from anywhere; inf where none is found.
+        in Frobenius norms. The other way round |A^-1| <= sqrt(D). L may come from anywhere; None where none is found.
         """
         size = self.matrix.shape[0]
         if size == 0:
-            return 0.0
+            return Enclosure(0.0)
         a = self.matrix / ridge
         a[np.diag_indices(size)] += 1.0
         try:
             factor = cholesky(a, lower=True)
         except (LinAlgError, ValueError):  # not positive definite in floating point, or not finite
-            return math.inf
+            return None
+        pivots = np.diagonal(factor)
         far = _length(a - factor @ factor.T) + (size + 4) * U * _length(factor) ** 2 + 4 * U * _length(a)
         far = inflate((far + self.error / ridge + size * size * TINY) * (1 + 1e-9))
-        if not far < 0.5:
-            return math.inf
-        logs = np.log(np.diagonal(factor))
-        total = 2.0 * (math.fsum(logs.tolist()) + 16 * U * math.fsum(np.abs(logs).tolist()))
-        return total + math.sqrt(size) * far / (1.0 - far) * (1 + 1e-9)
+        if not (far < 0.5 and np.all(pivots > 0)):
+            return None
+        off = math.sqrt(size) * far / (1.0 - far) * (1 + 1e-9)
+        return _sum_of_logs(np.log(pivots) * 2.0) + Enclosure(0.0, inflate(off))
 
 
 def _length(matrix: FloatArray) -> float:
@@ -80,9 +81,16 @@ def _length(matrix: FloatArray) -> float:
     return math.sqrt(upper_sum(matrix * matrix) + matrix.size * TINY) * (1 + 4 * U)
 
 
-def _one_by_one(diagonal: FloatArray, ridge: float) -> float:
-    """sum_j log(1 + V_jj / ridge), Hadamard's bound of the log determinant, rounded up."""
-    return upper_sum(np.log1p(diagonal / ridge) * (1 + 16 * U)) if diagonal.size else 0.0
+def _one_by_one(diagonal: FloatArray, error: float, ridge: float) -> Enclosure:
+    """sum_j log(1 + V_jj / ridge), Hadamard's bound of the log determinant, for V_jj good to `error`."""
+    logs = _sum_of_logs(np.log1p(np.maximum(diagonal, 0.0) / ridge))
+    return logs + Enclosure(0.0, inflate(diagonal.size * error / ridge))
+
+
+def _sum_of_logs(logs: FloatArray) -> Enclosure:
+    """Their sum; each is good to 16 U of its size (its argument is a quotient or a square root's, and log to 4 ulp)."""
+    total = certified_sum(logs)
+    return Enclosure(total.mid, inflate(total.rad + 16 * U * upper_sum(np.abs(logs))))
 
 
 def _is_table(term: Term) -> bool:
@@ -105,10 +113,10 @@ def read_information(
             for table in tables:
                 table.add(*here)
     diagonal = np.concatenate([matrix.diagonal(), *(table.diagonal() for table in tables)])
-    remainder = 0.0
+    remainder = Enclosure(0.0)
     if not matrix.exact:
-        seen = matrix.trace() + sum((table.trace() for table in tables), Enclosure(0.0))
-        remainder = max((charge() - seen).upper, 0.0)
+        seen = sum((table.trace() for table in tables), matrix.trace())
+        remainder = charge() - seen
     return Information(matrix.matrix(), matrix.error(), diagonal, remainder)
 
 

@@ -59,7 +59,7 @@ class SelfNormalized(NoiseBound):
         """tau, the same float wherever it is used."""
         return max(self.ridge * facts.largest_width * facts.largest_width, 1e-290)
 
-    def _log_det(self, facts: NoiseFacts) -> float:
+    def _log_det(self, facts: NoiseFacts) -> Enclosure:
         return facts.information.log_det(self.penalty(facts))
 
     def _times(self, square: Enclosure, facts: NoiseFacts, probability: float) -> Enclosure:
