@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 from scipy.stats import binom
 
 import bondic as b
+import builders
 import core_cases
 import naive
 from bondic.bounds.dual import Setting
@@ -27,6 +28,7 @@ from bondic.search.searches import make_search
 from bondic.search.table import TableSearch
 from bondic.sums.forms import Sums
 from bondic.terms import row_widths
+from bondic_lab.worlds.tabular import TabularMDP
 from builders import synthetic
 from conformance_noise import LAYOUT, TERMS, WAVES, facts_about, points, weights_of
 from core_cases import make_case
@@ -156,6 +158,30 @@ def test_log_det_is_that_of_the_kernel_matrix(name):
         assert ours <= exact * (1 + 1e-9 if name in EXACT else 1.6) + 1e-9
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.3, 0.7])
+@pytest.mark.parametrize("rank", [1, 4, 300])
+def test_few_landmarks_and_wrong_ones_cost_length_alone(monkeypatch, rank, factor):
+    """Whatever T is: what landmarks miss is paid by its trace, and what T adds is divided away."""
+    original = coordinates.solve_triangular
+    monkeypatch.setattr(coordinates, "_RANK", rank)
+    monkeypatch.setattr(coordinates, "solve_triangular", lambda *a, **k: factor * original(*a, **k))
+    rng = np.random.default_rng(6)
+    states, slots, widths = rng.normal(size=(50, 1)), rng.integers(0, 3, 50), rng.choice([0.5, 2.0], 50)
+    (term,) = normal_form(b.Gaussian(0.5) * b.Dirac(), layout := Layout(1, False, 0, 3))
+    gram = term.block(states, states) * (slots[:, None] == slots)
+    charge = Enclosure(float(np.sum(widths**2)), 1e-12)
+    found = information.read_information(
+        b.Gaussian(0.5) * b.Dirac(), layout, rows_of(states, slots, widths), 50, lambda: charge
+    )
+    for ridge in (0.5, 20.0):
+        exact = slow_log_det((widths[:, None] * gram * widths / ridge).tolist())
+        ours = found.log_det(ridge)
+        assert exact <= mpf(ours.upper)
+        assert ours.upper < charge.mid / ridge
+        if rank == 300 and factor == 1.0:
+            assert ours.upper < exact * (1 + mpf(10) ** -4)
+
+
 def test_many_features_are_taken_one_by_one(monkeypatch):
     facts = facts_about(WAVES)
     joint = facts.information.log_det(3.0).upper
@@ -277,6 +303,24 @@ def test_it_holds_for_rows_that_follow_the_noise_at_the_worst_time(rng):
     limit = binom.ppf(0.999, runs, delta)
     assert misses[0] <= limit
     assert np.all(misses[1:] > limit)
+
+
+def test_the_event_of_a_saturating_log(rng):
+    """Residuals of +-B/2, from the log through the rows to the noise of omega = 1: 1000 logs, false alarm 0.1 %."""
+    mdp, delta, runs = TabularMDP.saturating(), 0.05, 1000
+    misses = np.zeros(2, dtype=int)
+    for _ in range(runs):
+        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(50, 1, rng)))
+        truth = builders.table_function(mdp.q_star, problem.layout)
+        gauge = b.SelfNormalized.planned(50, sup_diag=1.0, mean_square_width=1.0, largest_width=1.0)
+        ball = b.Ball(truth.kernel, 1.0, truth)
+        setting = Setting(problem, ball, b.Instruments(b.Constant(1.0)), gauge, delta, None, 2)
+        omega = b.FeatureFunction(b.Constant(1.0), problem.layout, np.ones(1))
+        (weighed,) = weigh(problem, ball, [Candidate(omega)])
+        size = gauge.bound(setting.weights(omega, weighed), setting.facts(), delta).upper
+        misses += abs(weighed.correction.mid) > size * np.array([1.0, 0.5])
+    limit = binom.ppf(0.999, runs, delta)
+    assert misses[0] <= limit < misses[1]
 
 
 # --- from a log to an interval --------------------------------------------------------------------------------

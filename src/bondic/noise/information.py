@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cholesky
 from bondic.kernels.base import Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.noise.coordinates import POOL, Coordinates, coordinates_of, has_features
+from bondic.noise.coordinates import POOL, Coordinates, coordinates_of, embedded, has_features
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
@@ -136,7 +136,7 @@ class _Matrix:
     def __init__(self, parts: list[Coordinates], layout: Layout) -> None:
         probe = np.zeros((1, layout.dimension))
         sizes = [part.values(probe).shape[1] * part.term.embedding.shape[1] for part in parts]
-        self._parts, self._tops, self._size = parts, np.cumsum([0, *sizes])[:-1], sum(sizes)
+        self._parts, self._size = parts, sum(sizes)
         self._joint = self._size <= MOST_JOINT
         self._sum = np.zeros((self._size, self._size) if self._joint else self._size)
         self._squares, self._inexact, self._steps = 0.0, 0.0, 0
@@ -150,21 +150,18 @@ class _Matrix:
         errors = [part.error(points) for part in self._parts]
         for slot in np.unique(slots):
             mine = np.flatnonzero(slots == slot)
-            columns, values, off = [], [], 0.0
-            for part, top, psi, error in zip(self._parts, self._tops, blocks, errors, strict=True):
-                row = part.term.embedding[slot]
-                used = np.flatnonzero(row)
-                columns.append(top + (np.arange(psi.shape[1])[:, None] * row.size + used).ravel())
-                values.append((psi[mine][:, :, None] * row[used]).reshape(mine.size, -1))
-                off = max(off, error * float(np.abs(row).max()))
-            self._add(np.concatenate(columns), np.hstack(values) * widths[mine, None], off * float(widths[mine].max()))
+            parts = [(part.term, psi[mine]) for part, psi in zip(self._parts, blocks, strict=True)]
+            sizes = [float(np.abs(term.embedding[slot]).max()) for term, _ in parts]
+            off = max(error * size for error, size in zip(errors, sizes, strict=True))
+            places, values = embedded(parts, int(slot))
+            self._add(places, values * widths[mine, None], off * float(widths[mine].max()))
 
-    def _add(self, columns: IntArray, x: FloatArray, off: float) -> None:
+    def _add(self, places: IntArray, x: FloatArray, off: float) -> None:
         """x is good to `off` + 4 U |x| entry by entry; the sum of its products to (rows + steps) U of the squares."""
         if self._joint:
-            self._sum[np.ix_(columns, columns)] += x.T @ x
+            self._sum[np.ix_(places, places)] += x.T @ x
         else:
-            self._sum[columns] += np.einsum("ij,ij->j", x, x)
+            self._sum[places] += np.einsum("ij,ij->j", x, x)
         length = _length(x)
         apart = off * math.sqrt(x.size) * (1 + 1e-9) + 4 * U * length
         self._squares += length**2

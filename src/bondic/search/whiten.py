@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
+from bondic.noise.coordinates import embedded
 from bondic.rows import Rows
 from bondic.search.basis import Basis
 from bondic.search.model import SearchModel
@@ -30,25 +31,14 @@ def second_moments(question: Rows, weights: Basis) -> FloatArray:
         widths = row_widths(part.terms, part.times, len(part))
         for top in range(0, len(part), _BLOCK):
             some = slice(top, top + _BLOCK)
+            psi = [block.finish(block.raw(part.logged[some])) for block in weights.parts]
             for slot in np.unique(part.slots[some]):
-                mine = top + np.flatnonzero(part.slots[some] == slot)
-                phi, columns = coordinates(weights, part.logged[mine], int(slot))
-                phi *= widths[mine, None]
-                total[np.ix_(columns, columns)] += phi.T @ phi
+                mine = np.flatnonzero(part.slots[some] == slot)
+                parts = [(block.term, rows[mine]) for block, rows in zip(weights.parts, psi, strict=True)]
+                places, values = embedded(parts, int(slot))
+                values *= widths[some][mine, None]
+                total[np.ix_(places, places)] += values.T @ values
     return total
-
-
-def coordinates(weights: Basis, points: FloatArray, slot: int) -> tuple[FloatArray, npt.NDArray[np.int64]]:
-    """phi of points that share a slot, and where in w its entries stand: those that the slot's embedding leaves."""
-    values, columns, top = [], [], 0
-    for part in weights.parts:
-        row = part.term.embedding[slot]
-        used = np.flatnonzero(row)
-        phi = part.finish(part.raw(points))
-        values.append((phi[:, :, None] * row[used]).reshape(points.shape[0], -1))
-        columns.append(top + (np.arange(phi.shape[1])[:, None] * row.size + used).ravel())
-        top += phi.shape[1] * row.size
-    return np.hstack(values), np.concatenate(columns)
 
 
 def whiten(model: SearchModel, moments: FloatArray, penalty: float, charge: float) -> SearchModel:
