@@ -257,6 +257,8 @@ class Seen:
     cylinders: list = field(default_factory=list)
     localizers: list = field(default_factory=list)
     deltas: list = field(default_factory=list)
+    prices: list = field(default_factory=list)  # (rows, right side of (16))
+    claims: list = field(default_factory=list)  # (tail, claim)
 
 
 @contextmanager
@@ -279,7 +281,21 @@ def watching():
         seen.deltas.append(found)
         return found
 
+    real_price, real_claim = localize.Localizer.vector_bound, sequential.Tail.claim
+
+    def price(self, candidates):
+        found = real_price(self, candidates)
+        seen.prices.append((len(self.offsets), found[0]))
+        return found
+
+    def claim(self, *given):
+        found = real_claim(self, *given)
+        seen.claims.append((self, found))
+        return found
+
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(localize.Localizer, "vector_bound", price))
+        stack.enter_context(mock.patch.object(sequential.Tail, "claim", claim))
         for module in (localize, sequential):
             stack.enter_context(mock.patch.object(module, "enclose", enclose))
         stack.enter_context(mock.patch.object(localize.Localizer, "begin", staticmethod(begin)))
@@ -319,24 +335,30 @@ class Truth:
             along = self.coordinates @ np.linalg.solve(gram, self.coordinates)
             self.perp_square = max((w.inside * w.radius) ** 2 - along, 0.0)
 
+    def price(self, rows):
+        """The true right side of (16) after so many rows."""
+        limits = self.question.data.limits
+        delta = self.y - np.clip(self.predicted, limits.low, limits.high)
+        sizes = np.concatenate([np.linalg.norm(own.instruments, axis=1) for own in self.applied])
+        return np.log(2 / self.question.probabilities["vector"]) + _g(-sizes * np.abs(delta))[:rows].sum()
+
+    def weights(self, end):
+        return (1 if end == "upper" else -1) * np.concatenate([own.weights[end] for own in self.applied])
+
+    def tail_price(self, end):
+        """The true right side of (15)."""
+        return np.log(1 / self.question.probabilities[end]) + _g(-self.weights(end) * self.deviation()).sum()
+
     def events_hold(self):
         """(16) at every block end, and (15) for every end that is asked for."""
-        limits, p = self.question.data.limits, self.question.probabilities
-        delta = self.y - np.clip(self.predicted, limits.low, limits.high)
-        widest = max(own.instruments.shape[1] for own in self.applied)
-        total, price, first = np.zeros(widest), np.log(2 / p["vector"]), 0
+        total, first = np.zeros(max(own.instruments.shape[1] for own in self.applied)), 0
         for own in self.applied:
             part = slice(first, first + len(own.predicted))
             first = part.stop
             total[: own.instruments.shape[1]] += own.instruments.T @ self.z[part]
-            price += _g(-np.linalg.norm(own.instruments, axis=1) * np.abs(delta[part])).sum()
-            if np.linalg.norm(total) > price:
+            if np.linalg.norm(total) > self.price(first):
                 return False
-        for end in ends_of(self.side):
-            v = (1 if end == "upper" else -1) * np.concatenate([own.weights[end] for own in self.applied])
-            if v @ self.z > np.log(1 / p[end]) + _g(-v * self.deviation()).sum():
-                return False
-        return True
+        return all(self.weights(end) @ self.z <= self.tail_price(end) for end in ends_of(self.side))
 
     def deviation(self):
         clip = [np.concatenate([getattr(own.clip, side) for own in self.applied]) for side in ("low", "high")]
@@ -362,6 +384,12 @@ class Truth:
             apart = (self.y - self.predicted)[: len(localizer.offsets)]
             if np.any(apart < localizer.apart.low - tiny) or np.any(apart > localizer.apart.high + tiny):
                 bad.append("a row bound of Y - ŷ")
+        bad += [f"(16) after {rows} rows" for rows, bound in seen.prices if bound < self.price(rows) * (1 - slack)]
+        for tail, claim in seen.claims:
+            # sharper than the end itself: the bound holds for the right side of (15), not only for its left side
+            exact = tail.rate * claim.sign * value - self.weights(tail.end) @ self.z + self.tail_price(tail.end)
+            if tail.rate * claim.sign * claim.bound < exact - slack * (1 + abs(exact) + tail.rate * self.world.reach):
+                bad.append(f"{tail.end} tail is short by {exact - tail.rate * claim.sign * claim.bound}")
         for one in seen.deltas:
             delta = self.deviation()
             if np.any(delta < one.low - tiny) or np.any(delta > one.high + tiny):
