@@ -7,6 +7,7 @@ norm and all its values, so what is feasible for these coordinates is feasible i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,22 +141,40 @@ def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
 
 
 def _landmarks(term: Term, pool: FloatArray, rank: int, tolerance: float) -> TermBasis:
-    """Greedy pivoted Cholesky: take the point that the span represents worst until all are represented."""
+    """Landmarks of one term among the pool."""
     if not term.factors:
         point, factor = pool[:1], np.array([[np.sqrt(term.coefficient)]])
         return TermBasis(term, point, factor)
-    residual = term.diag(pool).copy()
-    floor = tolerance * float(residual.max())
-    columns = np.zeros((min(rank, pool.shape[0]), pool.shape[0]))
+    residual = term.diag(pool)
+    chosen, columns = greedy_pivots(
+        residual, lambda pivot: term.block(pool[pivot : pivot + 1], pool)[0], rank, tolerance * float(residual.max())
+    )
+    return TermBasis(term, np.ascontiguousarray(pool[chosen]), np.triu(columns[:, chosen]))
+
+
+def greedy_pivots(
+    diagonal: FloatArray,
+    column: Callable[[int], FloatArray],
+    most: int,
+    floor: float,
+    start: FloatArray | None = None,
+) -> tuple[list[int], FloatArray]:
+    """Pivoted Cholesky: the point that the span represents worst, again and again, until all are represented.
+
+    `column(i)` is the i-th column of the matrix whose diagonal is given (N,); `start` (s, N) holds coordinates that the
+    points have already. Returns the points and their new coordinates (steps, N): the columns of the triangular factor.
+    """
+    given = np.zeros((0, diagonal.size)) if start is None else start
+    residual = np.maximum(diagonal - np.einsum("ij,ij->j", given, given), 0.0)
+    columns = np.zeros((min(most, diagonal.size), diagonal.size))
     chosen: list[int] = []
     for step in range(columns.shape[0]):
         pivot = int(np.argmax(residual))
         if residual[pivot] <= floor:
             break
-        column = term.block(pool[pivot : pivot + 1], pool)[0] - columns[:step].T @ columns[:step, pivot]
-        columns[step] = column / np.sqrt(residual[pivot])
+        left = column(pivot) - columns[:step].T @ columns[:step, pivot] - given.T @ given[:, pivot]
+        columns[step] = left / np.sqrt(residual[pivot])
         residual = np.maximum(residual - columns[step] ** 2, 0.0)
         residual[pivot] = 0.0
         chosen.append(pivot)
-    factor = columns[: len(chosen)][:, chosen]
-    return TermBasis(term, np.ascontiguousarray(pool[chosen]), np.triu(factor))
+    return chosen, columns[: len(chosen)]
