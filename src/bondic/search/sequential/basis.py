@@ -113,9 +113,9 @@ def diagonal(terms: tuple[Term, ...], x: Pairs) -> FloatArray:
     return out
 
 
-def candidates(pilot: Batch, starts: Cloud) -> Pairs:
-    """Logged, next and initial pairs of the pilot, every one once."""
-    parts = [Pairs(pilot.logged, pilot.slots), pairs_of(pilot.next), pairs_of(starts)]
+def candidates(rows: Batch, starts: Cloud) -> Pairs:
+    """Logged, next and initial pairs, every one once."""
+    parts = [Pairs(rows.logged, rows.slots), pairs_of(rows.next), pairs_of(starts)]
     return Pairs.join(parts).distinct(_MOST_CANDIDATES)
 
 

@@ -6,22 +6,20 @@ holds no later row; `History` alone knows all rows, and `before` is the one way 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
-from bondic.classes.value_class import constant_value
 from bondic.data.initial import episode_starts
 from bondic.identity.residual import values_at_rows
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Batch, Cloud, Rows
 from bondic.search.sequential._types import LandmarkBasis
 from bondic.search.sequential.basis import Embedder, Pairs
-from bondic.sums.forms import STANDARD, Sums
-from bondic.terms import Terms, range_of
+from bondic.sums.forms import Sums
+from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -99,31 +97,29 @@ class History:
     radius: float
 
     def before(self, row: int) -> Past:
+        """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
         return Past(self.begin, row, self.rows.cut(slice(0, count)), self.starts.before(row), self.gamma, self.radius)
 
-    @cached_property
-    def stop(self) -> int:
-        return int(self.rows.log_rows[-1]) + 1
-
 
 def make_history(
-    problem: Rows, ball: Ball, basis: LandmarkBasis, starts: Cloud, told_by: IntArray, sums: Sums = STANDARD
+    problem: Rows, ball: Ball, basis: LandmarkBasis, starts: KnownStarts, limits: tuple[float, float] | None, sums: Sums
 ) -> History:
-    """Embed all rows on the landmarks of the pilot; `starts` with the rows that tell them, as `known_starts` gives them."""
+    """Embed all rows on the landmarks of the pilot."""
     embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    parts = [_embedded(batch, ball, embedder, sums) for batch in problem.batches()]
+    parts = [_embedded(batch, ball, embedder, limits, sums) for batch in problem.batches()]
     columns = (np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Seen))
-    embeddings, _ = embedder.cloud(starts, told_by.size)
-    given = problem.initial_states.weights
-    weights = given if given.size == told_by.size else np.full(told_by.size, 1.0 / told_by.size)
-    return History(problem.rows.start, Seen(*columns), Starts(embeddings, weights, told_by), problem.gamma, ball.radius)
+    embeddings, _ = embedder.cloud(starts.cloud, starts.told_by.size)
+    known = Starts(embeddings, starts.weights, starts.told_by)
+    return History(problem.rows.start, Seen(*columns), known, problem.gamma, ball.radius)
 
 
-def _embedded(batch: Batch, ball: Ball, embedder: Embedder, sums: Sums) -> Seen:
+def _embedded(
+    batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums
+) -> Seen:
     following, beyond = embedder.cloud(batch.next, len(batch))
     center = values_at_rows(batch, ball.center, sums)
-    low, high = ranges(batch.terms, batch.times, len(batch), ball)
+    low, high = ranges(batch, limits)
     return Seen(
         batch.log_rows,
         batch.logged,
@@ -138,24 +134,42 @@ def _embedded(batch: Batch, ball: Ball, embedder: Embedder, sums: Sums) -> Seen:
     )
 
 
-def ranges(terms: Terms, times: IntArray | None, count: int, ball: Ball) -> tuple[FloatArray, FloatArray]:
-    """[low_i, high_i] of Y_i = r_i + gamma q*(x'_i): the range in force, cut by what Q leaves of q*(x'_i)."""
-    distinct, place = np.unique(np.zeros(count, np.int64) if times is None else times, return_inverse=True)
-    limits = [range_of(terms, int(time)) for time in distinct]
-    low, high = np.array([at.low for at in limits])[place], np.array([at.high for at in limits])[place]
-    middle = constant_value(ball.center)
-    if middle is None:
-        return low, high
-    reach = ball.radius * ball.kernel.sup_diag**0.5
-    least, most = min(middle - reach, 0.0), max(middle + reach, 0.0)  # nothing may follow
-    bottom, top = terms.reward_range[0] + terms.gamma * least, terms.reward_range[1] + terms.gamma * most
-    return np.maximum(low, bottom), np.minimum(high, top)
+def ranges(batch: Batch, limits: tuple[float, float] | None) -> tuple[FloatArray, FloatArray]:
+    """[low_i, high_i] of Y_i = r_i + gamma q*(x'_i): the range in force, cut by what Q leaves of it."""
+    times = np.zeros(len(batch), np.int64) if batch.times is None else batch.times
+    distinct, place = np.unique(times, return_inverse=True)
+    cuts = [range_of(batch.terms, int(time)).cut(*(limits or (-np.inf, np.inf))) for time in distinct]
+    low, high = np.array(cuts).reshape(-1, 2).T
+    return low[place], high[place]
 
 
-def known_starts(problem: Rows) -> IntArray:
-    """For each initial state the row of the log that told it; -1 for states that were given."""
+@dataclass(frozen=True, eq=False)
+class KnownStarts:
+    """Initial states as they become known."""
+
+    cloud: Cloud
+    weights: FloatArray  # (n_0,)
+    told_by: IntArray  # (n_0,) the row of the log that told each; -1 if it was known beforehand
+
+    def before(self, row: int) -> Cloud:
+        """Those that are known before a row."""
+        known = self.told_by[self.cloud.rows] < row
+        cloud = self.cloud
+        return Cloud(cloud.points[known], cloud.weights[known], cloud.rows[known], cloud.draws)
+
+
+def known_starts(problem: Rows, pilot: Rows) -> KnownStarts:
+    """The initial states with the rows that told them.
+
+    States that were given are known beforehand, unless their number is not: then those that stand in for them in the pilot
+    are used, as their number may depend on the log.
+    """
     states = problem.initial_states
-    if not states.from_rows:
-        return np.full(len(states), -1)
-    found = [rows.start + starts for rows, _, starts in episode_starts(problem.log)]
-    return np.asarray(np.concatenate(found)[: len(states)])
+    if states.from_rows:
+        found = np.concatenate([rows.start + starts for rows, _, starts in episode_starts(problem.log)])
+        return KnownStarts(problem.initial, states.weights, found[: len(states)])
+    if states.count_fixed:
+        return KnownStarts(problem.initial, states.weights, np.full(len(states), -1))
+    cloud, count = pilot.initial, len(pilot.initial_states)
+    mass = cloud.weights.sum(axis=1, keepdims=True) * cloud.draws
+    return KnownStarts(replace(cloud, weights=cloud.weights / mass), pilot.initial_states.weights, np.full(count, -1))

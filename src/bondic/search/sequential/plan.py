@@ -1,186 +1,94 @@
-"""A plan for a log: blocks whose models, instruments and weights are made from the rows before them (section 9)."""
+"""From rows to a plan: landmarks of the pilot, blocks one after the other, and landmarks for the evaluation (section 9)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.claims import End
-from bondic.search.sequential._types import Block, Weighting
-from bondic.search.sequential.columns import caps
-from bondic.search.sequential.instruments import Forecast, Instruments, forecast, propose_instruments, propose_margin
-from bondic.search.sequential.models import Fitted, RunningMoments, fit
-from bondic.search.sequential.outlook import Outlook
-from bondic.search.sequential.past import History, Past, Seen
-from bondic.search.sequential.sample import Sample, past_sample, prediction_noise, sample_of
-from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.data.blocks import RowRange
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import normal_form
+from bondic.rows import Cloud, Rows
+from bondic.search.sequential._types import LandmarkBasis, Plan
+from bondic.search.sequential.basis import Pairs, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.search.sequential.blocks import CUTS, Budget, block_ends, make_blocks
+from bondic.search.sequential.past import History, KnownStarts, known_starts, make_history
+from bondic.search.table import table_kernel
+from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-CUTS = (0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
-"""Ends of blocks, as shares of the planned rows."""
-_PART = 10
-"""A sub-block is this part of the rows that are left in its block."""
-_MOST_PARTS = 1000
+MOST_SEEN, MOST_LANDMARKS = 150, 200
+"""Landmarks of the pilot, and all of them."""
+_WORST = 2000
+"""Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What the events cost: log(2/delta_1) of the vector event, log(1/delta) of each end."""
+def make_plan(
+    problem: Rows,
+    pilot: Rows,
+    ball: Ball | Box,
+    budget: Budget,
+    *,
+    planned: int,
+    cuts: Sequence[float] = CUTS,
+    seen: int = MOST_SEEN,
+    landmarks: int = MOST_LANDMARKS,
+    limits: tuple[float, float] | None = None,
+    sums: Sums = STANDARD,
+) -> Plan:
+    """A plan for all rows after the pilot, made for a log of `planned` rows; every block is made from the rows before it.
 
-    vector: float
-    ends: dict[End, float]
-
-    @staticmethod
-    def of(vector: float, ends: dict[End, float]) -> Budget:
-        """From the probabilities of the events."""
-        return Budget(math.log(2 / vector), {end: math.log(1 / share) for end, share in ends.items()})
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Everything about a block but the corrections of its weights."""
-
-    fitted: Fitted
-    noise: float
-    sample: Sample
-    instruments: Instruments
-    final: Forecast
-    margin: float
-    aims: dict[End, Aim]
-
-
-@dataclass(eq=False)
-class _Sums:
-    """Lambda and sum v_i T_i of one end, over the rows so far."""
-
-    rates: float
-    weighted: FloatArray  # (m,)
+    `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then. `limits` is the range
+    of r + gamma q*(x') that Q implies, if any.
+    """
+    start = pilot.rows.stop
+    starts = known_starts(problem, pilot)
+    basis, space = _pilot_space(pilot, ball, starts.before(start), seen)
+    history = make_history(problem, space, basis, starts, limits, sums)
+    first = problem.rows.start
+    ends = block_ends(start, first, first + planned, problem.rows.stop, cuts)
+    blocks = make_blocks(history, start, ends, first + planned, budget)
+    more = extended(basis, space.kernel, problem.layout, _missed(problem, history, space, starts), landmarks)
+    return Plan(more, basis.slots.size, more.slots.size, start, blocks)
 
 
-@dataclass(eq=False)
-class Proposer:
-    """Makes block after block; it is shown pasts, and keeps sums over them."""
-
-    size: int
-    radius: float
-    gamma: float
-    start: int  # first certified row
-    planned: int  # the row of the log where the plan ends
-    budget: Budget
-    moments: RunningMoments = field(init=False)
-    outlook: Outlook = field(init=False)
-    _sums: dict[End, _Sums] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.moments = RunningMoments(self.size)
-        self.outlook = Outlook(self.size, self.radius, self.gamma, self.budget.vector)
-        self._sums = {end: _Sums(0.0, np.zeros(self.size)) for end in self.budget.ends}
-
-    def prepare(self, past: Past, stop: int) -> Prepared:
-        """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
-        self.moments.advance(past)
-        fitted, first = fit(self.moments, self.gamma)
-        sample, noise = past_sample(past, fitted.model), prediction_noise(past, first)
-        rows, by_then = past.share * (self.planned - self.start), past.share * (stop - self.start)
-        instruments = propose_instruments(past, fitted, sample, self.outlook, noise, by_then)
-
-        def after(count: float) -> Forecast:
-            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count)
-
-        final = after(rows)
-        today = after(self.outlook.certified) if self.outlook.certified else None
-        margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
-        center = sample.center(self.gamma, fitted.guess)
-        aims = {}
-        for end, log_term in self.budget.ends.items():
-            above, below = caps(end, center, margin, sample, False)
-            problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
-            aims[end] = propose_aim(problem)
-        return Prepared(fitted, noise, sample, instruments, final, margin, aims)
-
-    def block(self, before: Callable[[int], Past], start: int, stop: int) -> Block:
-        """The block of rows start..stop-1; the corrections of its weights see the rows before their sub-block."""
-        past = before(start)
-        found = self.prepare(past, stop)
-        starts = sub_blocks(start, stop)
-        bare = Block(
-            stop,
-            found.fitted.model,
-            found.instruments.whitening,
-            found.instruments.rate,
-            found.instruments.usual,
-            found.fitted.guess,
-            found.margin,
-            {},
-        )
-        block = replace(bare, weightings=self._weightings(before, found, bare, starts))
-        self.outlook.absorb(before(stop), len(past), block)
-        return block
-
-    def _weightings(
-        self, before: Callable[[int], Past], found: Prepared, block: Block, starts: IntArray
-    ) -> dict[End, Weighting]:
-        """Directions of every sub-block, from the imbalance of all weights before it."""
-        balances = {end: Balance(aim, found.final) for end, aim in found.aims.items()}
-        directions = {end: np.zeros((starts.size, self.size)) for end in found.aims}
-        past = before(int(starts[0]))
-        for k, until in enumerate([*starts[1:], block.stop]):
-            left = past.share * (block.stop - past.row)
-            for end, balance in balances.items():
-                sums = self._sums[end]
-                directions[end][k] = balance.direction(sums.rates * past.start - sums.weighted, left)
-            known, past = len(past), before(int(until))
-            fresh = past.rows.cut(slice(known, None))
-            if len(fresh):
-                self._weigh(fresh, found, block, {end: rows[k] for end, rows in directions.items()})
-        return {end: Weighting(found.aims[end].rate, starts, rows) for end, rows in directions.items()}
-
-    def _weigh(self, fresh: Seen, found: Prepared, block: Block, directions: dict[End, FloatArray]) -> None:
-        """Add the rows of a sub-block to the sums of both ends."""
-        rows = sample_of(fresh, block.model, self.gamma)
-        moved = fresh.coordinates - self.gamma * fresh.following
-        for end, direction in directions.items():
-            sums = self._sums[end]
-            sums.rates += len(fresh) * found.aims[end].rate
-            sums.weighted += block_weights(end, block, rows, direction, self.gamma) @ moved
+def as_ball(ball: Ball | Box, count: int) -> Ball:
+    """A box on so many pairs lies in the ball of their table whose radius is the half-width times the root of their number."""
+    if isinstance(ball, Ball):
+        return ball
+    return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
 
 
-def block_weights(end: End, block: Block, rows: Sample, direction: FloatArray, gamma: float) -> FloatArray:
-    """v_i = clip(theta . T̄_i, -c-, c+)."""
-    strange = np.linalg.norm(rows.toward @ block.whitening, axis=1) > block.usual
-    above, below = caps(end, rows.center(gamma, block.guess), block.margin, rows, strange)
-    return np.asarray(np.clip(rows.toward @ direction, -below, above))
+def _pilot_space(pilot: Rows, ball: Ball | Box, starts: Cloud, seen: int) -> tuple[LandmarkBasis, Ball]:
+    if isinstance(ball, Box) and not pilot.layout.discrete:
+        raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
+    pool = candidates(pilot.whole(), starts)
+    basis = pilot_basis(as_ball(ball, 1).kernel, pilot.layout, pool, seen)
+    return basis, as_ball(ball, basis.slots.size)
 
 
-def sub_blocks(start: int, stop: int) -> IntArray:
-    """Where sub-blocks begin: each takes a tenth of what is left, and at least a thousandth of the block."""
-    least, row, found = max(1, (stop - start) // _MOST_PARTS), start, []
-    while row < stop:
-        found.append(row)
-        row += max(least, (stop - row) // _PART)
-    return np.array(found, dtype=np.int64)
+def _missed(problem: Rows, history: History, ball: Ball, starts: KnownStarts) -> Pairs:
+    """Pairs of the whole log of which the pilot's landmarks leave most, and all initial ones."""
+    rows = history.rows
+    terms, logged = normal_form(ball.kernel, problem.layout), Pairs(rows.points, rows.slots)
+    left = diagonal(terms, logged) - np.einsum("ij,ij->i", rows.coordinates, rows.coordinates)
+    ahead = set(rows.log_rows[_largest(rows.beyond)].tolist())
+    parts = [logged[_largest(left)], pairs_of(starts.cloud)]
+    for batch in problem.batches():
+        wanted = np.isin(batch.log_rows, list(ahead))[batch.next.rows]
+        cloud = batch.next
+        parts.append(pairs_of(replace(cloud, points=cloud.points[wanted], weights=cloud.weights[wanted])))
+    return Pairs.join(parts).distinct(8 * _WORST)
 
 
-def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[float] = CUTS) -> list[int]:
-    """Rows where blocks end: shares of the planned rows first..planned-1; longer logs go on in steps of a fifth."""
-    shares = [*cuts]
-    while first + int(shares[-1] * (planned - first)) < stop:
-        shares.append(shares[-1] + 0.2)
-    ends = [min(first + int(share * (planned - first)), stop) for share in shares]
-    return sorted({end for end in ends if end > start})
-
-
-def make_blocks(history: History, start: int, ends: Sequence[int], planned: int, budget: Budget) -> tuple[Block, ...]:
-    """All blocks, one after the other."""
-    size = history.rows.coordinates.shape[1]
-    proposer = Proposer(size, history.radius, history.gamma, start, planned, budget)
-    blocks = []
-    for first, stop in zip([start, *ends[:-1]], ends, strict=True):
-        blocks.append(proposer.block(history.before, first, stop))
-    return tuple(blocks)
+def _largest(left: FloatArray) -> IntArray:
+    count = min(_WORST, left.size)
+    return np.sort(np.argpartition(-left, count - 1)[:count])
