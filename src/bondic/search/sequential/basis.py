@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
+from bondic.classes.landmarks import LandmarkBasis
 from bondic.data.spread import spread_rows
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
 from bondic.rows import Batch, Cloud
 from bondic.search.basis import greedy_pivots, kernel_block
-from bondic.search.sequential._types import LandmarkBasis
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -73,12 +73,12 @@ class Embedder:
 
     def pairs(self, pairs: Pairs) -> FloatArray:
         """c of each pair: (N, m)."""
-        values = gram(self.terms, pairs, Pairs(self.basis.landmarks, self.basis.slots))
+        values = gram(self.terms, pairs, Pairs(self.basis.points, self.basis.slots))
         return np.asarray(values @ self.basis.matrix.T)
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
         """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
-        size, draws = self.basis.slots.size, cloud.draws
+        size, draws = len(self.basis), cloud.draws
         means, left = np.zeros((count, size)), np.zeros(count)
         for first in range(0, cloud.rows.size, _PIECE * draws):
             here = slice(first, first + _PIECE * draws)
@@ -87,7 +87,7 @@ class Embedder:
             for term in self.terms:
                 columns = term.columns(weights)
                 actions = columns @ term.embedding[self.basis.slots].T
-                values += kernel_block(term, points, self.basis.landmarks) * actions
+                values += kernel_block(term, points, self.basis.points) * actions
                 own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
             means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
             one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
@@ -126,7 +126,7 @@ def pilot_basis(kernel: Kernel, layout: Layout, pool: Pairs, most: int) -> Landm
 
 def extended(basis: LandmarkBasis, kernel: Kernel, layout: Layout, pool: Pairs, most: int) -> LandmarkBasis:
     """The same basis with further landmarks after those it has, at most `most` in all."""
-    return _pivots(normal_form(kernel, layout), pool, most - basis.slots.size, basis)
+    return _pivots(normal_form(kernel, layout), pool, most - len(basis), basis)
 
 
 def _pivots(terms: tuple[Term, ...], pool: Pairs, most: int, given: LandmarkBasis | None) -> LandmarkBasis:
@@ -139,10 +139,10 @@ def _pivots(terms: tuple[Term, ...], pool: Pairs, most: int, given: LandmarkBasi
     inverse = np.asarray(solve_triangular(columns[:, chosen].T, np.eye(size), lower=True))
     if given is None or known is None:
         return LandmarkBasis(found.points, found.slots, np.tril(inverse))
-    before = given.slots.size
+    before = len(given)
     matrix = np.zeros((before + size, before + size))
     matrix[:before, :before] = given.matrix
     matrix[before:, :before] = -inverse @ known[:, chosen].T @ given.matrix
     matrix[before:, before:] = np.tril(inverse)
-    joined = Pairs.join([Pairs(given.landmarks, given.slots), found])
+    joined = Pairs.join([Pairs(given.points, given.slots), found])
     return LandmarkBasis(joined.points, joined.slots, matrix)

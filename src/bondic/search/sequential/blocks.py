@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.plan import Block, Weighting, columns
 from bondic.claims import End
-from bondic.search.sequential._types import Block, Weighting
-from bondic.search.sequential.columns import caps
 from bondic.search.sequential.instruments import Forecast, Instruments, forecast, propose_instruments, propose_margin
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import History, Past, Seen
-from bondic.search.sequential.sample import Sample, past_sample, prediction_noise, sample_of
+from bondic.search.sequential.sample import Sample, past_sample, prediction_noise
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
 FloatArray = npt.NDArray[np.float64]
@@ -96,10 +95,9 @@ class Proposer:
         final = after(rows)
         today = after(self.outlook.certified) if self.outlook.certified else None
         margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
-        center = sample.center(self.gamma, fitted.guess)
         aims = {}
         for end, log_term in self.budget.ends.items():
-            above, below = caps(end, center, margin, sample, False)
+            above, below = sample.caps(end, self.gamma, fitted.guess, margin)
             problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
             aims[end] = propose_aim(problem)
         return Prepared(fitted, noise, sample, instruments, final, margin, aims)
@@ -132,30 +130,24 @@ class Proposer:
         past = before(int(starts[0]))
         for k, until in enumerate([*starts[1:], block.stop]):
             left = past.share * (block.stop - past.row)
+            now = {}
             for end, balance in balances.items():
                 sums = self._sums[end]
                 directions[end][k] = balance.direction(sums.rates * past.start - sums.weighted, left)
+                now[end] = Weighting(found.aims[end].rate, starts[k : k + 1], directions[end][k : k + 1])
             known, past = len(past), before(int(until))
-            fresh = past.rows.cut(slice(known, None))
-            if len(fresh):
-                self._weigh(fresh, found, block, {end: rows[k] for end, rows in directions.items()})
+            if len(past) > known:
+                self._weigh(past.rows.cut(slice(known, None)), replace(block, weightings=now))
         return {end: Weighting(found.aims[end].rate, starts, rows) for end, rows in directions.items()}
 
-    def _weigh(self, fresh: Seen, found: Prepared, block: Block, directions: dict[End, FloatArray]) -> None:
-        """Add the rows of a sub-block to the sums of both ends."""
-        rows = sample_of(fresh, block.model, self.gamma)
+    def _weigh(self, fresh: Seen, block: Block) -> None:
+        """Add the rows of a sub-block to the sums of every end."""
+        limits = fresh.limits
+        found = columns(block, self.gamma, fresh.log_rows, fresh.points, fresh.slots, fresh.coordinates, limits)
         moved = fresh.coordinates - self.gamma * fresh.following
-        for end, direction in directions.items():
-            sums = self._sums[end]
-            sums.rates += len(fresh) * found.aims[end].rate
-            sums.weighted += block_weights(end, block, rows, direction, self.gamma) @ moved
-
-
-def block_weights(end: End, block: Block, rows: Sample, direction: FloatArray, gamma: float) -> FloatArray:
-    """v_i = clip(theta . T̄_i, -c-, c+)."""
-    strange = np.linalg.norm(rows.toward @ block.whitening, axis=1) > block.usual
-    above, below = caps(end, rows.center(gamma, block.guess), block.margin, rows, strange)
-    return np.asarray(np.clip(rows.toward @ direction, -below, above))
+        for end, weights in found.weights.items():
+            self._sums[end].rates += len(fresh) * found.rates[end]
+            self._sums[end].weighted += weights @ moved
 
 
 def sub_blocks(start: int, stop: int) -> IntArray:
@@ -177,7 +169,7 @@ def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[f
 
 
 def make_blocks(history: History, start: int, ends: Sequence[int], planned: int, budget: Budget) -> tuple[Block, ...]:
-    """All blocks, one after the other: the first begins at row `start`, and the weights are made for `planned` rows of the log."""
+    """All blocks, one after the other: the first begins at row `start`; rates are made for a log that ends at row `planned`."""
     size = history.rows.coordinates.shape[1]
     proposer = Proposer(size, history.radius, history.gamma, start, planned, budget)
     stretches = zip([start, *ends[:-1]], ends, strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.search.sequential.columns import FULL, over
+from bondic.bounds.plan import FULL_BET
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
@@ -53,14 +53,14 @@ def propose_instruments(
     white = whitening(fitted.spread)
     sizes = np.linalg.norm(sample.toward @ white, axis=1)
     if outlook.kept is None:
-        known, weight, deviations = sizes, np.ones(sizes.size), outlook.ball_deviations(sample)
+        known, weight, deviations = sizes, np.ones(sizes.size), outlook.over_the_ball(sample)
     else:
         rows = sample_of(past.rows.cut(outlook.kept.index), fitted.model, past.gamma)
         known, weight = np.linalg.norm(rows.toward @ white, axis=1), outlook.kept.weight
         deviations = outlook.kept.largest()
     squares = np.average(known**2 * np.maximum(deviations**2, noise), weights=weight)
     rate = math.sqrt(2 * outlook.log_term / (rows_by_then * max(float(squares), 1e-300)))
-    cap = FULL / max(float(np.median(sizes * sample.width)), 1e-300)
+    cap = FULL_BET / max(float(np.median(sizes * sample.width)), 1e-300)
     return Instruments(white, min(rate, cap), _STRANGE * float(sizes.max()))
 
 
@@ -82,7 +82,7 @@ def forecast(sample: Sample, white: FloatArray, radius: float, log_term: float, 
     features = sample.toward @ white
     sizes = np.linalg.norm(features, axis=1)
     free = math.sqrt(2 * log_term / max(rows * float(np.mean(sizes**2)) * noise, 1e-300))
-    rates = np.minimum(free, over(FULL, sizes * sample.width))
+    rates = np.minimum(free, FULL_BET / np.maximum(sizes * sample.width, 1e-300))
     matrix = (features * rates[:, None]).T @ sample.toward / rates.sum()
     eps = (log_term + rows * 0.5 * float(np.mean((rates * sizes) ** 2)) * noise) / (rows * float(rates.mean()))
     metric = 0.5 / radius**2 * np.eye(white.shape[0]) + 0.5 / eps**2 * matrix.T @ matrix
@@ -96,7 +96,7 @@ def propose_margin(
     gamma = outlook.gamma
     margin = _MARGIN * gamma * _high(final.widths(sample.embedding)) + 3 * math.sqrt(noise / max(rows, 1))
     if today is not None:
-        actual, foreseen = _high(outlook.best.widths(sample.embedding)), _high(today.widths(sample.embedding))
+        actual, foreseen = _high(outlook.widths(sample.embedding)), _high(today.widths(sample.embedding))
         margin *= min(max(actual / max(foreseen, 1e-300), 1.0), _MOST_OFF)
     return math.inf if margin > _WIDE * float(np.median(sample.width)) else margin
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from bondic.search.sequential._types import RidgeModel
+from bondic.bounds.plan import RidgeModel
 from bondic.search.sequential.past import Past, Seen
 
 FloatArray = npt.NDArray[np.float64]
@@ -144,4 +144,4 @@ def _fitted(moments: Moments, strengths: tuple[float, float], gamma: float) -> F
     wanted = combine.T @ (moments.products[:, 0] - moments.centers)
     ridge = _GUESS_STRENGTH * max(1.0, moments.count / _GUESS_ROWS) * _scale(moments)
     guess = np.linalg.solve(spread + ridge * np.eye(size), wanted)
-    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), guess)
+    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(guess))

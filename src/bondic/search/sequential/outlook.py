@@ -1,7 +1,7 @@
-"""What the sets of the past leave of e = q* - q̂, in ordinary floats: the fixed point of (14)-(18) on some rows of each block.
+"""What the past leaves of Q, as far as a proposal may know it: the fixed point of (14)-(18) on some rows of each block.
 
-The evaluation does this with outward rounding, on all rows and all landmarks. A proposal may not see coordinates of later
-landmarks, and needs no bounds: here are the pilot's coordinates, and at most 500 rows of every block, which stand for the rest.
+The evaluation takes all rows and all landmarks. A proposal must not see the coordinates of later landmarks, and needs no
+bounds: here are the pilot's coordinates, and at most 500 rows of every block, each of which stands for others like it.
 """
 
 from __future__ import annotations
@@ -10,60 +10,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_solve, solve_triangular
 
+from bondic.bounds.plan import Block, columns
+from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
+from bondic.classes.landmarks import Embedding
 from bondic.data.spread import spread_rows
-from bondic.search.sequential.columns import bets
-from bondic.search.sequential._types import Block
+from bondic.matrices import row_norms
+from bondic.noise.betting import curvature, loss
+from bondic.noise.deviations import Between
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Sample, sample_of
+from bondic.search.sequential.sample import Sample
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _KEPT = 500
-_ROUNDS = 20
+_ROUNDS, _WORTH = 20, 0.995
 _TAUS = (0.5, 0.9, 0.98)
 _BOTH = (0.6, 0.35)
-"""Shares of the newest cylinder and of the one before it in the set that uses both."""
-
-
-@dataclass(frozen=True, eq=False)
-class Cylinder:
-    """|h + G e| <= eps (17)."""
-
-    matrix: FloatArray  # (p, m)
-    offset: FloatArray  # (p,)
-    radius: float
-
-
-@dataclass(frozen=True, eq=False)
-class Set:
-    """(e - ē)' P (e - ē) <= rho^2 (18)."""
-
-    factor: FloatArray  # (m, m) lower, P = factor factor'
-    mean: FloatArray  # (m,)
-    square: float  # rho^2
-    ball: float  # what P is outside of the landmarks
-
-    @staticmethod
-    def of(radius: float, size: int, cylinders: tuple[Cylinder, ...] = (), shares: tuple[float, ...] = ()) -> Set:
-        ball = (1.0 - sum(shares)) / radius**2
-        matrix, right, square = ball * np.eye(size), np.zeros(size), 1.0
-        for cylinder, share in zip(cylinders, shares, strict=True):
-            weight = share / cylinder.radius**2
-            matrix += weight * cylinder.matrix.T @ cylinder.matrix
-            right -= weight * cylinder.matrix.T @ cylinder.offset
-            square -= weight * float(cylinder.offset @ cylinder.offset)
-        factor = np.linalg.cholesky(matrix)
-        mean = np.asarray(cho_solve((factor, True), right))
-        return Set(factor, mean, max(square + float(mean @ right), 0.0), ball)
-
-    def widths(self, rows: FloatArray, beyond: FloatArray | float = 0.0) -> FloatArray:
-        """sup <e - ē, f> for rows f (k, m) whose left-over norms are `beyond`."""
-        turned = solve_triangular(self.factor, rows.T, lower=True, check_finite=False)
-        squares = np.einsum("ij,ij->j", turned, turned) + beyond**2 / self.ball
-        return np.asarray(np.sqrt(self.square * squares))
+"""Shares of the newest cylinder and of the one before it in the ellipsoid that knows both."""
+_MOST = 0.995
 
 
 @dataclass(eq=False)
@@ -72,19 +38,30 @@ class Kept:
 
     index: IntArray  # (k,) position in the past
     weight: FloatArray  # (k,)
-    size: FloatArray  # (k,) lambda_i |φ_i|
-    sample: Sample
-    low: FloatArray  # (k,) a + gamma <e, D> is at least this
-    high: FloatArray  # (k,)
+    size: FloatArray  # (k,) |λ_i φ_i|
+    width: FloatArray  # (k,) B_i
+    offsets: FloatArray  # (k,) a_i
+    deviations: Embedding  # gamma D_i
+    apart: Between  # bounds of a_i + gamma <e, D_i>
 
     def largest(self) -> FloatArray:
         """U_i (14)."""
-        return np.asarray(np.minimum(self.sample.width, np.maximum(np.abs(self.low), np.abs(self.high))))
+        return np.asarray(np.minimum(self.width, self.apart.largest()))
+
+    def sharpen(self, by: Ellipsoid) -> None:
+        found = by.products(self.deviations)
+        self.apart = self.apart.within(found.low + self.offsets, found.high + self.offsets)
+
+    def then(self, other: Kept) -> Kept:
+        names = ("index", "weight", "size", "width", "offsets")
+        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        deviations = Embedding.joined([self.deviations, other.deviations])
+        return Kept(**joined, deviations=deviations, apart=self.apart.then(other.apart))
 
 
 @dataclass(eq=False)
 class Outlook:
-    """The sets so far; `absorb` adds the rows of a finished block."""
+    """The ellipsoid so far; `absorb` adds the rows of a finished block."""
 
     size: int
     radius: float
@@ -93,119 +70,71 @@ class Outlook:
     certified: int = 0
     kept: Kept | None = None
     cylinder: Cylinder | None = None
-    best: Set = field(init=False)
+    best: Ellipsoid = field(init=False)
     _matrix: FloatArray = field(init=False)
     _offset: FloatArray = field(init=False)
-    _total: float = 0.0
 
     def __post_init__(self) -> None:
-        self.best = Set.of(self.radius, self.size)
+        self.best = whole_ball(self.radius, self.size)
         self._matrix, self._offset = np.zeros((self.size, self.size)), np.zeros(self.size)
 
-    def ball_deviations(self, sample: Sample) -> FloatArray:
-        """U_i over the whole ball."""
-        sizes = np.sqrt(np.einsum("ij,ij->i", sample.apart, sample.apart) + sample.beyond**2)
-        return np.asarray(np.minimum(sample.width, np.abs(sample.miss) + self.gamma * self.radius * sizes))
+    def over_the_ball(self, sample: Sample) -> FloatArray:
+        """U_i before anything was learned."""
+        found = whole_ball(self.radius, self.size).products(sample.deviations(self.gamma))
+        return np.asarray(np.minimum(sample.width, np.abs(sample.miss) + found.largest()))
+
+    def widths(self, rows: FloatArray) -> FloatArray:
+        """sup <e - ē, f> for rows f (k, m)."""
+        nothing = np.zeros(rows.shape[0])
+        found = self.best.products(Embedding(rows, nothing, nothing))
+        return 0.5 * (found.high - found.low)
 
     def absorb(self, past: Past, first: int, block: Block) -> None:
         """The rows first.. of the past were those of this block."""
         rows = past.rows.cut(slice(first, None))
         if not len(rows):
             return
-        found = sample_of(rows, block.model, self.gamma)
-        rates, features = bets(block, found)
-        bet = rates[:, None] * features
-        self._matrix += bet.T @ (rows.coordinates - self.gamma * rows.following)
-        self._offset += bet.T @ (rows.values - rows.targets)
-        self._total += float(rates.sum())
+        found = columns(block, self.gamma, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
+        self._matrix += found.instruments.T @ (rows.coordinates - self.gamma * rows.following)
+        self._offset += found.instruments.T @ (rows.values - rows.targets)
         self.certified += len(rows)
-        self._keep(found, np.linalg.norm(bet, axis=1), first)
+        chosen = spread_rows(len(rows), _KEPT)
+        sample = Sample.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
+        self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
         self._settle()
 
-    def _keep(self, found: Sample, sizes: FloatArray, first: int) -> None:
-        chosen = spread_rows(len(found), _KEPT)
-        part = found.cut(chosen)
-        weight = np.full(chosen.size, len(found) / chosen.size)
-        radius = self.gamma * self.radius * np.sqrt(np.sum(part.apart**2, axis=1) + part.beyond**2)
-        new = Kept(first + chosen, weight, sizes[chosen], part, part.miss - radius, part.miss + radius)
-        self._sharpen(new, self.best)
-        self.kept = new if self.kept is None else _joined(self.kept, new)
-
-    def _sharpen(self, rows: Kept, by: Set) -> None:
-        middle = rows.sample.miss + self.gamma * rows.sample.apart @ by.mean
-        width = self.gamma * by.widths(rows.sample.apart, rows.sample.beyond)
-        rows.low, rows.high = np.maximum(rows.low, middle - width), np.minimum(rows.high, middle + width)
+    def _keep(self, sample: Sample, sizes: FloatArray, index: IntArray, weight: float) -> None:
+        deviations = sample.deviations(self.gamma)
+        ball = whole_ball(self.radius, self.size).products(deviations)
+        apart = Between(ball.low + sample.miss, ball.high + sample.miss)
+        new = Kept(index, np.full(index.size, weight), sizes, sample.width, sample.miss, deviations, apart)
+        new.sharpen(self.best)
+        self.kept = new if self.kept is None else self.kept.then(new)
 
     def _settle(self) -> None:
-        """Rounds of (14), (16), (17), (18) until the radius of the cylinder falls by less than half a per cent."""
+        """Rounds of (14), (16), (17), (18) until the size of the cylinder falls by less than half a per cent."""
         assert self.kept is not None
-        matrix, offset, before = self._matrix / self._total, self._offset / self._total, self.cylinder
-        sets, price = [self.best], np.inf
+        before, ellipsoids, size = self.cylinder, [self.best], np.inf
         for turn in range(_ROUNDS):
-            new, pick = self._price(self.kept, sets)
+            new, pick = self._price(self.kept, ellipsoids)
             if turn:
-                self.best = sets[pick]
-            if not new < 0.995 * price:
+                self.best = ellipsoids[pick]
+            if not new < _WORTH * size:
                 break
-            price = new
-            self.cylinder = Cylinder(matrix, offset, price / self._total)
-            sets = [Set.of(self.radius, self.size, (self.cylinder,), (tau,)) for tau in _TAUS]
+            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new)
+            made = [enclose(self.radius, [self.cylinder], [tau]) for tau in _TAUS]
             if before is not None:
-                sets.append(Set.of(self.radius, self.size, (self.cylinder, before), _BOTH))
-            for one in sets:
-                self._sharpen(self.kept, one)
+                made.append(enclose(self.radius, [self.cylinder, before], _BOTH))
+            ellipsoids = [one for one in made if one is not None and not one.empty] or [self.best]
+            for one in ellipsoids:
+                self.kept.sharpen(one)
 
-    def _price(self, rows: Kept, sets: list[Set]) -> tuple[float, int]:
-        """log(2/delta_1) + sum g(-lambda |φ| |Delta|) (16): row by row, or jointly over one set, whichever is less."""
-        bet = np.minimum(rows.size * rows.largest(), 0.999)
-        alone = float(rows.weight @ _loss(bet))
-        weights = rows.weight * rows.size**2 * _curvature(bet)
-        joint = [_worst(one, weights, rows.sample, self.gamma) for one in sets]
+    def _price(self, rows: Kept, ellipsoids: list[Ellipsoid]) -> tuple[float, int]:
+        """log(2/delta_1) + sum g(-λ |φ| |Delta|) (16): row by row, or jointly over one ellipsoid, whichever is less."""
+        bet = np.minimum(rows.size * rows.largest(), _MOST)
+        alone = float(rows.weight @ loss(-bet))
+        weights = rows.weight * rows.size**2 * curvature(-bet)
+        form = Quadratic.of(weights, rows.offsets, rows.deviations, self.radius)
+        joint = [supremum(one, np.zeros(self.size), 0.0, form)[0] for one in ellipsoids]
         pick = int(np.argmin(joint))
         return self.log_term + min(alone, joint[pick]), pick
-
-
-def _joined(old: Kept, new: Kept) -> Kept:
-    columns = {
-        name: np.concatenate([getattr(old, name), getattr(new, name)])
-        for name in ("index", "weight", "size", "low", "high")
-    }
-    return Kept(sample=Sample.join(old.sample, new.sample), **columns)
-
-
-def _loss(bet: FloatArray) -> FloatArray:
-    """g(-u)."""
-    return np.asarray(-bet - np.log1p(-bet))
-
-
-def _curvature(bet: FloatArray) -> FloatArray:
-    """g(-u) / u^2."""
-    small = bet < 1e-3
-    safe = np.where(small, 0.5, bet)
-    return np.where(small, 0.5 + bet / 3, _loss(safe) / safe**2)
-
-
-def _worst(one: Set, weights: FloatArray, rows: Sample, gamma: float) -> float:
-    """max over e in the set of sum_i w_i (a_i + gamma <e, D_i>)^2: a trust region, nu + b'(nu - M)^-1 b at the best nu."""
-    apart = gamma * rows.apart
-    at_mean = rows.miss + apart @ one.mean
-    turned = solve_triangular(one.factor, (apart * np.sqrt(weights)[:, None]).T, lower=True, check_finite=False)
-    matrix = one.square * (turned @ turned.T)
-    slope = np.sqrt(one.square) * (turned @ (np.sqrt(weights) * at_mean))
-    outside = one.square / one.ball * float(weights @ (gamma * rows.beyond) ** 2)
-    return float(weights @ at_mean**2) + _trust_region(matrix, slope) + outside
-
-
-def _trust_region(matrix: FloatArray, slope: FloatArray) -> float:
-    """max over |z| <= 1 of z'Mz + 2 b'z, M >= 0."""
-    values, vectors = np.linalg.eigh(matrix)
-    squares = (vectors.T @ slope) ** 2
-    top = max(float(values[-1]), 0.0)
-    low, high = top * (1 + 1e-9) + 1e-300, top + float(np.sqrt(squares.sum())) + 1e-300
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if np.sum(squares / (middle - values) ** 2) > 1:
-            low = middle
-        else:
-            high = middle
-    return float(high + np.sum(squares / (high - values))) if high > values[-1] else high

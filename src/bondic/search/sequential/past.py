@@ -6,20 +6,22 @@ holds no later row; `History` alone knows all rows, and `before` is the one way 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.embedded import limits_at
 from bondic.classes.ball import Ball
+from bondic.classes.landmarks import LandmarkBasis
 from bondic.data.initial import episode_starts
 from bondic.identity.residual import values_at_rows
 from bondic.kernels.normal_form import normal_form
+from bondic.noise.deviations import Between
 from bondic.rows import Batch, Cloud, Rows
-from bondic.search.sequential._types import LandmarkBasis
 from bondic.search.sequential.basis import Embedder, Pairs
 from bondic.sums.forms import Sums
-from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -37,14 +39,24 @@ class Seen:
     beyond: FloatArray  # (k,) norm of what the landmarks leave of the latter, about
     values: FloatArray  # (k,) q̂(x_i)
     targets: FloatArray  # (k,) r_i + gamma q̂(x'_i)
-    low: FloatArray  # (k,) of the range of Y_i
-    high: FloatArray  # (k,)
+    limits: Between  # the range of Y_i
 
     def __len__(self) -> int:
         return int(self.log_rows.size)
 
     def cut(self, rows: slice | IntArray) -> Seen:
-        return Seen(*(getattr(self, field.name)[rows] for field in fields(Seen)))
+        columns = {name: getattr(self, name)[rows] for name in _COLUMNS}
+        return Seen(**columns, limits=Between(self.limits.low[rows], self.limits.high[rows]))
+
+    @staticmethod
+    def join(parts: Sequence[Seen]) -> Seen:
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        low, high = (np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high"))
+        return Seen(**columns, limits=Between(low, high))
+
+
+_COLUMNS = tuple(field.name for field in fields(Seen) if field.name != "limits")
+"""Those that are plain arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +81,7 @@ class Past:
     @property
     def width(self) -> float:
         """The widest range of Y among the rows."""
-        return float((self.rows.high - self.rows.low).max())
+        return float((self.rows.limits.high - self.rows.limits.low).max())
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,18 +120,14 @@ def make_history(
     """Embed all rows on the landmarks of the pilot."""
     embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
     parts = [_embedded(batch, ball, embedder, limits, sums) for batch in problem.batches()]
-    columns = (np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Seen))
     embeddings, _ = embedder.cloud(starts.cloud, starts.told_by.size)
     known = Starts(embeddings, starts.weights, starts.told_by)
-    return History(problem.rows.start, Seen(*columns), known, problem.gamma, ball.radius)
+    return History(problem.rows.start, Seen.join(parts), known, problem.gamma, ball.radius)
 
 
-def _embedded(
-    batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums
-) -> Seen:
+def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:
     following, beyond = embedder.cloud(batch.next, len(batch))
     center = values_at_rows(batch, ball.center, sums)
-    low, high = ranges(batch, limits)
     return Seen(
         batch.log_rows,
         batch.logged,
@@ -129,18 +137,8 @@ def _embedded(
         beyond,
         center.logged,
         batch.rewards + batch.gamma * center.next,
-        low,
-        high,
+        limits_at(batch, limits),
     )
-
-
-def ranges(batch: Batch, limits: tuple[float, float] | None) -> tuple[FloatArray, FloatArray]:
-    """[low_i, high_i] of Y_i = r_i + gamma q*(x'_i): the range in force, cut by what Q leaves of it."""
-    times = np.zeros(len(batch), np.int64) if batch.times is None else batch.times
-    distinct, place = np.unique(times, return_inverse=True)
-    cuts = [range_of(batch.terms, int(time)).cut(*(limits or (-np.inf, np.inf))) for time in distinct]
-    low, high = np.array(cuts).reshape(-1, 2).T
-    return low[place], high[place]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.plan import Plan
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
-from bondic.data.blocks import RowRange
+from bondic.classes.landmarks import LandmarkBasis
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Cloud, Rows
-from bondic.search.sequential._types import LandmarkBasis, Plan
 from bondic.search.sequential.basis import Pairs, candidates, diagonal, extended, pairs_of, pilot_basis
 from bondic.search.sequential.blocks import CUTS, Budget, block_ends, make_blocks
 from bondic.search.sequential.past import History, KnownStarts, known_starts, make_history
@@ -57,7 +57,7 @@ def make_plan(
     ends = block_ends(start, first, first + planned, problem.rows.stop, cuts)
     blocks = make_blocks(history, start, ends, first + planned, budget)
     more = extended(basis, space.kernel, problem.layout, _missed(problem, history, space, starts), landmarks)
-    return Plan(more, basis.slots.size, more.slots.size, start, blocks)
+    return Plan(more, len(basis), blocks, limits)
 
 
 def as_ball(ball: Ball | Box, count: int) -> Ball:
@@ -72,7 +72,7 @@ def _pilot_space(pilot: Rows, ball: Ball | Box, starts: Cloud, seen: int) -> tup
         raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
     pool = candidates(pilot.whole(), starts)
     basis = pilot_basis(as_ball(ball, 1).kernel, pilot.layout, pool, seen)
-    return basis, as_ball(ball, basis.slots.size)
+    return basis, as_ball(ball, len(basis))
 
 
 def _missed(problem: Rows, history: History, ball: Ball, starts: KnownStarts) -> Pairs:

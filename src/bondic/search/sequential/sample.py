@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.plan import FULL_BET, NextModel
+from bondic.claims import End
+from bondic.classes.landmarks import Embedding
 from bondic.data.spread import spread_rows
-from bondic.search.sequential._types import RidgeModel
 from bondic.search.sequential.models import FIRST, Fitted
 from bondic.search.sequential.past import Past, Seen
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_ROWS = 4000
 _LEAST_NOISE = 3e-11
@@ -33,43 +34,35 @@ class Sample:
     low: FloatArray  # (k,)
     high: FloatArray  # (k,)
 
-    def __len__(self) -> int:
-        return int(self.miss.size)
+    @staticmethod
+    def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Sample:
+        toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
+        miss = rows.targets - predicted
+        return Sample(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
 
     @property
     def width(self) -> FloatArray:
         """B_i."""
         return self.high - self.low
 
-    def cut(self, rows: IntArray) -> Sample:
-        return Sample(*(getattr(self, field.name)[rows] for field in fields(Sample)))
+    def deviations(self, gamma: float) -> Embedding:
+        """gamma D_i."""
+        return Embedding(gamma * self.apart, gamma * self.beyond, np.zeros(self.miss.size))
 
-    @staticmethod
-    def join(first: Sample, second: Sample) -> Sample:
-        names = [field.name for field in fields(Sample)]
-        return Sample(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in names))
-
-    def center(self, gamma: float, guess: FloatArray) -> FloatArray:
-        """y = y0 + gamma kappa . e^, kept inside of the range."""
-        return np.asarray(np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high))
+    def caps(self, end: End, gamma: float, guess: FloatArray, margin: float) -> tuple[FloatArray, FloatArray]:
+        """(largest v, largest -v): a full bet on the one side of the range that can lose, for a clip of this margin."""
+        middle = np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high)
+        above = FULL_BET / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
+        below = FULL_BET / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
+        return (above, below) if end == "upper" else (below, above)
 
 
-def sample_of(rows: Seen, model: RidgeModel, gamma: float) -> Sample:
+def sample_of(rows: Seen, model: NextModel, gamma: float) -> Sample:
     """All of these rows."""
-    predicted, embedding = model.predict(rows.points, rows.slots, rows.coordinates)
-    return Sample(
-        rows.coordinates - gamma * embedding,
-        predicted,
-        embedding,
-        rows.targets - predicted,
-        rows.following - embedding,
-        rows.beyond,
-        rows.low,
-        rows.high,
-    )
+    return Sample.of(rows, *model.predict(rows.points, rows.slots, rows.coordinates), gamma)
 
 
-def past_sample(past: Past, model: RidgeModel) -> Sample:
+def past_sample(past: Past, model: NextModel) -> Sample:
     """At most 4000 rows, spread over the past."""
     return sample_of(past.rows.cut(spread_rows(len(past), MOST_ROWS)), model, past.gamma)
 

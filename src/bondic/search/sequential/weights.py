@@ -1,8 +1,8 @@
-"""Weights v_i = clip(theta . T̄_i, -c_i-, c_i+) that balance ψ_0 at little noise, and their correction from sub-block to sub-block.
+"""Weights v_i = clip(theta . T̄_i, -c_i-, c_i+) that balance ψ_0 at little noise, and their correction between sub-blocks.
 
 theta minimizes the dual of "least s v^2 / 2 with mean v T̄ = lambda ψ_0 and v inside its caps", a Huber function:
 
-    mean_i h_i(theta . T̄_i) - lambda theta . ψ_0 + slack L / (2 N) theta' P theta,   h_i(t) = max_{-c- <= v <= c+} ( v t - s v^2 / 2 ).
+    mean_i h_i(theta . T̄_i) - λ theta . ψ_0 + L / (2 N) theta' P theta,   h_i(t) = max_{-c- <= v <= c+} ( v t - s v^2 / 2 ).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ FloatArray = npt.NDArray[np.float64]
 _GAINS = (0.7, 1.0, 1.5, 2.0, 3.0, 4.5)
 """Rates, in units of the one at which plain least-squares weights meet the caps."""
 _STEPS = 30
-_SLACK = 1.0
 _STIFF = 10.0
 _FACE = 0.999
 _RIDGE = 1e-8
@@ -104,7 +103,7 @@ def propose_aim(problem: Problem) -> Aim:
     quiet = math.sqrt(2 * problem.log_term / max(problem.rows * float(np.mean(plain**2)) * problem.noise, 1e-300))
     typical = 1.0 / max(float(np.mean(1.0 / problem.above)), 1e-300)
     smoothing = problem.noise + problem.log_term / (problem.rows * typical**2)
-    stiff = _SLACK * problem.log_term / problem.rows * problem.final.metric
+    stiff = problem.log_term / problem.rows * problem.final.metric
     best, theta = None, np.zeros(size)
     for rate in sorted({min(quiet, top * gain) for gain in _GAINS}):
         target = rate * problem.start
