@@ -24,7 +24,7 @@ from bondic.search.basis import greedy_pivots, kernel_block
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-TOLERANCE = 1e-9
+TOLERANCE = 1e-8
 """Pivots stop when every candidate has less than this share of the largest k̃(x, x) left."""
 _MOST_CANDIDATES = 12_000
 _PIECE = 8192
