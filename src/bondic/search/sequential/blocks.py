@@ -46,7 +46,9 @@ class Prepared:
     """Everything about a block but the corrections of its weights."""
 
     fitted: Fitted
+    first: Fitted  # by the first 70 % of the past
     noise: float
+    rows: float  # that are planned and count
     sample: Sample
     instruments: Instruments
     final: Forecast
@@ -100,7 +102,7 @@ class Proposer:
             above, below = sample.caps(end, self.gamma, fitted.guess, margin)
             problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
             aims[end] = propose_aim(problem)
-        return Prepared(fitted, noise, sample, instruments, final, margin, aims)
+        return Prepared(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 
     def block(self, before: Callable[[int], Past], start: int, stop: int) -> Block:
         """The block of rows start..stop-1; the corrections of its weights see the rows before their sub-block."""

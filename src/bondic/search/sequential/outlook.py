@@ -103,6 +103,14 @@ class Outlook:
         self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
         self._settle()
 
+    def imagine(self, rows: Seen, sample: Sample, bets: FloatArray, weight: float) -> None:
+        """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
+        self._matrix = weight * bets.T @ (rows.coordinates - self.gamma * rows.following)
+        self._offset = weight * bets.T @ (rows.values - rows.targets)
+        self.kept = None
+        self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
+        self._settle()
+
     def _keep(self, sample: Sample, sizes: FloatArray, index: IntArray, weight: float) -> None:
         deviations = sample.deviations(self.gamma)
         ball = whole_ball(self.radius, self.size).products(deviations)

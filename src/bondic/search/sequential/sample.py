@@ -67,10 +67,14 @@ def past_sample(past: Past, model: NextModel) -> Sample:
     return sample_of(past.rows.cut(spread_rows(len(past), MOST_ROWS)), model, past.gamma)
 
 
+def held_rows(past: Past) -> Seen:
+    """At most 4000 rows of the last 30 % of the past."""
+    cut = int(FIRST * len(past))
+    return past.rows.cut(cut + spread_rows(len(past) - cut, MOST_ROWS))
+
+
 def prediction_noise(past: Past, first: Fitted) -> float:
     """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them."""
-    cut = int(FIRST * len(past))
-    held = past.rows.cut(cut + spread_rows(len(past) - cut, MOST_ROWS))
-    found = sample_of(held, first.model, past.gamma)
+    found = sample_of(held_rows(past), first.model, past.gamma)
     miss = found.miss + past.gamma * found.apart @ first.guess
     return float(np.mean(miss**2)) + _LEAST_NOISE * past.width**2

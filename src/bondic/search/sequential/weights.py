@@ -47,7 +47,7 @@ class Aim:
     rate: float  # lambda per row
     theta: FloatArray  # (m,)
     smoothing: float  # s
-    length: float  # the distance of this end from the value that is foreseen
+    imbalance: FloatArray  # (m,) λ ψ_0 - mean v T̄, what the caps do not allow to balance
     curvature: FloatArray  # (m, m) how fast the balance answers to theta: the Hessian of the mean
 
 
@@ -113,10 +113,10 @@ def propose_aim(problem: Problem) -> Aim:
         spread = 0.5 * float(np.mean(weights**2)) * problem.noise
         length = (problem.log_term / problem.rows + spread + imbalance) / rate
         if best is None or length < best[0]:
-            best = (length, rate, theta, weights)
+            best = (length, rate, theta, weights, off)
     assert best is not None
-    length, rate, theta, weights = best
-    return Aim(rate, theta, smoothing, length, _hessian(weights, problem, smoothing))
+    _, rate, theta, weights, off = best
+    return Aim(rate, theta, smoothing, off, _hessian(weights, problem, smoothing))
 
 
 class Balance:
