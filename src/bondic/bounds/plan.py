@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bondic.claims import End
 from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.provenance import Provenance
 from bondic.codec import Extended
 from bondic.errors import InvalidInput
 from bondic.matrices import row_norms
@@ -86,6 +87,15 @@ class Block:
 
 
 @dataclass(frozen=True, eq=False)
+class StartBets:
+    """Bets on initial states that are a sample, fixed before those they are used on."""
+
+    skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
+    guess: float  # of the value
+    rates: dict[End, float]  # bet per start, for each end
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """All that is fixed beforehand.
 
@@ -97,6 +107,10 @@ class Plan:
         How many leading coordinates come from rows before the first block; models, instruments and weights use these alone.
     blocks : tuple of Block
         In the order of the rows, without gaps.
+    provenance : Provenance
+        The rows before the first block that it was begun with.
+    start : StartBets, default None
+        For initial states that are a sample; None: Hoeffding's inequality pays for them.
     limits : pair of float, default None
         A range of r + gamma q*(x') that is narrower than the value range because Q says so; None: the value range.
     taus : tuple of float
@@ -108,6 +122,8 @@ class Plan:
     basis: LandmarkBasis
     seen: int
     blocks: tuple[Block, ...]
+    provenance: Provenance = field(default_factory=Provenance)
+    start: StartBets | None = None
     limits: tuple[float, float] | None = None
     taus: tuple[float, ...] = (0.5, 0.9, 0.98)
     rounds: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ and the lower end the same with -v. The interval is fed back as one more constra
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,7 +54,9 @@ class Question:
     found: Coordinates
     limits: ValueRange  # of the value itself
     probabilities: dict[str, float]  # of the vector event, and of every end's tail
-    start_error: Enclosure  # for a sampled initial distribution
+    start_error: Callable[
+        [End, Sequence[Ellipsoid]], Enclosure
+    ]  # of a sampled initial distribution, given what is left
     sums: Sums
 
 
@@ -106,17 +109,17 @@ def _ends(
         low = max(low, claims["lower"].bound) if "lower" in claims else low
         high = min(high, claims["upper"].bound) if "upper" in claims else high
         if low > high:
-            return Evaluation(_final(question, claims), True, (*localizer.spent, done), 0.0)
+            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done), 0.0)
         gained = before - (high - low)
         if k == last - 1 or (rounds is None and k and gained < _WORTH * (high - low)):
             break
-        candidates = localizer.feed_back(low, high)
+        smaller = localizer.feed_back(low, high)
         if localizer.empty:
-            return Evaluation(_final(question, claims), True, (*localizer.spent, done), 0.0)
-        candidates = candidates or [localizer.best]
+            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done), 0.0)
+        candidates = smaller or [localizer.best]
         view = candidates[min(1, len(candidates) - 1)]
     effective = min((tail.effective for tail in tails.values()), default=0.0)
-    return Evaluation(_final(question, claims), False, (*localizer.spent, done), effective)
+    return Evaluation(_final(question, claims, candidates), False, (*localizer.spent, done), effective)
 
 
 def _better(old: Claim | None, new: Claim) -> Claim:
@@ -125,10 +128,10 @@ def _better(old: Claim | None, new: Claim) -> Claim:
     return min(old, new, key=lambda claim: claim.sign * claim.bound)
 
 
-def _final(question: Question, claims: dict[End, Claim]) -> tuple[Claim, ...]:
+def _final(question: Question, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
     """What a sampled initial distribution costs is added once, at the end."""
-    more = Part(START, question.start_error, "spread")
-    return tuple(Claim(claim.end, (*claim.parts, more)) for claim in claims.values())
+    parts = {end: Part(START, question.start_error(end, sets), "spread") for end in claims}
+    return tuple(Claim(end, (*claim.parts, parts[end])) for end, claim in claims.items())
 
 
 def _from_start(question: Question, candidates: list[Ellipsoid], end: End) -> Claim:

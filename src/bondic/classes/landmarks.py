@@ -113,6 +113,10 @@ class Coordinates(ABC):
         """Embeddings of x_i, of x'_i and of T_i = x_i - gamma x'_i (coordinates of T: the float difference)."""
 
     @abstractmethod
+    def single(self, measures: RowMeasures) -> Embedding:
+        """Embeddings of any measures."""
+
+    @abstractmethod
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
         """Good coordinates of one measure, (m,): any floats will do, since `left_over` says what they miss."""
 
@@ -205,6 +209,9 @@ class BallCoordinates(Coordinates):
     @property
     def radius(self) -> float:
         return inflate(self.ball.radius * (1 + self._skew))
+
+    def single(self, measures: RowMeasures) -> Embedding:
+        return self._finish(*self._raw(measures))
 
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
         return self.basis.matrix @ _in_parts(self._values, points, weights)
@@ -311,14 +318,14 @@ class BoxCoordinates(Coordinates):
         rest = _less(source, self.basis, found, self.layout)
         return [inflate(self.box.radius * size.upper) for size in sums.total_variations(rest)]
 
-    def _single(self, measures: RowMeasures) -> Embedding:
+    def single(self, measures: RowMeasures) -> Embedding:
         found = self._values(measures)
         return Embedding(found, np.zeros(measures.count), self._left(found, measures))
 
     def pairs(
         self, logged: RowMeasures, following: RowMeasures, discount: float
     ) -> tuple[Embedding, Embedding, Embedding]:
-        here, there = self._single(logged), self._single(following)
+        here, there = self.single(logged), self.single(following)
         found = here.coordinates - discount * there.coordinates
         extra = here.extra + discount * there.extra + 4 * U * self.box.radius * (1 + np.abs(found).sum(axis=1))
         return here, there, Embedding(found, np.zeros(logged.count), extra * (1 + 8 * U))
