@@ -14,7 +14,7 @@ from bondic.claims import End
 from bondic.search.sequential.instruments import Forecast, Instruments, forecast, propose_instruments, propose_margin
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
-from bondic.search.sequential.past import History, Past, Seen
+from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.sample import Sample, past_sample, prediction_noise
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
@@ -26,6 +26,7 @@ CUTS = (0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 _PART = 10
 """A sub-block is this part of the rows that are left in its block."""
 _MOST_PARTS = 1000
+_GROWTH = 1.5
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Proposer:
     budget: Budget
     moments: RunningMoments = field(init=False)
     outlook: Outlook = field(init=False)
+    first: Prepared | None = None  # the first block
     _sums: dict[End, _Sums] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,7 @@ class Proposer:
         """The block of rows start..stop-1; the corrections of its weights see the rows before their sub-block."""
         past = before(start)
         found = self.prepare(past, stop)
+        self.first = self.first or found
         starts = sub_blocks(start, stop)
         bare = Block(
             stop,
@@ -162,17 +165,15 @@ def sub_blocks(start: int, stop: int) -> IntArray:
 
 
 def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[float] = CUTS) -> list[int]:
-    """Rows where blocks end: shares of the planned rows first..planned-1; longer logs go on in steps of a fifth."""
+    """Rows where blocks end: shares of the planned rows first..planned-1, and earlier ones where the pilot is far shorter.
+
+    A log that is longer than planned goes on in steps of a fifth; one that is shorter ends where it ends.
+    """
     shares = [*cuts]
     while first + int(shares[-1] * (planned - first)) < stop:
         shares.append(shares[-1] + 0.2)
-    ends = [min(first + int(share * (planned - first)), stop) for share in shares]
-    return sorted({end for end in ends if end > start})
-
-
-def make_blocks(history: History, start: int, ends: Sequence[int], planned: int, budget: Budget) -> tuple[Block, ...]:
-    """All blocks, one after the other: the first begins at row `start`; rates are made for a log that ends at row `planned`."""
-    size = history.rows.coordinates.shape[1]
-    proposer = Proposer(size, history.radius, history.gamma, start, planned, budget)
-    stretches = zip([start, *ends[:-1]], ends, strict=True)
-    return tuple(proposer.block(history.before, first, stop) for first, stop in stretches)
+    ends = {min(first + int(share * (planned - first)), stop) for share in shares}
+    early = start - first
+    while (early := int(_GROWTH * early) + 1) * _GROWTH < min(end for end in ends if end > start) - first:
+        ends.add(first + early)
+    return sorted(end for end in ends if end > start)

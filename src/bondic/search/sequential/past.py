@@ -7,20 +7,18 @@ holds no later row; `History` alone knows all rows, and `before` is the one way 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.embedded import limits_at
 from bondic.classes.ball import Ball
-from bondic.classes.landmarks import LandmarkBasis
-from bondic.data.initial import episode_starts
 from bondic.identity.residual import values_at_rows
-from bondic.kernels.normal_form import normal_form
 from bondic.noise.deviations import Between
-from bondic.rows import Batch, Cloud, Rows
+from bondic.rows import Batch, Rows
 from bondic.search.sequential.basis import Embedder, Pairs
+from bondic.search.sequential.starts import StartPath
 from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
@@ -85,26 +83,12 @@ class Past:
 
 
 @dataclass(frozen=True, eq=False)
-class Starts:
-    """Embeddings of the initial states, with the row of the log that tells each; -1 if it was known beforehand."""
-
-    embeddings: FloatArray  # (n_0, m)
-    weights: FloatArray  # (n_0,)
-    told_by: IntArray  # (n_0,)
-
-    def before(self, row: int) -> FloatArray:
-        """ψ_0 of the states that are known before a row, with their weights made to sum to 1."""
-        weights = np.where(self.told_by < row, self.weights, 0.0)
-        return np.asarray(weights @ self.embeddings / weights.sum())
-
-
-@dataclass(frozen=True, eq=False)
 class History:
     """All rows of a log; proposals see it through `before`."""
 
     begin: int
     rows: Seen
-    starts: Starts
+    starts: StartPath
     gamma: float
     radius: float
 
@@ -115,14 +99,11 @@ class History:
 
 
 def make_history(
-    problem: Rows, ball: Ball, basis: LandmarkBasis, starts: KnownStarts, limits: tuple[float, float] | None, sums: Sums
+    problem: Rows, ball: Ball, embedder: Embedder, starts: StartPath, limits: tuple[float, float] | None, sums: Sums
 ) -> History:
     """Embed all rows on the landmarks of the pilot."""
-    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
     parts = [_embedded(batch, ball, embedder, limits, sums) for batch in problem.batches()]
-    embeddings, _ = embedder.cloud(starts.cloud, starts.told_by.size)
-    known = Starts(embeddings, starts.weights, starts.told_by)
-    return History(problem.rows.start, Seen.join(parts), known, problem.gamma, ball.radius)
+    return History(problem.rows.start, Seen.join(parts), starts, problem.gamma, ball.radius)
 
 
 def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:
@@ -139,35 +120,3 @@ def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float,
         batch.rewards + batch.gamma * center.next,
         limits_at(batch, limits),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class KnownStarts:
-    """Initial states as they become known."""
-
-    cloud: Cloud
-    weights: FloatArray  # (n_0,)
-    told_by: IntArray  # (n_0,) the row of the log that told each; -1 if it was known beforehand
-
-    def before(self, row: int) -> Cloud:
-        """Those that are known before a row."""
-        known = self.told_by[self.cloud.rows] < row
-        cloud = self.cloud
-        return Cloud(cloud.points[known], cloud.weights[known], cloud.rows[known], cloud.draws)
-
-
-def known_starts(problem: Rows, pilot: Rows) -> KnownStarts:
-    """The initial states with the rows that told them.
-
-    States that were given are known beforehand, unless their number is not: then those that stand in for them in the pilot
-    are used, as their number may depend on the log.
-    """
-    states = problem.initial_states
-    if states.from_rows:
-        found = np.concatenate([rows.start + starts for rows, _, starts in episode_starts(problem.log)])
-        return KnownStarts(problem.initial, states.weights, found[: len(states)])
-    if states.count_fixed:
-        return KnownStarts(problem.initial, states.weights, np.full(len(states), -1))
-    cloud, count = pilot.initial, len(pilot.initial_states)
-    mass = cloud.weights.sum(axis=1, keepdims=True) * cloud.draws
-    return KnownStarts(replace(cloud, weights=cloud.weights / mass), pilot.initial_states.weights, np.full(count, -1))
