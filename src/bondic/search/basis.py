@@ -7,7 +7,6 @@ norm and all its values, so what is feasible for these coordinates is feasible i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +22,7 @@ from bondic.functions.functions import (
 )
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
+from bondic.kernels.pivots import pivots
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -141,40 +141,9 @@ def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
 
 
 def _landmarks(term: Term, pool: FloatArray, rank: int, tolerance: float) -> TermBasis:
-    """Landmarks of one term among the pool."""
+    """Landmarks picked one by one from the pool."""
     if not term.factors:
         point, factor = pool[:1], np.array([[np.sqrt(term.coefficient)]])
         return TermBasis(term, point, factor)
-    residual = term.diag(pool)
-    chosen, columns = greedy_pivots(
-        residual, lambda pivot: term.block(pool[pivot : pivot + 1], pool)[0], rank, tolerance * float(residual.max())
-    )
-    return TermBasis(term, np.ascontiguousarray(pool[chosen]), np.triu(columns[:, chosen]))
-
-
-def greedy_pivots(
-    diagonal: FloatArray,
-    column: Callable[[int], FloatArray],
-    most: int,
-    floor: float,
-    start: FloatArray | None = None,
-) -> tuple[list[int], FloatArray]:
-    """Pivoted Cholesky: the point that the span represents worst, again and again, until all are represented.
-
-    `column(i)` is the i-th column of the matrix whose diagonal is given (N,); `start` (s, N) holds coordinates that the
-    points have already. Returns the points and their new coordinates (steps, N): the columns of the triangular factor.
-    """
-    given = np.zeros((0, diagonal.size)) if start is None else start
-    residual = np.maximum(diagonal - np.einsum("ij,ij->j", given, given), 0.0)
-    columns = np.zeros((min(most, diagonal.size), diagonal.size))
-    chosen: list[int] = []
-    for step in range(columns.shape[0]):
-        pivot = int(np.argmax(residual))
-        if residual[pivot] <= floor:
-            break
-        left = column(pivot) - columns[:step].T @ columns[:step, pivot] - given.T @ given[:, pivot]
-        columns[step] = left / np.sqrt(residual[pivot])
-        residual = np.maximum(residual - columns[step] ** 2, 0.0)
-        residual[pivot] = 0.0
-        chosen.append(pivot)
-    return chosen, columns[: len(chosen)]
+    chosen, factor = pivots(term, pool, rank, tolerance)
+    return TermBasis(term, np.ascontiguousarray(pool[chosen]), factor)

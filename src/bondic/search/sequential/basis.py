@@ -18,8 +18,9 @@ from bondic.classes.landmarks import LandmarkBasis
 from bondic.data.spread import spread_rows
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.kernels.pivots import greedy_pivots
 from bondic.rows import Batch, Cloud
-from bondic.search.basis import greedy_pivots, kernel_block
+from bondic.search.basis import kernel_block
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
