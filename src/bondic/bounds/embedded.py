@@ -127,11 +127,12 @@ def _embed(
         here.coordinates,
         there,
         step,
-        _limits(batch, limits),
+        limits_at(batch, limits),
     )
 
 
-def _limits(batch: Batch, limits: tuple[float, float] | None) -> Between:
+def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
+    """The range of Y_i, row by row: the one in force, cut by what Q says about it."""
     n = len(batch)
     if batch.terms.horizon is None or batch.times is None:
         low, high = range_of(batch.terms).cut(*(limits or (-math.inf, math.inf)))
