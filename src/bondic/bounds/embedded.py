@@ -167,8 +167,8 @@ def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
         or not math.isfinite(ball.kernel.sup_diag)
     ):
         return None
-    reach = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
-    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * reach) for sign in (-1.0, 1.0))
+    extent = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
+    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * extent) for sign in (-1.0, 1.0))
     least, most = terms.reward_range
     ends = (
         min(low.lower, 0.0) if terms.may_terminate else low.lower,
