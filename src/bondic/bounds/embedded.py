@@ -16,8 +16,7 @@ from bondic.classes.value_class import ValueClass, constant_value
 from bondic.errors import InvalidInput
 from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import mean_over_starts, values_at_rows, values_at_starts
-from bondic.noise.deviations import Between
-from bondic.rounding import Enclosure, U, inflate
+from bondic.rounding import Between, Enclosure, U, inflate
 from bondic.rows import Batch, Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source, Stream

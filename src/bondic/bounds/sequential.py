@@ -27,8 +27,8 @@ from bondic.errors import NumericalError
 from bondic.matrices import gamma as rounding
 from bondic.matrices import row_norms
 from bondic.noise.betting import LARGEST_BET, curvature, loss, tail_term
-from bondic.noise.deviations import Between, clipped_deviation
-from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.noise.deviations import clipped_deviation
+from bondic.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.rows import Rows
 from bondic.sums.forms import Sums
 from bondic.terms import ValueRange

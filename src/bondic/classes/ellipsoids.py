@@ -24,8 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bondic.classes.landmarks import Embedding
 from bondic.matrices import LEAST, SMALL, gamma, maximum_on_ball, norm, product_error, row_norms
-from bondic.noise.deviations import Between
-from bondic.rounding import U, inflate
+from bondic.rounding import Between, U, inflate
 
 FloatArray = npt.NDArray[np.float64]
 
