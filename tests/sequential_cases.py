@@ -266,9 +266,9 @@ def watching():
     seen = Seen()
     real_enclose, real_begin, real_delta = localize.enclose, localize.Localizer.begin, sequential.clipped_deviation
 
-    def enclose(radius, cylinders, taus):
+    def enclose(radius, cylinders, taus, *base):
         seen.cylinders += cylinders
-        found = real_enclose(radius, cylinders, taus)
+        found = real_enclose(radius, cylinders, taus, *base)
         seen.ellipsoids += [] if found is None else [found]
         return found
 
