@@ -173,7 +173,7 @@ def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[f
     while first + int(shares[-1] * (planned - first)) < stop:
         shares.append(shares[-1] + 0.2)
     ends = {min(first + int(share * (planned - first)), stop) for share in shares}
-    early = start - first
-    while (early := int(_GROWTH * early) + 1) * _GROWTH < min(end for end in ends if end > start) - first:
+    early, regular = start - first, min(end for end in ends if end > start) - first
+    while (early := int(_GROWTH * early) + 1) * _GROWTH < regular:
         ends.add(first + early)
     return sorted(end for end in ends if end > start)
