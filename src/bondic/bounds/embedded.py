@@ -16,8 +16,7 @@ from bondic.classes.value_class import ValueClass, constant_value
 from bondic.errors import InvalidInput
 from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import mean_over_starts, values_at_rows, values_at_starts
-from bondic.noise.deviations import Between
-from bondic.rounding import Enclosure, U, inflate
+from bondic.rounding import Between, Enclosure, U, inflate
 from bondic.rows import Batch, Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source, Stream
@@ -136,6 +135,10 @@ def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
     n = len(batch)
     if batch.terms.horizon is None or batch.times is None:
         low, high = range_of(batch.terms).cut(*(limits or (-math.inf, math.inf)))
+        if low > high:
+            raise InvalidInput(
+                f"Outcomes cannot lie in {list(limits or ())} and in the value range: Q and the ranges exclude each other."
+            )
         return Between(np.full(n, low), np.full(n, high))
     distinct, place = np.unique(batch.times, return_inverse=True)
     ranges = [range_of(batch.terms, int(time)) for time in distinct]
@@ -156,10 +159,15 @@ def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
     |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
     """
     level = constant_value(ball.center)
-    if not isinstance(ball, Ball) or level is None or terms.horizon is not None:
+    if (
+        not isinstance(ball, Ball)
+        or level is None
+        or terms.horizon is not None
+        or not math.isfinite(ball.kernel.sup_diag)
+    ):
         return None
-    reach = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
-    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * reach) for sign in (-1.0, 1.0))
+    extent = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
+    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * extent) for sign in (-1.0, 1.0))
     least, most = terms.reward_range
     ends = (
         min(low.lower, 0.0) if terms.may_terminate else low.lower,
@@ -173,7 +181,7 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
     if limits is None:
         return
     implied = limits_from_class(ball, terms)
-    if implied is None or limits[0] > implied.low or limits[1] < implied.high:
+    if implied is None or not (limits[0] <= implied.low and limits[1] >= implied.high):
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
-from bondic.bounds.plan import Plan
-from bondic.bounds.sequential import Evaluation, Question, evaluate
+from bondic.bounds.plan import MOST_ROUNDS, Plan
+from bondic.bounds.sequential import Evaluation, Evidence, evaluate
 from bondic.bounds.start import sampled_start
 from bondic.bounds.start_bets import start_error, used_starts
 from bondic.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
@@ -65,7 +65,7 @@ class SequentialProof(Proof):
     def guarantee(self) -> Guarantee:
         return "finite-sample"
 
-    def question(self, rows: Rows, sums: Sums = STANDARD) -> Question:
+    def evidence(self, rows: Rows, sums: Sums = STANDARD) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         bets = self.plan.start
         rows = rows if bets is None else used_starts(rows, bets)
@@ -84,13 +84,13 @@ class SequentialProof(Proof):
             each = probability / len(ends_of(self.side))
             return start_error(rows, self.ball, found, bets, sets, limits, end, each, sums)
 
-        return Question(rows, data, start, found, limits, self.budget.parts, error, sums)
+        return Evidence(rows, data, start, found, limits, self.budget.parts, error, sums)
 
-    def evaluate(self, question: Question) -> Evaluation:
-        return evaluate(question, self.plan, ends_of(self.side))
+    def evaluate(self, evidence: Evidence) -> Evaluation:
+        return evaluate(evidence, self.plan, ends_of(self.side))
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        return claims_of(self.evaluate(self.question(rows, sums)), self.budget, self.side)
+        return claims_of(self.evaluate(self.evidence(rows, sums)), self.budget, self.side)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         text = "Models, instruments, bets and weights of every block were fixed before its first row was seen, the first ones"
@@ -102,19 +102,21 @@ class SequentialProof(Proof):
         return self.plan.provenance, self.ball.provenance
 
     def work(self, rows: Rows) -> float:
-        """Coordinates, widths and moments of every row: squares of the number of landmarks, a few dozen times."""
-        m = float(len(self.plan.basis))
-        rounds = float(sum(self.plan.rounds) + 2 * len(self.plan.blocks) + 4)
+        """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round."""
+        m, plan = float(len(self.plan.basis)), self.plan
+        most = MOST_ROUNDS * (len(plan.blocks) + 1)
+        rounds = float((sum(plan.rounds) if plan.rounds else most) + 2 * len(plan.blocks) + 4)
+        sets = rounds * (2 * len(plan.taus) + 2)
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
-        return 2 * m * points + len(rows) * m * m * rounds / 8 + self.ball.work(points, rows.layout)
+        return 2 * m * points + (len(rows) + m) * m * m * sets / 32 + self.ball.work(points, rows.layout)
 
     def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
     ) -> tuple[Review, ...]:
         del claims, retest, sums
-        provenance = self.plan.provenance
-        if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
-            raise VerificationError("The plan was begun with rows that it certifies, or with rows after them.")
+        for what, provenance in (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance)):
+            if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+                raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
         tested = (
             ()
             if assumes_nothing(rows, self.ball)
