@@ -16,6 +16,7 @@ from bondic.classes.box import Box
 from bondic.classes.landmarks import LandmarkBasis
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import normal_form
+from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.proofs.asked import Asked
 from bondic.proofs.sequential import SequentialProof, probabilities
@@ -425,3 +426,13 @@ def test_a_box_needs_pairs_that_come_again():
     problem = numbers_problem(numbers_log(300, 13, continuous=True), continuous=True)
     with pytest.raises(InvalidInput, match="pass a Ball"):
         plan_of(problem, box_of(problem))
+
+
+def test_a_class_that_saw_later_rows_is_refused():
+    """The dual bound may choose Q with all rows; here weights are made with Q."""
+    problem = numbers_problem(numbers_log(400, 14, ending=0.0))
+    looked = bondic.Ball(KERNEL, 5.0, provenance=bondic.Provenance("tuned", (0, 400), problem.log_hash))
+    with pytest.raises(bondic.TunedOnCertifiedRows, match="choose it on earlier rows"):
+        Sequential(ball=looked, pilot=100).run(problem, 0.1, None)
+    early = replace(looked, provenance=bondic.Provenance("tuned", (0, 100), problem.log_hash))
+    assert Sequential(ball=early, pilot=100).run(problem, 0.1, None).rows == (100, 400)
