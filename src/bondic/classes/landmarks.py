@@ -325,7 +325,7 @@ class BoxCoordinates(Coordinates):
 
     @property
     def side(self) -> float | None:
-        return self.box.radius
+        return max(self.box.radius, LEAST)
 
     def single(self, measures: RowMeasures) -> Embedding:
         found = self._values(measures)
