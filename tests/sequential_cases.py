@@ -17,7 +17,7 @@ from bondic.bounds import localize, sequential
 from bondic.bounds.embedded import limits_from_class
 from bondic.bounds.plan import Block, Plan, RidgeModel, Weighting, columns
 from bondic.claims import ErrorBudget, ends_of
-from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.value_class import constant_function
 from bondic.policies.answers import StoredAnswers
 from bondic.proofs.asked import Asked

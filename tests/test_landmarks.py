@@ -5,7 +5,8 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
-from bondic.classes.landmarks import LandmarkBasis, coordinates
+from bondic.classes.basis import LandmarkBasis
+from bondic.classes.landmarks import coordinates
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.normal_form import Layout
 from bondic.sums.forms import STANDARD

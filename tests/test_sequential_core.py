@@ -16,7 +16,7 @@ from bondic.bounds.embedded import check_limits, embed
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import MOST_ROUNDS, Block, Plan, RidgeModel, StartBets, Weighting, columns
 from bondic.claims import ErrorBudget, conclude
-from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput, NumericalError, VerificationError
 from bondic.noise.betting import curvature, loss

@@ -19,8 +19,9 @@ from bondic.bounds.embedded import Start, embed, embed_start
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import Columns
 from bondic.bounds.sequential import Evidence, Tail
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.ellipsoids import enclose, supremum, whole_ball
-from bondic.classes.landmarks import Embedding, LandmarkBasis, coordinates
+from bondic.classes.landmarks import Embedding, coordinates
 from bondic.noise.betting import loss, tail_term, vector_term
 from bondic.noise.deviations import clipped_deviation
 from bondic.policies.answers import StoredAnswers
