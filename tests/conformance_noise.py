@@ -68,7 +68,8 @@ class NoiseCase:
         """Weight functions with some features, with one, and one that is written with kernel centers."""
         if request.param == "centers":
             omega = bondic.KernelFunction(WAVES, LAYOUT, [[0.3], [-1.0]], [[1.5], [-0.4]])
-            return Weights(omega, omega.norm(), float(ROWS))
+            values = omega.values(points())[0][:, 0]
+            return Weights(omega, omega.norm(), float(values @ values) * (1 + 1e-12))
         some = np.array([0.5, -1.0, 0.0, 0.3, 2.0]) if request.param == "some" else np.eye(5)[3]
         return weights_of(WAVES, some)[0]
 
@@ -123,7 +124,7 @@ class NoiseCase:
             total = phi.T @ (rng.integers(0, 2, ROWS) - 0.5)
             picked = (total, *np.eye(size), np.sign(total), np.where(np.abs(total) == np.abs(total).max(), total, 0.0))
             shares = [
-                abs(w @ total) / ROWS / gauge.bound(self._as_weights(w), facts, self.delta).upper
+                abs(w @ total) / ROWS / gauge.bound(self._as_weights(w, phi), facts, self.delta).upper
                 for w in picked
                 if np.any(w)
             ]
@@ -132,8 +133,9 @@ class NoiseCase:
         assert misses[0] <= allowed < misses[1]
 
     @staticmethod
-    def _as_weights(w):
-        return Weights(bondic.FeatureFunction(WAVES, LAYOUT, w), Enclosure(float(np.linalg.norm(w))), math.inf)
+    def _as_weights(w, phi):
+        squares = float(np.sum((phi @ w) ** 2)) * (1 + 1e-12)
+        return Weights(bondic.FeatureFunction(WAVES, LAYOUT, w), Enclosure(float(np.linalg.norm(w))), squares)
 
     def test_it_says_what_it_is(self):
         gauge = self.bound()

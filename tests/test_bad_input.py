@@ -204,7 +204,7 @@ def test_a_bare_table_is_no_log():
     ("method", "needles"),
     [
         (Dual(side="left"), ["side='left'", "'both', 'lower' or 'upper'"]),
-        (Dual(gauge="tight"), ["gauge='tight'", "'half', 'range', 'paper', 'finite', 'plug-in'"]),
+        (Dual(gauge="tight"), ["gauge='tight'", "'half', 'range', 'paper', 'finite', 'self-normalized', 'plug-in'"]),
         (Dual(gauge="paper", planned_rows=5), ["planned_rows works with gauge='half'"]),
         (Dual(planned_rows=0), ["planned number of rows is at least 1"]),
         (Dual(radius=-1.0), ["radius of Q must be finite and >= 0, not -1.0"]),

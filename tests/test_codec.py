@@ -116,6 +116,7 @@ GAUGES = {
     "fixed-lambda": st.builds(FixedLambda, sizes),
     "plug-in": st.builds(bondic.PlugIn, sizes),
     "finite-class": st.builds(bondic.FiniteClass, arrays(np.float64, 3, elements=st.floats(1e-3, 1e3))),
+    "self-normalized": st.builds(bondic.SelfNormalized, st.floats(1e-3, 1e6)),
     "v-statistic": st.builds(VStatistic, st.sampled_from(["range", "paper"])),
 }
 provenances = st.builds(bondic.Provenance, st.text("abc ", max_size=9), st.none() | st.just((3, 9)), st.just("ab12"))

@@ -70,6 +70,12 @@ class TestFiniteClass(NoiseCase):
         return "finite"
 
 
+class TestSelfNormalized(NoiseCase):
+    def make(self, kernel, rows, probability):
+        del kernel, probability
+        return bondic.SelfNormalized(rows / 4)
+
+
 # --- one from outside -----------------------------------------------------------------------------------
 
 

@@ -68,7 +68,7 @@ CASES = [
     for horizon in (None, 12)
     if not (name == "table" and continuous)
 ]
-GAUGES = ("half", b.FixedLambda(0.05), "paper")
+GAUGES = ("half", b.FixedLambda(0.05), "paper", "self-normalized")
 
 
 def questions(name, continuous, horizon):
@@ -88,7 +88,7 @@ def method(name, gauge):
 @pytest.mark.parametrize(("place", "case"), list(enumerate(CASES)), ids=[f"{n}-{c}-{h}" for n, c, h in CASES])
 def test_an_interval_has_the_same_bits_however_the_log_is_read(place, case):
     name, continuous, _ = case
-    gauge = GAUGES[place % 3]
+    gauge = GAUGES[place % len(GAUGES)]
     results = [b.estimate_interval(p, method=method(name, gauge)) for p in questions(*case)]
     first = results[0]
     assert results[0].rows[1] == ROWS
@@ -118,7 +118,9 @@ def test_a_log_too_long_to_be_held_gives_one_answer_too(name, monkeypatch):
     assert len({(result.low, result.high, result.claims[0].bound) for result in found}) == 1
 
 
-@pytest.mark.parametrize("gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper")], ids=repr)
+@pytest.mark.parametrize(
+    "gauge", [b.Pinelis("half"), b.FixedLambda(0.05), b.Pinelis("paper"), b.SelfNormalized(9.0)], ids=repr
+)
 @pytest.mark.parametrize("horizon", [None, 12])
 @pytest.mark.parametrize("name", KERNELS)
 def test_eps_has_the_same_bits_on_every_stretch(name, horizon, gauge):

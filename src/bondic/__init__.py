@@ -60,6 +60,7 @@ _HOMES = {
     "VStatistic": "bondic.noise.v_statistic",
     "PlugIn": "bondic.noise.plug_in",
     "FiniteClass": "bondic.noise.finite_class",
+    "SelfNormalized": "bondic.noise.self_normalized",
     "kernel_bellman_loss": "bondic.identity.loss",
     "primal_point": "bondic.bounds.primal",
     "oracle_interval": "bondic.methods.oracle",

@@ -22,6 +22,7 @@ from bondic.rows import Batch, Rows
 from bondic.sums.engine import Progress
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Stream
+from bondic.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -38,7 +39,7 @@ class Weighing:
     mass: Enclosure  # (1/n) sum_i |ω_i| (1 + gamma 1[a next point exists])
     support: SupportAt  # of Q at μ_ω, or at μ_ω - μ_0 when the start is left out
     eta: float  # the floats ω_i differ from the function's values by at most this
-    squares: float  # sum_i ω_i^2, rounded up
+    squares: float  # sum_i B_i^2 ω(x_i)^2, of the function's own values, rounded up
     effective: float  # (sum |ω_i|)^2 / sum ω_i^2: how many rows carry it (no part of a proof)
 
 
@@ -109,7 +110,7 @@ class _RowSums:
         zero = [Enclosure(0.0)] * len(candidates)
         self._residuals, self._masses = list(zero), list(zero)
         self._etas = [0.0] * len(candidates)
-        self._moments = np.zeros((len(candidates), 2))
+        self._moments = np.zeros((len(candidates), 3))
         self._fresh, self._rows = True, 0
 
     def measures(self) -> Iterator[Measure]:
@@ -127,12 +128,14 @@ class _RowSums:
     def _add(self, part: Batch, weights: list[tuple[FloatArray, float]]) -> None:
         center = values_at_rows(part, self._ball.center, self._sums)
         factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
+        widths = row_widths(part.terms, part.times, len(part))
         self._rows += len(part)
         for k, (rows, eta) in enumerate(weights):
             self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
             self._masses[k] = self._masses[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
             self._etas[k] = max(self._etas[k], eta)
-            self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2))
+            charged = float(np.sum(((np.abs(rows) + eta) * widths) ** 2))
+            self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2)), charged
 
     def finish(self, supports: list[SupportAt]) -> list[Weighing]:
         if self._rows != len(self._question):  # a support function that stops on its way, or looks at no row
@@ -144,8 +147,8 @@ class _RowSums:
         more = 1 + 2 * (n + 8) * U  # a sum of n squares, in whatever order
         out = []
         for k, support in enumerate(supports):
-            total, square = self._moments[k].tolist()
+            total, square, charged = self._moments[k].tolist()
             effective = total**2 / square if square > 0 else 0.0
             sums = self._residuals[k] / n, self._masses[k] / n
-            out.append(Weighing(*sums, support, self._etas[k], square * more + n * TINY, effective))
+            out.append(Weighing(*sums, support, self._etas[k], charged * more + n * TINY, effective))
         return out

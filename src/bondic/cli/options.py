@@ -150,7 +150,7 @@ METHOD = [
         "--gauge",
         "half",
         "Noise bound of the dual method.",
-        type=click.Choice(["half", "range", "paper", "finite", "plug-in"]),
+        type=click.Choice(["half", "range", "paper", "finite", "self-normalized", "plug-in"]),
     ),
     option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic.", type=float),
     option("--pilot", "Rows set aside for tuning: a share such as 0.2, or a whole number.", type=str),

@@ -29,12 +29,13 @@ from bondic.noise.finite_class import FiniteClass
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.noise.pinelis import Pinelis
 from bondic.noise.plug_in import PlugIn
+from bondic.noise.self_normalized import SelfNormalized
 from bondic.rows import Batch, Cloud, Rows, Terms
 from bondic.search.basis import make_basis
 from bondic.search.model import build_model
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
-from bondic.terms import range_at_all_times, range_of
+from bondic.terms import largest_width, range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.instruments import pick_instruments, pick_table
@@ -303,7 +304,8 @@ def _choose_noise_bound(
         notes["noise"] = method.gauge.describe()
         return method.gauge
     kernel, rows = instruments.kernel, len(problem.rows) if method.planned_rows is None else method.planned_rows
-    widths = {"probability": probability, "mean_square_width": _mean_square_width(problem.terms)}
+    square = _mean_square_width(problem.terms)
+    widths = {"probability": probability, "mean_square_width": square}
     if method.gauge == "plug-in":
         gauge: NoiseBound = PlugIn(_plug_in_constant(method, problem, instruments, ball))
     elif method.gauge == "finite":
@@ -314,15 +316,22 @@ def _choose_noise_bound(
                 "--weight-bandwidth 1) or instruments= of random or explicit features, or use another gauge."
             )
         gauge = FiniteClass.planned(kernel, problem.layout, rows, **widths)
+    elif method.gauge == "self-normalized":
+        largest = largest_width(problem.terms)
+        gauge = SelfNormalized.planned(rows, sup_diag=kernel.sup_diag, mean_square_width=square, largest_width=largest)
     elif method.gauge == "half" and (method.planned_rows is not None or problem.terms.horizon is not None):
         gauge = FixedLambda.planned(rows, sup_diag=kernel.sup_diag, **widths)
     elif method.planned_rows is not None:
-        raise InvalidInput("planned_rows works with gauge='half' and gauge='finite', whose lambda is fixed beforehand.")
+        raise InvalidInput(
+            "planned_rows works with gauge='half' and gauge='finite', whose lambda is fixed beforehand, and with "
+            "gauge='self-normalized', whose rho is."
+        )
     elif method.gauge in ("half", "range", "paper"):
         gauge = Pinelis(method.gauge)  # type: ignore[arg-type]
     else:
         raise InvalidInput(
-            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'finite', 'plug-in' or pass a noise bound."
+            f"gauge={method.gauge!r}; choose 'half', 'range', 'paper', 'finite', 'self-normalized', 'plug-in' or pass a "
+            "noise bound."
         )
     notes["noise"] = gauge.describe()
     return gauge

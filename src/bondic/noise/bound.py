@@ -26,7 +26,7 @@ class Weights:
 
     omega: Function | None  # None is the function 0
     norm: Enclosure  # |ω| in the space of W's kernel
-    squares: float  # sum_i ω_i^2 over the rows, rounded up
+    squares: float  # sum_i B_i^2 ω_i^2 over the rows, rounded up
 
 
 @kind("noise")
@@ -36,7 +36,7 @@ class NoiseBound(ABC):
     any_time: ClassVar[bool] = False
     """Whether n may be a stopping time; else it was fixed beforehand."""
     uniform: ClassVar[bool] = False
-    """Whether the bound is eps |ω|, so that a search which minimizes with that knows how far it is from the best."""
+    """Whether a search that minimizes with eps |ω|, or with `penalty`, minimizes the bound and knows its distance to the best."""
 
     @property
     @abstractmethod
@@ -57,6 +57,11 @@ class NoiseBound(ABC):
     def costs(self, facts: NoiseFacts, probability: float) -> FloatArray | None:
         """c_j for a bound that is sum_j c_j |w_j| in the features of W; for the search alone."""
         del facts, probability
+        return None
+
+    def penalty(self, facts: NoiseFacts) -> float | None:
+        """tau for a bound that is a multiple of sqrt( sum_i B_i^2 ω_i^2 + tau |ω|^2 ); for the search alone."""
+        del facts
         return None
 
     @abstractmethod

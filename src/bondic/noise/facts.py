@@ -14,6 +14,7 @@ import numpy.typing as npt
 from bondic.functions.functions import FeatureMap, term_feature_bounds, term_features
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.noise.information import Information, Weighted, read_information
 from bondic.rounding import Enclosure, U, certified_dot, upper_sum
 from bondic.terms import Terms, discounted_steps, largest_width, row_widths
 
@@ -38,6 +39,7 @@ class NoiseFacts:
     steps: float  # s_H, or 1 / (1 - gamma), rounded up
     read_charge: Callable[[], Enclosure]  # goes through the rows for `charge`
     read_feature_charges: Callable[[], FloatArray]  # goes through the rows for `feature_charges`
+    read_information: Callable[[], Information]  # goes through the rows for `information`
     stated_value: float = math.inf  # max |v| of a stated value range
 
     @property
@@ -60,6 +62,11 @@ class NoiseFacts:
     def feature_charges(self) -> FloatArray:
         """sum_i B_i^2 phi_j(x_i)^2 for every feature of W's kernel, rounded up; InvalidInput if it has no list of features."""
         return self.read_feature_charges()
+
+    @cached_property
+    def information(self) -> Information:
+        """V = sum_i B_i^2 phi_i phi_i^T, phi_i = k(x_i, .), as far as it is known."""
+        return self.read_information()
 
 
 def noise_facts(
@@ -98,6 +105,9 @@ def noise_facts(
                 total = (total + np.concatenate(squares)) * (1 + 2 * U)
         return total
 
+    def weighted() -> Iterable[Weighted]:
+        return ((points, slots, widths) for (points, slots, _), widths in with_widths())
+
     return NoiseFacts(
         count=count,
         fixed_count=count if fixed_count is None else fixed_count,
@@ -106,6 +116,7 @@ def noise_facts(
         repeats=repeats.astype(np.float64),
         read_charge=charge,
         read_feature_charges=feature_charges,
+        read_information=lambda: read_information(kernel, layout, weighted, count, charge),
         **_stated(terms),
     )
 

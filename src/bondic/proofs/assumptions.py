@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from bondic.bounds.dual import Setting
 from bondic.claims import Assumption, State
+from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import ValueClass
 from bondic.rows import Rows
 from bondic.terms import Terms, in_full, range_at_all_times
 
 VALUE_RANGE = "value range"
 
 
-def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, ...]:
-    """Everything the guarantee rests on."""
-    problem, terms = setting.problem, setting.problem.terms
+def list_assumptions(
+    problem: Rows, ball: ValueClass, own: tuple[Assumption, ...], *, rejected: bool, tests: tuple[str, ...] = ()
+) -> tuple[Assumption, ...]:
+    """Everything the guarantee rests on; `own` are those of the kind of proof, `tests` the names of further tests of Q."""
+    terms = problem.terms
     low, high = map(in_full, terms.reward_range)
     joint: State = "rejected" if rejected else "stated"
     items = [
@@ -28,38 +31,35 @@ def list_assumptions(setting: Setting, *, rejected: bool) -> tuple[Assumption, .
             joint,
         ),
         *range_assumption(terms, joint),
-        _values(setting, rejected),
-        _instruments(setting),
-        Assumption("noise", f"{setting.gauge.describe()}.", "stated"),
-        Assumption("policy", _policy_text(setting), "checked" if problem.answers.exact else "stated"),
+        _values(problem, ball, tests, rejected),
+        *own,
+        Assumption("policy", _policy_text(problem), "checked" if problem.answers.exact else "stated"),
         start_assumption(problem, paid=True),
-        Assumption("process", _process_text(setting), "stated"),
+        Assumption("process", _process_text(problem), "stated"),
     ]
     return tuple(items)
 
 
-def _instruments(setting: Setting) -> Assumption:
-    """W without the certified rows: checked where it comes from rows of this very log that precede them, else stated."""
-    provenance, problem = setting.instruments.provenance, setting.problem
+def fixed_before(name: str, text: str, provenance: Provenance, problem: Rows) -> Assumption:
+    """A choice without the certified rows: checked where it comes from rows of this very log before them, else stated."""
     earlier = provenance.rows is not None and provenance.rows[1] <= problem.rows.start
     state: State = "checked" if earlier and provenance.log_hash == problem.log_hash else "stated"
-    return Assumption("instruments", f"W was chosen without the certified rows: {provenance}.", state)
+    return Assumption(name, f"{text}: {provenance}.", state)
 
 
-def _values(setting: Setting, rejected: bool) -> Assumption:
+def _values(problem: Rows, ball: ValueClass, tests: tuple[str, ...], rejected: bool) -> Assumption:
     """What is assumed about q*: nothing for a Q that holds the value range, else membership."""
-    ball = setting.ball
-    if assumes_nothing(setting):
+    if assumes_nothing(problem, ball):
         text = "Nothing is assumed about q*: it lies in the value range, and every function there is in Q."
         return Assumption("values", text, "rejected" if rejected else "checked")
     state: State = "rejected" if rejected else ball.origin
-    tests = f" Further tests of Q: {', '.join(test.name for test in setting.tests)}." if setting.tests else ""
-    return Assumption("values", f"q* lies in Q: {ball.describe()} Q: {ball.provenance}.{tests}", state)
+    further = f" Further tests of Q: {', '.join(tests)}." if tests else ""
+    return Assumption("values", f"q* lies in Q: {ball.describe()} Q: {ball.provenance}.{further}", state)
 
 
-def assumes_nothing(setting: Setting) -> bool:
+def assumes_nothing(problem: Rows, ball: ValueClass) -> bool:
     """Whether Q holds every function with values in the value range."""
-    return setting.ball.assumes_nothing(range_at_all_times(setting.problem.terms))
+    return ball.assumes_nothing(range_at_all_times(problem.terms))
 
 
 def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption, ...]:
@@ -74,8 +74,7 @@ def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption,
     return (Assumption(VALUE_RANGE, text, state),)
 
 
-def _policy_text(setting: Setting) -> str:
-    problem = setting.problem
+def _policy_text(problem: Rows) -> str:
     if problem.answers.exact:
         return "Means over the policy's next actions are exact sums."
     return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
@@ -95,12 +94,12 @@ def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
     return Assumption("start", text, "stated")
 
 
-def _process_text(setting: Setting) -> str:
-    terms = setting.problem.terms
+def _process_text(problem: Rows) -> str:
+    terms = problem.terms
     end = "may terminate (value 0 afterwards)" if terms.may_terminate else "never terminates"
     if terms.horizon is None:
         return (
             f"The value is the discounted sum with gamma = {in_full(terms.gamma)} (not normalized); the process {end}."
         )
-    dropped = f"; {setting.problem.dropped} rows beyond it were dropped" if setting.problem.dropped else ""
+    dropped = f"; {problem.dropped} rows beyond it were dropped" if problem.dropped else ""
     return f"The value is the sum of {terms.horizon} rewards with gamma = {in_full(terms.gamma)}; the process {end}{dropped}."

@@ -23,7 +23,7 @@ from bondic.kernels.normal_form import operations
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
-from bondic.proofs.assumptions import assumes_nothing, list_assumptions
+from bondic.proofs.assumptions import assumes_nothing, fixed_before, list_assumptions
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
@@ -88,7 +88,12 @@ class DualProof(Proof):
         return Claims(tuple(ends), (joined, *tests))
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
-        return list_assumptions(self.setting(rows), rejected=rejected)
+        chosen = "W was chosen without the certified rows"
+        own = (
+            fixed_before("instruments", chosen, self.instruments.provenance, rows),
+            Assumption("noise", f"{self.noise.describe()}.", "stated"),
+        )
+        return list_assumptions(rows, self.ball, own, rejected=rejected, tests=tuple(test.name for test in self.tests))
 
     def provenances(self) -> tuple[Provenance, ...]:
         return self.instruments.provenance, self.ball.provenance
@@ -118,7 +123,7 @@ class DualProof(Proof):
         """What the given witnesses show, and what one would have to look for."""
         if claims.rejected:
             return Review(("rejection test recomputed from its witnesses",))
-        if assumes_nothing(setting):
+        if assumes_nothing(setting.problem, setting.ball):
             return Review(("nothing is assumed about q*: there is no class to test",))
         own = None if retest is None else retest(setting)
         if own is not None:

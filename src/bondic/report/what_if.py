@@ -31,7 +31,7 @@ def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) ->
     """Sliders for the radius and alpha, for alpha alone where Q holds every function; recomputed in the page."""
     note = "<p>For this noise bound α cannot be moved.</p>" if fixed_alpha else ""
     guarantee, ball = frontier.setting.gauge.guarantee, frontier.setting.ball
-    free = assumes_nothing(frontier.setting)
+    free = assumes_nothing(frontier.setting.problem, frontier.setting.ball)
     if rejected and free:
         note += "<p>The log contradicts what was stated: nothing is assumed about the value function that could be weakened.</p>"
     elif rejected:

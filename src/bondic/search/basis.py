@@ -22,6 +22,7 @@ from bondic.functions.functions import (
 )
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
+from bondic.kernels.pivots import pivots
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -140,22 +141,9 @@ def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
 
 
 def _landmarks(term: Term, pool: FloatArray, rank: int, tolerance: float) -> TermBasis:
-    """Greedy pivoted Cholesky: take the point that the span represents worst until all are represented."""
+    """Landmarks picked one by one from the pool."""
     if not term.factors:
         point, factor = pool[:1], np.array([[np.sqrt(term.coefficient)]])
         return TermBasis(term, point, factor)
-    residual = term.diag(pool).copy()
-    floor = tolerance * float(residual.max())
-    columns = np.zeros((min(rank, pool.shape[0]), pool.shape[0]))
-    chosen: list[int] = []
-    for step in range(columns.shape[0]):
-        pivot = int(np.argmax(residual))
-        if residual[pivot] <= floor:
-            break
-        column = term.block(pool[pivot : pivot + 1], pool)[0] - columns[:step].T @ columns[:step, pivot]
-        columns[step] = column / np.sqrt(residual[pivot])
-        residual = np.maximum(residual - columns[step] ** 2, 0.0)
-        residual[pivot] = 0.0
-        chosen.append(pivot)
-    factor = columns[: len(chosen)][:, chosen]
-    return TermBasis(term, np.ascontiguousarray(pool[chosen]), np.triu(factor))
+    chosen, factor = pivots(term, pool, rank, tolerance)
+    return TermBasis(term, np.ascontiguousarray(pool[chosen]), factor)

@@ -32,9 +32,10 @@ class SearchModel:
     gradient: FloatArray
     offset: float  # E_{d_pi,0}[center]
     hidden: float  # share of |k| that the landmarks miss, on average
+    unwhiten: FloatArray | None = None  # (D, D) coordinates of ω from those of A and g; None: they are the same
 
     def function(self, w: FloatArray) -> Function:
-        return self.weights.function(w)
+        return self.weights.function(w if self.unwhiten is None else self.unwhiten @ w)
 
 
 def build_model(

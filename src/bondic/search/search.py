@@ -18,6 +18,7 @@ from bondic.functions.functions import Function
 from bondic.search import spectral
 from bondic.search.basis import make_basis
 from bondic.search.model import SearchModel, build_model
+from bondic.search.whiten import second_moments, whiten
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -131,9 +132,13 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     # a coarser basis than for values: its coordinates become weights of ω, whose size is paid for in rounding
     logged = next(problem.batches()).logged
     weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=rank, tolerance=1e-9)
-    costs = setting.gauge.costs(setting.facts(), setting.noise_probability)
-    level = setting.epsilon().upper
-    return KernelSearch(build_model(problem, weights, values, ball.center, progress=report), costs, level)
+    model = build_model(problem, weights, values, ball.center, progress=report)
+    facts = setting.facts()
+    penalty = setting.gauge.penalty(facts)
+    if penalty is not None:
+        model = whiten(model, second_moments(problem, weights), penalty, facts.charge.mid)
+    costs = setting.gauge.costs(facts, setting.noise_probability)
+    return KernelSearch(model, costs, setting.epsilon().upper)
 
 
 def gap_of(attained: float, primal: float) -> float:

@@ -1,5 +1,6 @@
-"""Search for a box with tables as instruments: min_w  sign g.w + r sum_x |psi_0 + A w|_x + kappa |w|.
+"""Search for a box with tables as instruments: min_w  sign g.w + r sum_x |psi_0 + A w|_x + kappa |w|_H.
 
+|w|_H^2 = w^T H w, where H = I, or ( V + tau I ) / ( C + tau ) as in `search.whiten` for the self-normalized bound.
 Majorize-minimize: |m| <= m^2 / (2 t) + t / 2 and |w| <= |w|^2 / (2 s) + s / 2 turn every step into one linear system.
 Small |m| are smoothed by a length that shrinks from step to step. Whatever comes out is a proposal.
 """
@@ -13,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import csc_array, csr_array, diags_array, eye_array, hstack
+from scipy.sparse import block_array, csc_array, csr_array, diags_array, eye_array, hstack
 from scipy.sparse.linalg import splu
 
 from bondic.bounds.dual import Setting
@@ -72,6 +73,7 @@ class TableSearch:
     kernel: Kernel
     share: float
     layout: Layout
+    penalty: float | None = None  # tau of H; None: H = I
 
     @property
     def offset(self) -> float:
@@ -91,23 +93,40 @@ class TableSearch:
         scaled = self.model.gradient * math.sqrt(1.0 - self.share)
         return scaled if self.share == 0 else np.append(scaled, self.model.gradient.sum() * math.sqrt(self.share))
 
+    @cached_property
+    def _form(self) -> csc_array:
+        """H: V is diagonal in the table, and the constant's row and column sum it up."""
+        if self.penalty is None:
+            return csc_array(eye_array(self._gradient.size, format="csc"))
+        charges = self.model.charges
+        form = diags_array(charges * (1.0 - self.share))
+        if self.share > 0:
+            border = csr_array((charges * math.sqrt(self.share * (1.0 - self.share))).reshape(-1, 1))
+            form = block_array([[form, border], [border.T, csr_array([[self.share * charges.sum()]])]])
+        scale = float(charges.sum()) + self.penalty
+        return csc_array((form + self.penalty * eye_array(form.shape[0])) / scale)
+
+    def _dual(self, v: FloatArray) -> FloatArray:
+        """H^-1 v."""
+        return v if self.penalty is None else _solve(self._form, v, dense=int(self.share > 0))
+
     def solve(self, *, sign: float, radius: float, kappa: float) -> tuple[FloatArray, float, float]:
         """(w, its objective, a lower bound of the best objective or -inf)."""
-        a, g, psi = self._balance, sign * self._gradient, self.model.start
+        a, g, psi, form = self._balance, sign * self._gradient, self.model.start, self._form
         best, value = np.zeros(g.size), radius * float(np.abs(psi).sum())
         w, primal = best, -math.inf
         smooth, size = 1.0, 1.0 / max(float(np.abs(psi).sum()), 1e-300)
         for _ in range(_STEPS):
             lengths = np.maximum(np.abs(psi + a @ w), smooth * size / psi.size + 1e-14)
-            norm = max(float(np.linalg.norm(w)), 1e-9 + smooth)
+            norm = max(math.sqrt(float(w @ (form @ w))), 1e-9 + smooth)
             weights = radius / lengths
-            system = csc_array(a.T @ diags_array(weights) @ a)
+            system = csc_array(a.T @ diags_array(weights) @ a) + kappa / norm * form
             try:
-                w = -_solve(system, kappa / norm, g + a.T @ (weights * psi), dense=int(self.share > 0))
+                w = -_solve(system, g + a.T @ (weights * psi), dense=int(self.share > 0))
             except (LinAlgError, RuntimeError):  # singular in floating point: what was found so far is proposed
                 break
             rest = psi + a @ w
-            now = float(g @ w + radius * np.abs(rest).sum() + kappa * np.linalg.norm(w))
+            now = float(g @ w + radius * np.abs(rest).sum() + kappa * math.sqrt(float(w @ (form @ w))))
             if not np.isfinite(now):
                 break
             if now < value:
@@ -119,13 +138,14 @@ class TableSearch:
     def _feasible(self, theta: FloatArray, g: FloatArray, kappa: float) -> float:
         """psi_0 . theta if theta is (or becomes, pulled toward the center) a q that the log does not contradict."""
         moved = self._balance.T @ theta
-        inner, outer = float(np.linalg.norm(g)), float(np.linalg.norm(g + moved))
-        if outer <= kappa:
+        image = self._dual(moved)
+        inner, b, square = float(g @ self._dual(g)), float(g @ image), float(moved @ image)
+        c = inner - kappa**2
+        if c + 2 * b + square <= 0:
             return float(self.model.start @ theta)
-        if inner >= kappa:
+        if c >= 0:
             return -math.inf
         # |g + t moved| is convex in t: the largest feasible t lies on the segment to the center
-        b, c, square = float(g @ moved), inner**2 - kappa**2, float(moved @ moved)
         share = (-b + math.sqrt(b * b - square * c)) / square
         return min(share, 1.0) * float(self.model.start @ theta)
 
@@ -150,8 +170,8 @@ class TableSearch:
     def witnesses(self, *, radius: float, epsilon: float) -> tuple[Function | None, ...]:
         """A box holds q* by the ranges alone, so only these could be contradicted: the direction of the residual."""
         del radius
-        g = self._gradient
-        size = float(np.linalg.norm(g))
+        g = self._dual(self._gradient)
+        size = math.sqrt(float(self._gradient @ g))
         return (self.function(-g / size),) if size > epsilon else ()
 
     def estimate(self) -> float:
@@ -159,28 +179,27 @@ class TableSearch:
         a, g = self._balance, self._gradient
         system = csc_array(a.T @ a)
         ridge = 1e-9 * float(system.trace()) / max(g.size, 1) + 1e-300
-        theta = -(a @ _solve(system, ridge, g, dense=int(self.share > 0)))
+        theta = -(a @ _solve(system + ridge * eye_array(g.size), g, dense=int(self.share > 0)))
         return self.offset + float(self.model.start @ theta)
 
 
-def _solve(system: csc_array, ridge: float, right: FloatArray, *, dense: int) -> FloatArray:
-    """(system + ridge I)^-1 right; of large systems the last `dense` rows and columns (the constant) are eliminated first.
+def _solve(system: csc_array, right: FloatArray, *, dense: int) -> FloatArray:
+    """system^-1 right; of large systems the last `dense` rows and columns (the constant) are eliminated first.
 
     Pairs are coupled only through the pairs they lead to, so what is left of a large table is sparse.
     """
     size = system.shape[0]
     if size <= _DENSE:
-        matrix = system.toarray()
-        matrix[np.diag_indices_from(matrix)] += ridge
-        return np.asarray(cho_solve(cho_factor(matrix, check_finite=False), right))
+        return np.asarray(cho_solve(cho_factor(system.toarray(), check_finite=False), right))
     inner = size - dense
-    core = splu(csc_array(system[:inner, :inner] + ridge * eye_array(inner, format="csc")))
+    system = csc_array(system)
+    core = splu(csc_array(system[:inner, :inner]))
     first = core.solve(right[:inner])
     if not dense:
         return np.asarray(first)
     border = system[:inner, inner:].toarray()[:, 0]
     along = core.solve(border)
-    rest = float(system[inner, inner]) + ridge - float(border @ along)
+    rest = float(system[inner, inner]) - float(border @ along)
     last = (float(right[inner]) - float(border @ first)) / rest
     return np.append(first - last * along, last)
 
@@ -191,4 +210,5 @@ def table_search(setting: Setting) -> TableSearch:
     if share is None or not isinstance(setting.ball, Box):
         raise InvalidInput("This search is for a box with tables as instruments.")
     model = table_model(setting.problem, setting.ball.center, _MOST_PAIRS)
-    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout)
+    penalty = setting.gauge.penalty(setting.facts())
+    return TableSearch(model, setting.instruments.kernel, share, setting.problem.layout, penalty)

@@ -16,6 +16,7 @@ from scipy.sparse import coo_array, csr_array
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows, values_at_starts
 from bondic.rows import Batch, Rows
+from bondic.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -30,6 +31,7 @@ class TableModel:
     pairs: IntArray  # (L,) logged pairs, as state * slots + slot, most visited first
     balance: csr_array  # (M * slots, L) A
     gradient: FloatArray  # (L,) g
+    charges: FloatArray  # (L,) sum of B_i^2 over the rows of a pair
     start: FloatArray  # (M * slots,) d_{pi,0}
     offset: float  # E[center]
 
@@ -39,12 +41,13 @@ def table_model(question: Rows, center: Function | None, most_pairs: int) -> Tab
     states = _distinct(question)
     slots, n = question.layout.slots, len(question)
     size = states.shape[0] * slots
-    visits, gradient = np.zeros(size), np.zeros(size)
+    visits, gradient, charges = np.zeros(size), np.zeros(size), np.zeros(size)
     blocks = []
     for part in question.batches():
         pair = _positions(states, part.logged) * slots + part.slots
         residual = bellman_residual(part, values_at_rows(part, center))
         visits += np.bincount(pair, minlength=size)
+        charges += np.bincount(pair, weights=row_widths(part.terms, part.times, len(part)) ** 2, minlength=size)
         gradient -= np.bincount(pair, weights=residual, minlength=size) / n
         blocks.append(_flow(part, states, pair, size, n))
     flow = sum(blocks[1:], start=blocks[0])
@@ -54,9 +57,8 @@ def table_model(question: Rows, center: Function | None, most_pairs: int) -> Tab
     start = np.zeros((states.shape[0], slots))
     np.add.at(start, _positions(states, cloud.points), weights)
     offset = float(question.initial_states.weights @ values_at_starts(question, center)[0])
-    return TableModel(
-        states, slots, logged, csr_array(flow.tocsc()[:, logged]), gradient[logged], start.ravel(), offset
-    )
+    balance = csr_array(flow.tocsc()[:, logged])
+    return TableModel(states, slots, logged, balance, gradient[logged], charges[logged], start.ravel(), offset)
 
 
 def _distinct(question: Rows) -> FloatArray:

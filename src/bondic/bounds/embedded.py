@@ -1,0 +1,201 @@
+"""The rows as section 9 sees them: coordinates of x_i, x'_i and T_i with what they leave over, values of the center, ranges."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.classes.ball import Ball
+from bondic.classes.landmarks import Coordinates, Embedding, one_hot
+from bondic.classes.value_class import ValueClass, constant_value
+from bondic.errors import InvalidInput
+from bondic.identity.measure import rows_measure, start_measure
+from bondic.identity.residual import mean_over_starts, values_at_rows, values_at_starts
+from bondic.noise.deviations import Between
+from bondic.rounding import Enclosure, U, inflate
+from bondic.rows import Batch, Rows
+from bondic.sums.forms import STANDARD, Sums
+from bondic.sums.measure import Measure, Source, Stream
+from bondic.sums.rowwise import RowMeasures
+from bondic.terms import Terms, ValueRange, range_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_NUMBERS = 400_000_000
+"""Coordinates of all rows are held in memory, three numbers for each: 10 GB at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """The initial distribution: coordinates of psi_0, what they leave over (in units of value), and the center's mean."""
+
+    coordinates: FloatArray  # (m,)
+    left: float
+    value: Enclosure
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Rows in order; a stretch of them is a stretch of every array."""
+
+    gamma: float
+    log_rows: IntArray  # (n,) where each row stands in the log
+    points: FloatArray  # (n, D) of x_i
+    slots: IntArray  # (n,)
+    rewards: FloatArray  # (n,)
+    center_here: FloatArray  # (n,) q̂(x_i)
+    center_next: FloatArray  # (n,) mean of q̂(x'_i) over the policy, 0 where nothing follows
+    center_error: float
+    here: FloatArray  # (n, m) coordinates of x_i
+    next: Embedding  # of x'_i
+    step: Embedding  # of T_i
+    limits: Between  # the range of Y_i = r_i + gamma q*(x'_i), known before the row
+
+    def __len__(self) -> int:
+        return int(self.rewards.shape[0])
+
+    def stretch(self, part: slice) -> Embedded:
+        """Consecutive rows, by position."""
+        cut = {name: getattr(self, name)[part] for name in _ROWS}
+        limits = Between(self.limits.low[part], self.limits.high[part])
+        return replace(self, **cut, next=self.next.some(part), step=self.step.some(part), limits=limits)
+
+    def before(self, row: int) -> Embedded:
+        """The rows of the log before this one, and nothing else: what may be known when a block begins there."""
+        return self.stretch(slice(0, int(np.searchsorted(self.log_rows, row))))
+
+    @property
+    def outcome(self) -> FloatArray:
+        """r_i + gamma q̂(x'_i): Y_i if the center were q*."""
+        return np.asarray(self.rewards + self.gamma * self.center_next)
+
+    @property
+    def residual(self) -> FloatArray:
+        """R̂q̂_i."""
+        return np.asarray(self.center_here - self.gamma * self.center_next - self.rewards)
+
+    @property
+    def value_error(self) -> float:
+        """A bound of the error of every outcome and residual."""
+        size = float((np.abs(self.center_here) + np.abs(self.center_next) + np.abs(self.rewards)).max(initial=0.0))
+        return inflate(self.center_error * (1 + self.gamma) + 8 * U * size)
+
+
+_ROWS = ("log_rows", "points", "slots", "rewards", "center_here", "center_next", "here")
+
+
+def embed(
+    rows: Rows, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None = None, sums: Sums = STANDARD
+) -> Embedded:
+    """All rows, block by block of the log."""
+    m = len(found.basis)
+    if len(rows) * m > MOST_NUMBERS:
+        raise InvalidInput(
+            f"{len(rows)} rows with {m} coordinates each do not fit into memory. Use fewer landmarks (rank=), fewer rows, or "
+            "the dual method (method=Dual()), which reads a log in batches."
+        )
+    check_limits(limits, ball, rows.terms)
+    parts = [_embed(batch, ball, found, limits, sums) for batch in rows.batches()]
+    if not parts:
+        raise InvalidInput("There are no rows within the horizon.")
+    return parts[0] if len(parts) == 1 else _join(parts)
+
+
+def _embed(
+    batch: Batch, ball: ValueClass, found: Coordinates, limits: tuple[float, float] | None, sums: Sums
+) -> Embedded:
+    n, cloud = len(batch), batch.next
+    logged = RowMeasures(batch.logged, one_hot(batch.slots, batch.layout), np.arange(n), n)
+    following = RowMeasures(cloud.points, cloud.weights, cloud.rows, n, (12 + batch.layout.slots) * U)
+    here, there, step = found.pairs(logged, following, batch.gamma)
+    values = values_at_rows(batch, ball.center, sums)
+    return Embedded(
+        batch.gamma,
+        batch.log_rows,
+        batch.logged,
+        batch.slots,
+        batch.rewards,
+        values.logged,
+        values.next,
+        values.error,
+        here.coordinates,
+        there,
+        step,
+        _limits(batch, limits),
+    )
+
+
+def _limits(batch: Batch, limits: tuple[float, float] | None) -> Between:
+    n = len(batch)
+    if batch.terms.horizon is None or batch.times is None:
+        low, high = range_of(batch.terms).cut(*(limits or (-math.inf, math.inf)))
+        return Between(np.full(n, low), np.full(n, high))
+    distinct, place = np.unique(batch.times, return_inverse=True)
+    ranges = [range_of(batch.terms, int(time)) for time in distinct]
+    return Between(np.array([r.low for r in ranges])[place], np.array([r.high for r in ranges])[place])
+
+
+def _join(parts: Sequence[Embedded]) -> Embedded:
+    rows: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ROWS}
+    limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
+    error = max(part.center_error for part in parts)
+    following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
+    return replace(parts[0], **rows, next=following, step=step, limits=limits, center_error=error)
+
+
+def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
+    """The range of r + gamma q(x') over q in Q, where that can be told: a ball around a constant, no horizon.
+
+    |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
+    """
+    level = constant_value(ball.center)
+    if not isinstance(ball, Ball) or level is None or terms.horizon is not None:
+        return None
+    reach = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
+    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * reach) for sign in (-1.0, 1.0))
+    least, most = terms.reward_range
+    ends = (
+        min(low.lower, 0.0) if terms.may_terminate else low.lower,
+        max(high.upper, 0.0) if terms.may_terminate else high.upper,
+    )
+    return ValueRange((Enclosure(least) + ends[0]).lower, (Enclosure(most) + ends[1]).upper)
+
+
+def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Terms) -> None:
+    """A plan may use a narrower range of outcomes only if Q implies it."""
+    if limits is None:
+        return
+    implied = limits_from_class(ball, terms)
+    if implied is None or limits[0] > implied.low or limits[1] < implied.high:
+        raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
+
+
+def embed_start(rows: Rows, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
+    """psi_0 = E_{d_0, pi} k̃(x_0, .)."""
+    measure = start_measure(rows)
+    coordinates = found.approximate(measure.points, measure.weights[0])
+    (left,) = found.left_over(measure, [coordinates], sums)
+    return Start(coordinates, left, mean_over_starts(rows, *values_at_starts(rows, ball.center, sums)))
+
+
+def balance(rows: Rows, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:
+    """Λ psi_0 - sum_i v_i T_i for every weighting v with its Λ, as measures on points; read batch by batch."""
+    layout = rows.layout
+    count = len(rows) * (1 + max(rows.next_draws, 1)) + len(rows.initial.rows)
+
+    def measures() -> Iterator[Measure]:
+        first = 0
+        for batch in rows.batches():
+            own = [v[first : first + len(batch)] for v in weights]
+            first += len(batch)
+            yield rows_measure(batch, own, 1)
+        start = start_measure(rows)
+        yield Measure(start.points, start.weights * np.asarray(rates)[:, None, None], start.error)
+
+    return Stream(measures, lambda: rows.some_points(4096), count, len(weights), layout.slots, layout.dimension)

@@ -1,0 +1,223 @@
+"""What is fixed before it is used: per block a model, instruments, bets and weights; and the columns they give (section 9).
+
+Everything in a block was made from rows before it (the directions of a sub-block: from rows before the sub-block). Applied
+to row i it sees x_i = (point, slot) and its coordinates, never the reward or what follows. Whatever floats come out *are*
+the predictable quantities: nothing has to be computed exactly here, only the same things by whoever verifies.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.claims import End
+from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.provenance import Provenance
+from bondic.codec import Extended
+from bondic.errors import InvalidInput
+from bondic.matrices import row_norms
+from bondic.noise.deviations import Between
+from bondic.registry import kind, register
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+FULL_BET, SMALL_BET = 0.99, 0.2
+"""Largest bet as a share of what would lose everything: usual rows, and rows unlike all that were seen before."""
+
+
+@kind("model")
+class NextModel(ABC):
+    """Predicts what follows x: used as a control variate, never trusted. A wrong model costs length, not validity."""
+
+    @abstractmethod
+    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """r + gamma q̂(x') as predicted (n,), and coordinates of the predicted embedding of x' (n, seen).
+
+        `coordinates` (n, seen) are those of x. Nothing else may enter: no reward, no next state, no draw of a next action.
+        """
+
+
+@register("model", "ridge")
+@dataclass(frozen=True, eq=False)
+class RidgeModel(NextModel):
+    """[1, c(x)] @ coefficients = [ r + gamma q̂(x'), embedding of x' ]: a regressed conditional mean embedding.
+
+    Parameters
+    ----------
+    coefficients : array of float, (1 + seen, 1 + seen)
+        Row 0 is the intercept, column 0 the prediction of r + gamma q̂(x').
+    """
+
+    coefficients: FloatArray
+
+    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        del points, slots
+        out = self.coefficients[0] + coordinates @ self.coefficients[1:]
+        return out[:, 0], out[:, 1:]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """Weights of one end in one block: v_i = theta . T̄_i, capped; theta changes between sub-blocks to stay in balance."""
+
+    rate: float  # λ_i of (13), the same for all rows of the block
+    starts: IntArray  # (k,) row of the log where each sub-block begins
+    directions: FloatArray  # (k, seen) theta of each sub-block
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows up to `stop`, and all that was decided about them before the first of them was seen."""
+
+    stop: int  # row of the log where the block ends; it begins where the one before ends
+    model: NextModel
+    whitening: FloatArray  # (seen, p): φ_i = T̄_i @ whitening
+    rate: float  # λ of the vector event
+    usual: float  # rows with a larger |φ_i| are unlike those before
+    guess: FloatArray  # (seen,) q* - q̂ as it looks, for the middle of the clip
+    margin: Extended  # half-width of the clip of the tails; infinite: the whole range
+    weightings: dict[End, Weighting]
+
+
+@dataclass(frozen=True, eq=False)
+class StartBets:
+    """Bets on initial states that are a sample, fixed before those they are used on."""
+
+    skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
+    guess: float  # of the value
+    rates: dict[End, float]  # bet per start, for each end
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that is fixed beforehand.
+
+    Parameters
+    ----------
+    basis : LandmarkBasis
+        Coordinates of the space of Q. Later landmarks may come from anywhere: they only serve the evaluation.
+    seen : int
+        How many leading coordinates come from rows before the first block; models, instruments and weights use these alone.
+    blocks : tuple of Block
+        In the order of the rows, without gaps.
+    provenance : Provenance
+        The rows before the first block that it was begun with.
+    start : StartBets, default None
+        For initial states that are a sample; None: Hoeffding's inequality pays for them.
+    limits : pair of float, default None
+        A range of r + gamma q*(x') that is narrower than the value range because Q says so; None: the value range.
+    taus : tuple of float
+        Shares of weight on the newest cylinder for which ellipsoids (18) are made.
+    rounds : tuple of int
+        Rounds of the fixed point at every block end, and of feeding the interval back.
+    """
+
+    basis: LandmarkBasis
+    seen: int
+    blocks: tuple[Block, ...]
+    provenance: Provenance = field(default_factory=Provenance)
+    start: StartBets | None = None
+    limits: tuple[float, float] | None = None
+    taus: tuple[float, ...] = (0.5, 0.9, 0.98)
+    rounds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        stops = [block.stop for block in self.blocks]
+        if not self.blocks or sorted(set(stops)) != stops:
+            raise InvalidInput("The blocks of a plan follow one another, and there is at least one.")
+        if not 1 <= self.seen <= len(self.basis):
+            raise InvalidInput(f"{self.seen} of {len(self.basis)} coordinates cannot be seen by the models.")
+        if not all(0 < tau < 1 for tau in self.taus) or not self.taus:
+            raise InvalidInput("Shares of weight on a cylinder lie strictly between 0 and 1.")
+        for block in self.blocks:
+            _check(block, self.seen)
+
+    def pieces(self, log_rows: IntArray) -> Iterator[tuple[Block, slice]]:
+        """Every block with the positions of its rows."""
+        ends = np.searchsorted(log_rows, [block.stop for block in self.blocks])
+        if ends[-1] != len(log_rows):
+            raise InvalidInput("The blocks of the plan end before the rows do.")
+        first = 0
+        for block, end in zip(self.blocks, ends, strict=True):
+            yield block, slice(first, int(end))
+            first = int(end)
+
+
+def _check(block: Block, seen: int) -> None:
+    shapes = [block.whitening.shape[:1], block.guess.shape]
+    fine = block.rate > 0 and block.usual >= 0 and block.margin > 0 and all(shape == (seen,) for shape in shapes)
+    for weighting in block.weightings.values():
+        count = len(weighting.starts)
+        fine = fine and count > 0 and weighting.rate > 0 and weighting.directions.shape == (count, seen)
+        fine = fine and bool(np.all(np.diff(weighting.starts) > 0)) and bool(np.all(np.isfinite(weighting.directions)))
+    if not (fine and np.all(np.isfinite(block.whitening)) and np.all(np.isfinite(block.guess))):
+        raise InvalidInput(f"The block that ends at row {block.stop} is not complete.")
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The predictable columns of one block: floats that are what they are."""
+
+    predicted: FloatArray  # (n,) of r + gamma q̂(x')
+    embedding: FloatArray  # (n, seen) kappa_i
+    instruments: FloatArray  # (n, p) λ_i φ_i
+    clip: Between  # of the tails
+    weights: dict[End, FloatArray]  # v_i per end
+    rates: dict[End, float]  # λ_i per end
+
+
+def columns(
+    block: Block,
+    gamma: float,
+    log_rows: IntArray,
+    points: FloatArray,
+    slots: IntArray,
+    here: FloatArray,
+    limits: Between,
+) -> Columns:
+    """Apply a block to its rows; `here` are the coordinates of x_i that may be seen, `limits` the ranges of Y_i."""
+    predicted, kappa = block.model.predict(points, slots, here)
+    if predicted.shape != (len(log_rows),) or kappa.shape != here.shape:
+        raise InvalidInput(
+            f"A model predicts ({len(log_rows)},) and {here.shape}, not {predicted.shape} and {kappa.shape}."
+        )
+    step = here - gamma * kappa
+    raw = step @ block.whitening
+    sizes, width = row_norms(raw), np.maximum(limits.high - limits.low, 1e-300)
+    bet = np.where(sizes > block.usual, SMALL_BET, FULL_BET)
+    rate = np.minimum(block.rate, bet / (width * np.maximum(sizes, 1e-300)))
+    middle = np.clip(predicted + gamma * (kappa @ block.guess), limits.low, limits.high)
+    clip = Between(np.maximum(limits.low, middle - block.margin), np.minimum(limits.high, middle + block.margin))
+    above, below = bet / np.maximum(limits.high - clip.low, 1e-300), bet / np.maximum(clip.high - limits.low, 1e-300)
+    weights = {}
+    for end, weighting in block.weightings.items():
+        caps = (above, below) if end == "upper" else (below, above)
+        place = np.searchsorted(weighting.starts, log_rows, side="right") - 1
+        if np.any(place < 0):
+            raise InvalidInput("A sub-block begins after the first row of its block.")
+        weights[end] = np.clip(_along(step, weighting.directions, place), -caps[1], caps[0])
+    rates = {end: weighting.rate for end, weighting in block.weightings.items()}
+    for column in (predicted, kappa, raw, *weights.values()):
+        if not np.all(np.isfinite(column)):
+            raise InvalidInput(f"The block that ends at row {block.stop} gives numbers that are not finite.")
+    return Columns(predicted, kappa, raw * rate[:, None], clip, weights, rates)
+
+
+def _along(step: FloatArray, directions: FloatArray, place: IntArray) -> FloatArray:
+    """theta_place(i) . T̄_i, sub-block by sub-block."""
+    out = np.empty(step.shape[0])
+    cuts = np.flatnonzero(np.diff(place, prepend=-1, append=len(directions)))
+    for first, last in pairwise(cuts):
+        out[first:last] = step[first:last] @ directions[place[first]]
+    return out
+
+
+WHOLE = math.inf
+"""Margin of a clip to the whole range."""

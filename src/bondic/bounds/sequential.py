@@ -1,0 +1,282 @@
+"""The sequential localized interval: tails (13) + (15) over all blocks, evaluated jointly over what is left of Q.
+
+For v_i fixed before row i, any number Λ > 0 and μ = Λ psi_0 - sum_i v_i T_i,
+
+    Λ J* = Λ E_{d_pi,0}[q̂] - sum_i v_i R̂q̂_i + <e, μ> + sum_i v_i Z_i,   e = q* - q̂,                                  (13)
+    Λ J* <= Λ E_{d_pi,0}[q̂] - sum_i v_i R̂q̂_i + log(1/delta) + sup_e { <e, μ> + sum_i g(-v_i Delta_i(e)) },
+
+and the lower end the same with -v. The interval is fed back as one more constraint on e, which costs no probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.dual import BIAS, NOISE, START, VALUE
+from bondic.bounds.embedded import Embedded, Start, balance
+from bondic.bounds.localize import Localizer
+from bondic.bounds.plan import Columns, Plan, columns
+from bondic.claims import Claim, End, Part
+from bondic.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum
+from bondic.classes.landmarks import Coordinates, Embedding
+from bondic.errors import NumericalError
+from bondic.matrices import gamma as rounding
+from bondic.matrices import row_norms
+from bondic.noise.betting import LARGEST_BET, curvature, loss, tail_term
+from bondic.noise.deviations import Between, clipped_deviation
+from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.rows import Rows
+from bondic.sums.forms import Sums
+from bondic.terms import ValueRange
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+RARE = "rare events"
+"""The part log(1/delta) / Λ: what a jump that no row has shown could still hide."""
+MOST_FEEDBACK = 12
+_WORTH = 0.01
+_NEGLIGIBLE = 0.01
+"""A triangle inequality that costs less than this share of the interval is not replaced by a kernel sum over pairs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What the bound depends on besides the plan."""
+
+    rows: Rows
+    data: Embedded
+    start: Start
+    found: Coordinates
+    limits: ValueRange  # of the value itself
+    probabilities: dict[str, float]  # of the vector event, and of every end's tail
+    start_error: Callable[
+        [End, Sequence[Ellipsoid]], Enclosure
+    ]  # of a sampled initial distribution, given what is left
+    sums: Sums
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What comes out: the ends, whether everything was excluded, and how many rounds it took."""
+
+    claims: tuple[Claim, ...]
+    empty: bool
+    rounds: tuple[int, ...]
+    effective: float  # rows that count, of the end with fewer of them
+
+
+def evaluate(question: Question, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
+    """(13)-(18) for a plan; rounds as the plan prescribes them, or until they no longer help."""
+    data = question.data
+    localizer = Localizer.begin(question.start, question.found.radius, question.probabilities["vector"], plan.taus)
+    prescribed = iter(plan.rounds)
+    applied = []
+    for block, part in plan.pieces(data.log_rows):
+        piece = data.stretch(part)
+        seen = piece.here[:, : plan.seen]
+        own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
+        applied.append(own)
+        if len(piece):
+            localizer.add(piece, own, next(prescribed) if plan.rounds else None)
+        if localizer.empty:
+            return Evaluation((), True, tuple(localizer.spent), 0.0)
+    tails = {end: Tail.of(question, applied, end) for end in ends}
+    return _ends(question, plan, localizer, tails, next(prescribed) if plan.rounds else None)
+
+
+def _ends(
+    question: Question, plan: Plan, localizer: Localizer, tails: dict[End, Tail], rounds: int | None
+) -> Evaluation:
+    """Both ends from the tails and from E itself, fed back until that no longer helps."""
+    low, high = question.limits.low, question.limits.high
+    sets = [enclose(localizer.radius, [localizer.cylinder], [tau]) for tau in plan.taus] if localizer.cylinder else []
+    candidates = [found for found in sets if found is not None] or [localizer.best]
+    view = localizer.best
+    claims: dict[End, Claim] = {}
+    last = MOST_FEEDBACK if rounds is None else rounds
+    done = 0
+    for k in range(last):
+        done = k + 1
+        for end, tail in tails.items():
+            for claim in (_from_start(question, candidates, end), tail.claim(question, localizer, candidates, view)):
+                claims[end] = _better(claims.get(end), claim)
+        before = high - low
+        low = max(low, claims["lower"].bound) if "lower" in claims else low
+        high = min(high, claims["upper"].bound) if "upper" in claims else high
+        if low > high:
+            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done), 0.0)
+        gained = before - (high - low)
+        if k == last - 1 or (rounds is None and k and gained < _WORTH * (high - low)):
+            break
+        smaller = localizer.feed_back(low, high)
+        if localizer.empty:
+            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done), 0.0)
+        candidates = smaller or [localizer.best]
+        view = candidates[min(1, len(candidates) - 1)]
+    effective = min((tail.effective for tail in tails.values()), default=0.0)
+    return Evaluation(_final(question, claims, candidates), False, (*localizer.spent, done), effective)
+
+
+def _better(old: Claim | None, new: Claim) -> Claim:
+    if old is None:
+        return new
+    return min(old, new, key=lambda claim: claim.sign * claim.bound)
+
+
+def _final(question: Question, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
+    """What a sampled initial distribution costs is added once, at the end."""
+    parts = {end: Part(START, question.start_error(end, sets), "spread") for end in claims}
+    return tuple(Claim(end, (*claim.parts, parts[end])) for end, claim in claims.items())
+
+
+def _from_start(question: Question, candidates: list[Ellipsoid], end: End) -> Claim:
+    """E_{d_pi,0}[q̂] + sup <e, psi_0>: what E alone says about the value."""
+    sign, start = _sign(end), question.start
+    values = [supremum(ellipsoid, sign * start.coordinates, start.left, None) for ellipsoid in candidates]
+    bound, center = min(values, key=lambda pair: pair[0])
+    middle = start.value + Enclosure(sign * center)
+    return Claim(end, (Part(VALUE, middle, "value"), Part(BIAS, _not_negative(Enclosure(bound) - center), "spread")))
+
+
+def _sign(end: End) -> float:
+    return 1.0 if end == "upper" else -1.0
+
+
+def _not_negative(value: Enclosure) -> Enclosure:
+    """A spread is at least 0: what rounding leaves below it is dropped."""
+    return value if value.mid >= 0 else Enclosure(0.0, max(value.upper, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """One end: everything about it that does not change while E shrinks."""
+
+    end: End
+    weights: FloatArray  # (n,) v_i with the sign of the end
+    rate: float  # Λ
+    base: Enclosure  # Λ E[q̂] - sum v R̂q̂
+    imbalance: FloatArray  # (m,) coordinates of μ
+    slack: float  # what they leave over, in units of value times Λ
+    predicted: FloatArray  # (n,)
+    embedding: Embedding  # gamma kappa_i
+    following: Embedding  # gamma k̃(x'_i)
+    clip: Between
+    log: float
+    effective: float
+
+    @staticmethod
+    def of(question: Question, applied: list[Columns], end: End) -> Tail:
+        data, start, radius = question.data, question.start, question.found.radius
+        v = np.concatenate([own.weights[end] for own in applied])
+        rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))
+        clip = Between(*(np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")))
+        signed = _sign(end) * v
+        losing = np.where(signed > 0, data.limits.high - clip.low, clip.high - data.limits.low)
+        if np.any(np.abs(signed) * losing > LARGEST_BET):
+            raise NumericalError("A bet of a tail is too large for the value range.")
+        residuals = certified_dot(v, data.residual)
+        base = Enclosure(rate) * start.value - Enclosure(
+            residuals.mid, inflate(residuals.rad + upper_sum(np.abs(v)) * data.value_error)
+        )
+        imbalance = rate * start.coordinates - v @ data.step.coordinates
+        lengths, size = row_norms(data.step.coordinates), np.abs(v)
+        slack = rate * start.left + upper_sum(size * (data.step.perp * radius + data.step.extra)) * (1 + 8 * U)
+        lost = (
+            rounding(len(v) + 8) * radius * (upper_sum(size * lengths) + rate * float(np.abs(start.coordinates).sum()))
+        )
+        if slack > _NEGLIGIBLE * rate * question.limits.width * _SHARE:
+            source = balance(question.rows, [v], [rate])
+            slack = min(slack, *question.found.left_over(source, [imbalance], question.sums))
+        width = data.here.shape[1]
+        kappa = np.concatenate([_wide(own.embedding, width) for own in applied]) * data.gamma
+        nothing = np.zeros(len(v))
+        extra = 4 * U * radius * row_norms(kappa)
+        following = Embedding(
+            data.next.coordinates * data.gamma,
+            data.next.perp * data.gamma * (1 + 4 * U),
+            data.next.extra * data.gamma * (1 + 4 * U) + 4 * U * radius * row_norms(data.next.coordinates),
+        )
+        return Tail(
+            end,
+            signed,
+            rate,
+            base,
+            imbalance,
+            inflate(slack + lost),
+            np.concatenate([own.predicted for own in applied]),
+            Embedding(kappa, nothing, extra),
+            following,
+            clip,
+            tail_term(question.probabilities[end]).upper,
+            float(np.abs(v).sum() ** 2 / max(float(np.sum(v**2)), 1e-300)),
+        )
+
+    def claim(self, question: Question, localizer: Localizer, candidates: list[Ellipsoid], view: Ellipsoid) -> Claim:
+        """The best of: one worst e for everything, or bias and noise apart."""
+        rows, weights, joint = self._rows(question.data, localizer, view)
+        deviations = localizer.deviations
+        linear = _sign(self.end) * self.imbalance
+        single, others = upper_sum(rows), upper_sum(rows[~joint])
+        form = Quadratic.of(weights[joint], localizer.offsets[joint], deviations.some(joint), localizer.radius)
+        found = []
+        for ellipsoid in candidates:
+            bias, center = supremum(ellipsoid, linear, self.slack, None)
+            found.append((bias + single, center, single))
+            together, middle = supremum(ellipsoid, linear, self.slack, form)
+            found.append((together + others, center, max(middle - center, 0.0) + others))
+        total, center, noise = min(found)
+        return self._parts(total * (1 + 4 * U) if total > 0 else total * (1 - 4 * U), center, noise)
+
+    def _rows(self, data: Embedded, localizer: Localizer, view: Ellipsoid) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Row by row: the worst g(-v Delta); w_i of the joint form; and for which rows that form may be used.
+
+        These are rows whose clip is inactive over E, or clips to the end of the whole range: then Delta lies between 0 and
+        a_i + gamma <e, D_i>. Their w_i is taken at the most negative -v Delta that is possible.
+        """
+        predicted = _moved(view.products(self.embedding), self.predicted)
+        outcome = _moved(view.products(self.following), data.outcome, data.value_error).within(
+            data.limits.low, data.limits.high
+        )
+        delta = clipped_deviation(predicted, outcome, localizer.apart, self.clip)
+        if np.any(delta.low > delta.high):
+            delta = Between(np.minimum(delta.low, delta.high), np.maximum(delta.low, delta.high))
+        ends = -self.weights * delta.low, -self.weights * delta.high
+        rows = np.maximum(loss(ends[0]), loss(ends[1]))
+        inside = (predicted.low >= self.clip.low) | (self.clip.low <= data.limits.low)
+        inside &= (predicted.high <= self.clip.high) | (self.clip.high >= data.limits.high)
+        inside &= localizer.apart.largest() <= data.limits.high - data.limits.low
+        worst = np.minimum(np.minimum(*ends), 0.0)
+        return rows, self.weights**2 * curvature(worst) * (1 + 8 * U), inside
+
+    def _parts(self, total: float, center: float, noise: float) -> Claim:
+        """base/Λ + center/Λ, then rare events, noise and bias as spreads; rounded outward."""
+        rate, sign = Enclosure(self.rate), _sign(self.end)
+        value = (self.base + sign * center) / rate
+        bias = _not_negative(Enclosure(total) - center - noise) / rate
+        return Claim(
+            self.end,
+            (
+                Part(VALUE, value, "value"),
+                Part(BIAS, bias, "spread"),
+                Part(NOISE, Enclosure(noise) / rate, "spread"),
+                Part(RARE, Enclosure(self.log) / rate, "spread"),
+            ),
+        )
+
+
+_SHARE = 0.01
+"""How short an interval may be, as a share of the value range, for a slack to count as negligible beside it."""
+
+
+def _moved(bounds: Between, offsets: FloatArray, error: float = 0.0) -> Between:
+    low, high = bounds.low + offsets - error, bounds.high + offsets + error
+    return Between(low - 4 * U * np.abs(low), high + 4 * U * np.abs(high))
+
+
+def _wide(array: FloatArray, columns: int) -> FloatArray:
+    return array if array.shape[1] == columns else np.pad(array, ((0, 0), (0, columns - array.shape[1])))

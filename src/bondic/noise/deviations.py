@@ -1,0 +1,55 @@
+"""How far Y_i = r_i + gamma q*(x'_i) can be from a predicted center, over all q* that are left (14).
+
+The center is Ŷ = clip_[A, C](ŷ). Known are enclosures ŷ in [y_lo, y_hi], Y in [Y_lo, Y_hi], Y - ŷ in [d_lo, d_hi]. Then
+
+    Delta = Y - Ŷ <= d_hi                                                      if y_hi <= C,
+            Delta <= max( d_hi, min(Y_hi - C, d_hi + y_hi - C) )               else,
+    always  Delta <= Y_hi - clip(y_lo),
+
+and the same mirrored below. "Y_hi <= C" is not enough for the first line: where d_hi < 0 it is false.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.rounding import U
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """low_i <= something_i <= high_i."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def largest(self) -> FloatArray:
+        """max |something_i|."""
+        return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
+
+    def then(self, other: Between) -> Between:
+        """These, and the others after them."""
+        return Between(np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high]))
+
+    def within(self, low: FloatArray, high: FloatArray) -> Between:
+        """Cut to what else is known; ends may cross when the two exclude each other."""
+        return Between(np.maximum(self.low, low), np.minimum(self.high, high))
+
+
+def clipped_deviation(predicted: Between, outcome: Between, apart: Between, clip: Between) -> Between:
+    """Bounds of Y - clip(ŷ), rounded outward."""
+    with np.errstate(invalid="ignore"):
+        over = np.minimum(outcome.high - clip.high, apart.high + (predicted.high - clip.high))
+        high = np.where(predicted.high <= clip.high, apart.high, np.maximum(apart.high, over))
+        high = np.minimum(high, outcome.high - np.clip(predicted.low, clip.low, clip.high))
+        under = np.maximum(outcome.low - clip.low, apart.low + (predicted.low - clip.low))
+        low = np.where(predicted.low >= clip.low, apart.low, np.minimum(apart.low, under))
+        low = np.maximum(low, outcome.low - np.clip(predicted.high, clip.low, clip.high))
+    # every branch is made of at most three numbers: two roundings
+    size = apart.largest() + predicted.largest() + outcome.largest() + clip.largest()
+    return Between(low - 8 * U * size, high + 8 * U * size)

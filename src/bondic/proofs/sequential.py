@@ -1,0 +1,141 @@
+"""The sequential interval's proof: Q, the division of alpha, and the plan: all that was fixed before the rows it is used on.
+
+Claimed are the ends that `bounds.sequential` finds for this plan. That every block of the plan was made from earlier rows
+cannot be seen in it: verification believes that, as it believes where W of the dual bound comes from, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bondic.bounds.embedded import embed, embed_start
+from bondic.bounds.plan import Plan
+from bondic.bounds.sequential import Evaluation, Question, evaluate
+from bondic.bounds.start import sampled_start
+from bondic.bounds.start_bets import start_error, used_starts
+from bondic.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
+from bondic.classes.ellipsoids import Ellipsoid
+from bondic.classes.landmarks import coordinates
+from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import ValueClass
+from bondic.data.log import Log
+from bondic.errors import InvalidInput, VerificationError
+from bondic.proofs.asked import Asked
+from bondic.proofs.assumptions import assumes_nothing, fixed_before, list_assumptions
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Claims, Proof, Retest
+from bondic.proofs.review import Review
+from bondic.registry import register
+from bondic.rounding import Enclosure
+from bondic.rows import Rows
+from bondic.sums.forms import STANDARD, Sums
+from bondic.terms import range_of
+
+VECTOR = "vector"
+"""The event behind what is left of Q; the tails are called by their ends."""
+
+
+@register("proof", "sequential")
+@dataclass(frozen=True, eq=False)
+class SequentialProof(Proof):
+    """Ends of (13)-(18) for one plan."""
+
+    asked: Asked
+    budget: ErrorBudget  # parts: vector, lower, upper, initial
+    side: Side
+    ball: ValueClass
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        needed = {VECTOR, *ends_of(self.side)}
+        refuse(
+            not needed <= set(self.budget.parts), "A part of alpha is missing for an event of the sequential interval."
+        )
+        refuse(
+            any(not self.budget[name] > 0 for name in needed),
+            "An event of the sequential interval has no part of alpha.",
+        )
+        refuse(self.ball.misspecification != 0, "The sequential interval has no allowance for misspecification.")
+        for block in self.plan.blocks:
+            refuse(set(block.weightings) != set(ends_of(self.side)), "A block lacks the weights of an end.")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return "finite-sample"
+
+    def question(self, rows: Rows, sums: Sums = STANDARD) -> Question:
+        """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
+        bets = self.plan.start
+        rows = rows if bets is None else used_starts(rows, bets)
+        found = coordinates(self.ball, self.plan.basis, rows.layout, sums)
+        data = embed(rows, self.ball, found, self.plan.limits, sums)
+        start, limits = embed_start(rows, self.ball, found, sums), range_of(rows.terms)
+        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get("initial")
+        if sampled is not None and probability is None:
+            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+
+        def error(end: End, sets: Sequence[Ellipsoid]) -> Enclosure:
+            if sampled is None or probability is None:
+                return Enclosure(0.0)
+            if bets is None:
+                return sampled.error(probability)
+            each = probability / len(ends_of(self.side))
+            return start_error(rows, self.ball, found, bets, sets, limits, end, each, sums)
+
+        return Question(rows, data, start, found, limits, self.budget.parts, error, sums)
+
+    def evaluate(self, question: Question) -> Evaluation:
+        return evaluate(question, self.plan, ends_of(self.side))
+
+    def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
+        return claims_of(self.evaluate(self.question(rows, sums)), self.budget, self.side)
+
+    def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
+        text = "Models, instruments, bets and weights of every block were fixed before its first row was seen, the first ones"
+        return list_assumptions(
+            rows, self.ball, (fixed_before("plan", text, self.plan.provenance, rows),), rejected=rejected
+        )
+
+    def provenances(self) -> tuple[Provenance, ...]:
+        return self.plan.provenance, self.ball.provenance
+
+    def work(self, rows: Rows) -> float:
+        """Coordinates, widths and moments of every row: squares of the number of landmarks, a few dozen times."""
+        m = float(len(self.plan.basis))
+        rounds = float(sum(self.plan.rounds) + 2 * len(self.plan.blocks) + 4)
+        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
+        return 2 * m * points + len(rows) * m * m * rounds / 8 + self.ball.work(points, rows.layout)
+
+    def reviews(
+        self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
+    ) -> tuple[Review, ...]:
+        del claims, retest, sums
+        provenance = self.plan.provenance
+        if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+            raise VerificationError("The plan was begun with rows that it certifies, or with rows after them.")
+        tested = (
+            ()
+            if assumes_nothing(rows, self.ball)
+            else ("whether the log contradicts Q, beyond the interval's own test",)
+        )
+        return (
+            Review(
+                ("bets stay within the value range, row by row",),
+                ("whether every block of the plan was made from earlier rows alone", *tested),
+            ),
+        )
+
+
+def claims_of(evaluation: Evaluation, budget: ErrorBudget, side: Side) -> Claims:
+    """The ends; an empty set of what is left of Q, or ends that cross, reject at the level that was spent."""
+    level = math.fsum(budget[name] for name in (VECTOR, *ends_of(side)))
+    test = Rejection(evaluation.empty, min(level, 1.0) if evaluation.empty else 1.0, 0.0, 0.0, 0.0)
+    return Claims(evaluation.claims, (test,))
+
+
+def probabilities(side: Side, vector: float) -> dict[str, float]:
+    """Shares of the events: `vector` for what is left of Q, the rest for the tails in equal parts."""
+    ends: tuple[End, ...] = ends_of(side)
+    return {VECTOR: vector, **{end: (1.0 - vector) / len(ends) for end in ends}}

@@ -1,0 +1,54 @@
+"""(11) with another norm: min_w  g.w + r |psi_0 + A w| + kappa |L^T w|,  L L^T = ( V + tau I ) / ( C + tau ).
+
+V = sum_i B_i^2 phi_i phi_i^T and C = sum_i B_i^2 k(x_i, x_i), so that |L^T w|^2 is sum_i B_i^2 ω_i^2 + tau |w|^2 up to a
+factor and at most |w|^2: the self-normalized bound (12). In the coordinates u = L^T w it is the problem for |u|, and every
+solver of that one serves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cholesky, solve_triangular
+
+from bondic.noise.coordinates import embedded
+from bondic.rows import Rows
+from bondic.search.basis import Basis
+from bondic.search.model import SearchModel
+from bondic.terms import row_widths
+
+FloatArray = npt.NDArray[np.float64]
+
+_BLOCK = 4096
+
+
+def second_moments(question: Rows, weights: Basis) -> FloatArray:
+    """sum_i B_i^2 phi_i phi_i^T in the coordinates of ω; plain floats."""
+    total = np.zeros((weights.dimension, weights.dimension))
+    for part in question.batches():
+        widths = row_widths(part.terms, part.times, len(part))
+        for top in range(0, len(part), _BLOCK):
+            some = slice(top, top + _BLOCK)
+            psi = [block.finish(block.raw(part.logged[some])) for block in weights.parts]
+            for slot in np.unique(part.slots[some]):
+                mine = np.flatnonzero(part.slots[some] == slot)
+                parts = [(block.term, rows[mine]) for block, rows in zip(weights.parts, psi, strict=True)]
+                places, values = embedded(parts, int(slot))
+                values *= widths[some][mine, None]
+                total[np.ix_(places, places)] += values.T @ values
+    return total
+
+
+def whiten(model: SearchModel, moments: FloatArray, penalty: float, charge: float) -> SearchModel:
+    """The model in the coordinates u = L^T w; `charge` is C."""
+    form = moments / (charge + penalty)
+    form[np.diag_indices_from(form)] += penalty / (charge + penalty)
+    factor = cholesky(form, lower=True)
+    return replace(
+        model,
+        balance=solve_triangular(factor, model.balance.T, lower=True).T,
+        gradient=solve_triangular(factor, model.gradient, lower=True),
+        unwhiten=solve_triangular(factor, np.eye(factor.shape[0]), lower=True).T,
+    )

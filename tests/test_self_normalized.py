@@ -1,0 +1,445 @@
+"""The self-normalized bound (12): its formula in 50 digits, its event at the worst time, and the searches that know its form."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy.stats import binom
+
+import bondic as b
+import builders
+import core_cases
+import naive
+from bondic.bounds.dual import Setting
+from bondic.bounds.weighing import Candidate, weigh
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.noise import coordinates, information
+from bondic.noise.bound import Weights
+from bondic.noise.facts import noise_facts
+from bondic.noise.information import Information
+from bondic.rounding import Enclosure
+from bondic.search.search import KernelSearch
+from bondic.search.searches import make_search
+from bondic.search.table import TableSearch
+from bondic.sums.forms import Sums
+from bondic.terms import row_widths
+from bondic_lab.worlds.tabular import TabularMDP
+from builders import synthetic
+from conformance_noise import LAYOUT, TERMS, WAVES, facts_about, points, weights_of
+from core_cases import make_case
+
+FREQUENCIES = b.RandomFeatures.gaussian(3, 2, 1.0, seed=1)
+
+
+def slow_log_det(matrix):
+    """In 50 digits."""
+    size = len(matrix)
+    exact = mp.matrix(size, size)
+    for i in range(size):
+        for j in range(size):
+            exact[i, j] = matrix[i][j] + (1 if i == j else 0)
+    factor = mp.cholesky(exact)
+    return 2 * sum(mp.log(factor[i, i]) for i in range(size))
+
+
+def slow_bound(case, twin, omega_values, norm, ridge, delta):
+    """(1/2n) sqrt( 2 log(1/delta) + log det(I + (B_i B_j k_ij) / tau) ) sqrt( sum B_i^2 omega_i^2 + tau |omega|^2 )."""
+    n = len(case.logged)
+    times = case.times or [0] * n
+    widths = [naive.range_width(*case.reward_range, case.gamma, case.may_terminate, case.horizon, t) for t in times]
+    largest = naive.range_width(*case.reward_range, case.gamma, case.may_terminate, case.horizon, 0)
+    tau = mpf(ridge) * largest**2
+    gram = [[widths[i] * widths[j] * twin(case.logged[i], case.logged[j]) / tau for j in range(n)] for i in range(n)]
+    square = sum((w * o) ** 2 for w, o in zip(widths, omega_values, strict=True)) + tau * norm**2
+    return mp.sqrt(2 * mp.log(1 / mpf(delta)) + slow_log_det(gram)) * mp.sqrt(square) / (2 * n)
+
+
+CASES = {
+    "plain": {},
+    "never ends": {"may_terminate": False},
+    "horizon": {"horizon": 4, "gamma": 1.0, "n": 12},
+    "huge rewards": {"reward_range": (-3e12, 1e11)},
+    "continuous": {"kind": "continuous"},
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return make_case(**CASES[request.param])
+
+
+def setting_of(case, kernel, ridge):
+    return Setting(
+        case.problem, b.Ball(b.Gaussian(1.0), 1.0), b.Instruments(kernel), b.SelfNormalized(ridge), 0.1, None, 2
+    )
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 0.5, 40.0])
+def test_the_bound_is_its_formula_without_features(case, ridge):
+    """Gaussian times equality of actions, time and a constant: from the log to the noise of an end point, by landmarks."""
+    kernel, twin = core_cases.kernels(case, 0.8, 0.5)
+    setting = setting_of(case, kernel, ridge)
+    alpha = np.random.default_rng(2).normal(size=len(case.logged))
+    omega = core_cases.kernel_function(case, kernel, alpha)
+    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)])
+    ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts(), 0.1)
+    values = naive.omega_values(twin, alpha, case.logged, case.logged)
+    exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
+    assert mpf(ours.upper) >= exact
+    assert mpf(ours.mid) <= exact * (1 + mpf(10) ** -5)
+
+
+@pytest.mark.parametrize("name", ["plain", "horizon"])
+@pytest.mark.parametrize("ridge", [1e-3, 0.5, 40.0])
+def test_the_bound_is_its_formula_with_features(name, ridge):
+    """Random features, one set per action, beside a constant: one matrix, exact but for rounding."""
+    case = make_case(**CASES[name])
+    kernel = FREQUENCIES * b.Dirac() + b.Constant(0.5)
+
+    def local(x, y):
+        return naive.random_feature(x, y, FREQUENCIES.frequencies)
+
+    twin = naive.plus(naive.on_product(local, naive.dirac), lambda p, q: mpf(0.5))  # noqa: ARG005
+    if case.horizon is not None:
+        twin = naive.plus(naive.with_time(naive.on_product(local, naive.dirac), lambda t, u: 1), lambda p, q: mpf(0.5))  # noqa: ARG005
+    setting = setting_of(case, kernel, ridge)
+    alpha = np.random.default_rng(2).normal(size=len(case.logged))
+    omega = core_cases.kernel_function(case, kernel, alpha)
+    (weighed,) = weigh(case.problem, setting.ball, [Candidate(omega)])
+    ours = setting.gauge.bound(setting.weights(omega, weighed), setting.facts(), 0.1)
+    values = naive.omega_values(twin, alpha, case.logged, case.logged)
+    exact = slow_bound(case, twin, values, naive.omega_norm(twin, alpha, case.logged), ridge, 0.1)
+    assert mpf(ours.upper) >= exact
+    assert abs(mpf(ours.mid) - exact) <= 1e-10 * exact
+
+
+# --- log det ------------------------------------------------------------------------------------------------
+
+
+def rows_of(states, slots, widths):
+    return lambda: [(states, slots, widths)]
+
+
+TABLES = {
+    "table": b.Dirac(on="state") * b.Dirac(on="action"),
+    "scaled": 0.3 * b.Dirac(on="observation"),
+    "similar actions": b.Dirac(on="state") * b.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]]),
+    "with a constant": 0.5 * b.Constant(1.0) + 0.5 * b.Dirac(on="state") * b.Dirac(on="action"),
+    "a name and a number": b.Dirac(on="state") * b.Gaussian(1.0),
+    "matern": b.Matern(1.0, nu=1.5) * b.Dirac(),
+    "features of columns": b.Linear(9.0) * b.ActionEmbedding([[1.0, 0.5], [0.0, 2.0], [-0.3, 0.1]]) + b.Constant(2.0),
+}
+EXACT = ("table", "scaled", "features of columns")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_log_det_is_that_of_the_kernel_matrix(name):
+    rng = np.random.default_rng(4)
+    count, layout = 60, Layout(1, False, 0, 3)
+    states, slots = rng.integers(-2, 3, (count, 1)).astype(float), rng.integers(0, 3, count)
+    states[states == 0] *= -1.0  # -0.0 and 0.0 are one state
+    states[::3] += 0.0
+    widths, kernel = rng.choice([0.5, 1.0, 2.0], count), TABLES[name]
+    gram = np.zeros((count, count))
+    for term in normal_form(kernel, layout):
+        embedded = term.embedding[slots]
+        gram += term.block(states, states) * (embedded @ embedded.T)
+    charge = Enclosure(float(np.sum(widths**2 * np.diagonal(gram))) * (1 + 1e-14))
+    found = information.read_information(kernel, layout, rows_of(states, slots, widths), count, lambda: charge)
+    for ridge in (0.01, 1.0, 300.0):
+        exact = slow_log_det((widths[:, None] * gram * widths / ridge).tolist())
+        ours = mpf(found.log_det(ridge).upper)
+        assert ours >= exact
+        assert ours <= exact * (1 + 1e-9 if name in EXACT else 1.6) + 1e-9
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.3, 0.7])
+@pytest.mark.parametrize("rank", [1, 4, 300])
+def test_few_landmarks_and_wrong_ones_cost_length_alone(monkeypatch, rank, factor):
+    """Whatever T is: what landmarks miss is paid by its trace, and what T adds is divided away."""
+    original = coordinates.solve_triangular
+    monkeypatch.setattr(coordinates, "_RANK", rank)
+    monkeypatch.setattr(coordinates, "solve_triangular", lambda *a, **k: factor * original(*a, **k))
+    rng = np.random.default_rng(6)
+    states, slots, widths = rng.normal(size=(50, 1)), rng.integers(0, 3, 50), rng.choice([0.5, 2.0], 50)
+    (term,) = normal_form(b.Gaussian(0.5) * b.Dirac(), layout := Layout(1, False, 0, 3))
+    gram = term.block(states, states) * (slots[:, None] == slots)
+    charge = Enclosure(float(np.sum(widths**2)), 1e-12)
+    found = information.read_information(
+        b.Gaussian(0.5) * b.Dirac(), layout, rows_of(states, slots, widths), 50, lambda: charge
+    )
+    for ridge in (0.5, 20.0):
+        exact = slow_log_det((widths[:, None] * gram * widths / ridge).tolist())
+        ours = found.log_det(ridge)
+        assert exact <= mpf(ours.upper)
+        assert ours.upper < charge.mid / ridge
+        if rank == 300 and factor == 1.0:
+            assert ours.upper < exact * (1 + mpf(10) ** -4)
+
+
+def test_many_features_are_taken_one_by_one(monkeypatch):
+    facts = facts_about(WAVES)
+    joint = facts.information.log_det(3.0).upper
+    monkeypatch.setattr(information, "MOST_JOINT", 2)
+    apart = facts_about(WAVES).information
+    assert apart.matrix.size == 0
+    assert joint < apart.log_det(3.0).upper < 3 * joint
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 7), st.integers(0, 2**32 - 1), st.floats(-6, 6), st.floats(-3, 3), st.sampled_from([0.0, 1e-9, 0.1])
+)
+def test_log_det_stays_a_bound(size, seed, magnitude, ridge, error):
+    """Any V >= 0, known up to `error`: the exact one has at most the bound, for a matrix that is as far off as allowed."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(size, rng.integers(1, size + 1))) * 10.0**magnitude
+    exact = root @ root.T
+    off = rng.normal(size=(size, size))
+    given_matrix = exact - error * (off + off.T) / np.linalg.norm(off + off.T) if size > 1 or error else exact
+    slack = error + 1e-13 * float(np.sum(exact**2)) ** 0.5
+    found = Information(given_matrix, slack, np.zeros(0), Enclosure(0.0))
+    ridge = 10.0**ridge
+    truth = slow_log_det([[mpf(x) / mpf(ridge) for x in row] for row in exact.tolist()])
+    ours = found.log_det(ridge)
+    assert mpf(ours.upper) >= truth - mpf(10) ** -12 * abs(truth)
+    if ours.rad < 0.1:  # else the matrix is known too badly for a factor
+        assert mpf(ours.lower) <= truth + mpf(10) ** -12 * abs(truth)
+    assert found.log_det(2 * ridge).mid <= ours.upper * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda f: 1.001 * f, lambda f: 0.98 * f, lambda f: np.diag(np.diagonal(f)), np.zeros_like]
+)
+def test_a_factor_may_come_from_anywhere(monkeypatch, spoil):
+    """A wrong factor makes the bound larger, never too small."""
+    root = np.random.default_rng(0).normal(size=(6, 9))
+    matrix = 0.02 * root @ root.T
+    right = Information(matrix, 0.0, np.zeros(0), Enclosure(0.0)).log_det(1.0).upper
+    truth = slow_log_det(matrix.tolist())
+    original = information.cholesky
+    monkeypatch.setattr(information, "cholesky", lambda a, lower: spoil(original(a, lower=lower)) + 1e-9 * np.eye(6))
+    spoiled = Information(matrix, 0.0, np.zeros(0), Enclosure(0.0)).log_det(1.0).upper
+    assert mpf(spoiled) >= truth
+    assert spoiled >= right * (1 - 1e-12)
+
+
+def test_landmarks_are_a_contraction():
+    """k - psi.psi >= 0 after the division by 1 + stretch, also for a matrix T that is not what it should be."""
+    pool = np.random.default_rng(1).normal(size=(80, 1))
+    (term,) = normal_form(b.Gaussian(0.4), Layout(1, False, 0, 1))
+    found = coordinates.coordinates_of(term, pool)
+    assert 0 < found.stretch < 1e-6
+    worse = replace(found, mix=1.3 * found.mix)
+    worse = replace(worse, stretch=coordinates._stretch(term, found.landmarks, worse.mix))
+    assert worse.stretch > 0.69
+    far = np.linspace(-3, 3, 50)[:, None]
+    for some in (found, worse):
+        psi = some.values(far)
+        rest = term.block(far, far) - psi @ psi.T / (1 + some.stretch)
+        assert np.linalg.eigvalsh(rest)[0] > -1e-9
+
+
+# --- the event ----------------------------------------------------------------------------------------------
+
+
+def boundary(ridge, delta, rows):
+    """n N(1) for W = constants, n = 1, ..., rows, value range of width 2: a walk with steps of +-1."""
+    out = np.zeros(rows)
+    terms = replace(TERMS, reward_range=(0.0, 2.0))
+    for n in range(1, rows + 1):
+        some = [(np.zeros((n, 1)), np.zeros(n, dtype=np.int64), None)]
+        facts = noise_facts(b.Constant(1.0), LAYOUT, terms, lambda some=some: some, count=n)
+        out[n - 1] = n * b.SelfNormalized(ridge).bound(Weights(None, Enclosure(1.0), 4.0 * n), facts, delta).upper
+    return out
+
+
+def crossing(bounds):
+    """The exact chance that a walk of coin flips is ever beyond its bound."""
+    places = np.arange(-bounds.size, bounds.size + 1)
+    alive = np.where(places == 0, 1.0, 0.0)
+    for bound in bounds:
+        step = np.zeros_like(alive)
+        step[1:] += 0.5 * alive[:-1]
+        step[:-1] += 0.5 * alive[1:]
+        alive = np.where(np.abs(places) > bound, 0.0, step)
+    return 1.0 - float(alive.sum())
+
+
+def test_it_holds_at_the_worst_time_and_hardly_more():
+    """Exact: a log that is stopped when the noise is largest fails with chance at most delta; nine tenths are not enough."""
+    bounds = boundary(5.0, 0.1, 800)
+    assert 0.06 < crossing(bounds) <= 0.1
+    assert crossing(0.9 * bounds) > 0.1
+    assert crossing(0.5 * bounds) > 0.5
+
+
+def test_it_holds_for_rows_that_follow_the_noise_at_the_worst_time(rng):
+    """5 features, x_i picked among 8 points so as to push the noise further, widths that differ, the worst omega and time.
+
+    400 logs, false alarm 0.1 %. Half the radius fails, and so does the radius without its log determinant."""
+    delta, runs, rows, ridge = 0.1, 400, 150, 5.0
+    sites = points(8)
+    phi = np.column_stack([b.FeatureFunction(WAVES, LAYOUT, row).values(sites)[0][:, 0] for row in np.eye(5)])
+    misses = np.zeros(3, dtype=int)
+    for _ in range(runs):
+        form, total, worst = ridge * np.eye(5), np.zeros(5), np.zeros(3)
+        for i in range(rows):
+            inverse = np.linalg.inv(form)
+            site = int(np.argmax(np.abs(phi @ inverse @ total))) if i % 3 else int(rng.integers(8))
+            width = 1.0 if i % 2 else 0.5
+            form += width**2 * np.outer(phi[site], phi[site])
+            total += phi[site] * width * (rng.integers(2) - 0.5)
+            size = 2.0 * math.sqrt(total @ np.linalg.inv(form) @ total)
+            dets = np.linalg.slogdet(form / ridge)[1]
+            allowed = math.sqrt(2 * math.log(1 / delta) + dets), math.sqrt(2 * math.log(1 / delta))
+            worst = np.maximum(worst, size / np.array([allowed[0], 0.5 * allowed[0], allowed[1]]))
+        misses += worst > 1.0
+    limit = binom.ppf(0.999, runs, delta)
+    assert misses[0] <= limit
+    assert np.all(misses[1:] > limit)
+
+
+def test_the_event_of_a_saturating_log(rng):
+    """Residuals of +-B/2, from the log through the rows to the noise of omega = 1: 1000 logs, false alarm 0.1 %."""
+    mdp, delta, runs = TabularMDP.saturating(), 0.05, 1000
+    misses = np.zeros(2, dtype=int)
+    for _ in range(runs):
+        problem = builders.tabular_problem(mdp, builders.as_log(mdp.rollout(50, 1, rng)))
+        truth = builders.table_function(mdp.q_star, problem.layout)
+        gauge = b.SelfNormalized.planned(50, sup_diag=1.0, mean_square_width=1.0, largest_width=1.0)
+        ball = b.Ball(truth.kernel, 1.0, truth)
+        setting = Setting(problem, ball, b.Instruments(b.Constant(1.0)), gauge, delta, None, 2)
+        omega = b.FeatureFunction(b.Constant(1.0), problem.layout, np.ones(1))
+        (weighed,) = weigh(problem, ball, [Candidate(omega)])
+        size = gauge.bound(setting.weights(omega, weighed), setting.facts(), delta).upper
+        misses += abs(weighed.correction.mid) > size * np.array([1.0, 0.5])
+    limit = binom.ppf(0.999, runs, delta)
+    assert misses[0] <= limit < misses[1]
+
+
+# --- from a log to an interval --------------------------------------------------------------------------------
+
+
+def question(rows=1500, **more):
+    mdp, log, policy, initial = synthetic(rows, gamma=0.5)
+    return mdp, log, policy, b.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range, **more)
+
+
+FEATURES = 0.3 * b.Constant(1.0) + 0.7 * b.RandomFeatures.gaussian(8, 1, 0.7, seed=3) * b.Dirac()
+BALL = b.Ball(b.Gaussian(1.0) * b.Dirac() + b.Constant(1.0), 5.0)
+
+
+@pytest.mark.parametrize(
+    "kernel", [FEATURES, 0.3 * b.Constant(1.0) + 0.7 * b.Gaussian(0.7) * b.Dirac()], ids=["features", "gaussian"]
+)
+def test_it_is_shorter_and_verified_by_the_reference(kernel):
+    _, log, policy, problem = question()
+    method = b.Dual(instruments=b.Instruments(kernel), ball=BALL)
+    half = b.estimate_interval(problem, method=method)
+    ours = b.estimate_interval(problem, method=replace(method, gauge="self-normalized"))
+    assert ours.high - ours.low < 0.85 * (half.high - half.low)
+    assert half.low < ours.low < ours.high < half.high
+    found = b.verify(ours.certificate, log, policy, sums=Sums.reference())
+    assert found.low == pytest.approx(ours.low, abs=1e-7)
+    assert found.high == pytest.approx(ours.high, abs=1e-7)
+
+
+@pytest.mark.parametrize("share", [None, 0.0])
+def test_searches_minimize_the_bound_itself(share):
+    """No random step away from the proposal gains anything, and the gap says so."""
+    if share is None:
+        problem, ball, kernel = question(400)[3], BALL, FEATURES
+    else:
+        states = np.random.default_rng(3).integers(0, 4, (500, 1)).astype(float)
+        rng = np.random.default_rng(4)
+        log = b.Transitions(
+            states,
+            rng.integers(0, 2, 500),
+            rng.uniform(size=500),
+            np.roll(states, -1, axis=0),
+            np.zeros(500, dtype=bool),
+        )
+        start = b.InitialStates.exact(states[:3])
+        problem = b.make_problem(log, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0, 1), accept=None)
+        ball, kernel = b.Box.around(0.0, 2.0, problem.layout), b.Dirac(on="state") * b.Dirac(on="action")
+    setting = Setting(problem, ball, b.Instruments(kernel), b.SelfNormalized(25.0), 0.1, None, 2)
+    search = make_search(setting, 100)
+    kappa = setting.epsilon().upper
+    found = search.propose(sign=1.0, radius=ball.radius, kappa=kappa)
+
+    def value(omega):
+        (weighed,) = weigh(problem, ball, [Candidate(omega)])
+        noise = setting.gauge.bound(setting.weights(omega, weighed), setting.facts(), 0.1)
+        return (weighed.support.bias + noise - weighed.correction).mid
+
+    best = value(found.omega)
+    assert found.primal <= best + 1e-9
+    assert best - found.primal < 2e-3 * best
+    rng = np.random.default_rng(0)
+    for size in (1e-3, 1e-2, 0.1, 1.0):
+        for _ in range(5):
+            if isinstance(search, KernelSearch):
+                w = found.omega.coordinates
+                other = b.FeatureFunction(kernel, problem.layout, w + size * np.abs(w).max() * rng.normal(size=w.size))
+            else:
+                assert isinstance(search, TableSearch)
+                w = search.solve(sign=1.0, radius=ball.radius, kappa=kappa)[0]
+                other = search.function(w + size * np.abs(w).max() * rng.normal(size=w.size))
+            assert value(other) > best - 1e-3 * abs(best)
+
+
+def test_squares_are_those_of_the_function_with_widths():
+    case = make_case(horizon=4, gamma=1.0, n=12)
+    kernel, _ = core_cases.kernels(case, 0.8, 0.5)
+    omega = core_cases.kernel_function(case, kernel, np.arange(len(case.logged)) - 3.5)
+    (weighed,) = weigh(case.problem, b.Ball(kernel, 1.0), [Candidate(omega)])
+    (rows,) = case.problem.logged_rows()
+    values = omega.values(rows[0])[0][np.arange(rows[0].shape[0]), rows[1]]
+    exact = sum(
+        (mpf(w) * mpf(v)) ** 2
+        for w, v in zip(row_widths(case.problem.terms, rows[2], values.size).tolist(), values.tolist(), strict=True)
+    )
+    assert exact <= mpf(weighed.squares) <= exact * (1 + mpf(10) ** -10)
+
+
+# --- rho is fixed beforehand ------------------------------------------------------------------------------------
+
+
+def test_rho_follows_from_the_plan_alone():
+    """Not from how many rows came, nor from what stands in them."""
+    method = b.Dual(
+        gauge="self-normalized", planned_rows=1000, pilot=200, radius=5.0, tests=False, choices=b.Choices(pairs=8)
+    )
+    found = [b.estimate_interval(question(rows)[3], method=method) for rows in (900, 1500)]
+    (rho,) = {result.proof.noise.ridge for result in found}
+    assert rho == pytest.approx(0.05 * 1000 * found[0].proof.instruments.kernel.sup_diag)
+    fixed = b.estimate_interval(question(900)[3], method=replace(method, planned_rows=None))
+    assert fixed.proof.noise.ridge == pytest.approx(0.05 * 700 * fixed.proof.instruments.kernel.sup_diag)
+    with pytest.raises(InvalidInput, match="pilot= as a whole number"):
+        b.estimate_interval(question(900)[3], method=b.Dual(gauge=b.SelfNormalized(30.0)))
+
+
+def test_planned_rho_counts_rows_of_small_range_less():
+    planned = b.SelfNormalized.planned(1000, sup_diag=2.0, mean_square_width=4.0, largest_width=4.0)
+    assert planned.ridge == pytest.approx(0.05 * 1000 * 2.0 / 4.0)
+    assert b.SelfNormalized.planned(1000, sup_diag=2.0, mean_square_width=0.0, largest_width=0.0).ridge == 100.0
+    with pytest.raises(InvalidInput, match="at least 1"):
+        b.SelfNormalized.planned(0, sup_diag=1.0, mean_square_width=1.0, largest_width=1.0)
+    for bad in (0.0, -1.0, math.inf, math.nan, 1e-30):
+        with pytest.raises(InvalidInput, match="rho"):
+            b.SelfNormalized(bad)
+
+
+def test_nothing_is_paid_where_values_are_known():
+    """A value range of width 0: no noise."""
+    rows = [(points(), np.zeros(40, dtype=np.int64), None)]
+    facts = noise_facts(WAVES, LAYOUT, replace(TERMS, reward_range=(0.0, 0.0)), lambda: rows, count=40)
+    weights = replace(weights_of(WAVES, np.ones(5))[0], squares=0.0)
+    assert facts.largest_width == 0.0
+    assert b.SelfNormalized(10.0).bound(weights, facts, 0.1).upper < 1e-100
