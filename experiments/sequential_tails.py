@@ -16,6 +16,8 @@ import numpy.typing as npt
 from experiments.coverage_checks import FloatArray, Role
 from scipy import stats
 
+from bondic.noise.betting import loss as g
+
 DELTA = 0.05
 LOG = math.log(1.0 / DELTA)
 CAP = 0.99
@@ -23,11 +25,6 @@ CAP = 0.99
 
 Flags = npt.NDArray[np.bool_]
 Number = FloatArray | float
-
-
-def g(y: FloatArray) -> FloatArray:
-    """y − log(1 + y), y > −1."""
-    return np.asarray(y - np.log1p(y))
 
 
 @dataclass(frozen=True)
