@@ -19,6 +19,8 @@ FloatArray = npt.NDArray[np.float64]
 
 SMALL = 1e-140
 """Added to norms: squares of numbers below 1e-154 underflow."""
+LEAST = 1e-60
+"""Radii and sizes of sets are at least this: a larger set is a valid one, and its square can be divided by."""
 
 
 def gamma(terms: int) -> float:

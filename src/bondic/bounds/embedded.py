@@ -127,14 +127,19 @@ def _embed(
         here.coordinates,
         there,
         step,
-        _limits(batch, limits),
+        limits_at(batch, limits),
     )
 
 
-def _limits(batch: Batch, limits: tuple[float, float] | None) -> Between:
+def limits_at(batch: Batch, limits: tuple[float, float] | None) -> Between:
+    """The range of Y_i, row by row: the one in force, cut by what Q says about it."""
     n = len(batch)
     if batch.terms.horizon is None or batch.times is None:
         low, high = range_of(batch.terms).cut(*(limits or (-math.inf, math.inf)))
+        if low > high:
+            raise InvalidInput(
+                f"Outcomes cannot lie in {list(limits or ())} and in the value range: Q and the ranges exclude each other."
+            )
         return Between(np.full(n, low), np.full(n, high))
     distinct, place = np.unique(batch.times, return_inverse=True)
     ranges = [range_of(batch.terms, int(time)) for time in distinct]
@@ -155,7 +160,12 @@ def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
     |q(x) - c| <= r sup |k̃(x, .)|. A row that ends has r alone.
     """
     level = constant_value(ball.center)
-    if not isinstance(ball, Ball) or level is None or terms.horizon is not None:
+    if (
+        not isinstance(ball, Ball)
+        or level is None
+        or terms.horizon is not None
+        or not math.isfinite(ball.kernel.sup_diag)
+    ):
         return None
     reach = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
     low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * reach) for sign in (-1.0, 1.0))
@@ -172,7 +182,7 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
     if limits is None:
         return
     implied = limits_from_class(ball, terms)
-    if implied is None or limits[0] > implied.low or limits[1] < implied.high:
+    if implied is None or not (limits[0] <= implied.low and limits[1] >= implied.high):
         raise InvalidInput(f"Q does not imply that outcomes lie in {list(limits)}.")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.embedded import Embedded, Start
-from bondic.bounds.plan import Columns
+from bondic.bounds.plan import MOST_ROUNDS, Columns
 from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.classes.landmarks import Embedding
 from bondic.errors import NumericalError
@@ -28,7 +28,6 @@ from bondic.rounding import U, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 
-MOST_ROUNDS = 20
 _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
 _WITH_OLD = (0.6, 0.35)
@@ -65,7 +64,7 @@ class Localizer:
         """One more block, and the rounds of the fixed point that it allows."""
         deviations, offsets = deviations_of(block, columns, self.radius)
         sizes = row_norms(columns.instruments)
-        if np.any(sizes * (block.limits.high - block.limits.low) > LARGEST_BET):
+        if not np.all(sizes * (block.limits.high - block.limits.low) <= LARGEST_BET):
             raise NumericalError("A bet of the vector event is too large for the value range.")
         self._accumulate(block, columns, sizes)
         self.deviations = Embedding.joined([self.deviations, deviations])
@@ -171,24 +170,24 @@ class Localizer:
         return Cylinder(self.start.coordinates[None], np.array([value.mid - middle]), inflate(size))
 
     def feed_back(self, low: float, high: float) -> list[Ellipsoid]:
-        """Ellipsoids that also know J* in [low, high]; no cost in probability."""
-        assert self.cylinder is not None
-        assert self._sums is not None
+        """Ellipsoids that also know J* in [low, high]; no cost in probability. None, if there is no cylinder yet."""
+        if self.cylinder is None or self._sums is None:
+            return []
         slab = self.slab(low, high)
 
-        def made() -> list[Ellipsoid]:
+        def made(cylinder: Cylinder) -> list[Ellipsoid]:
             shares = [(tau * (1 - share), share) for tau in self.taus for share in _SLAB_SHARES]
-            all_of = [enclose(self.radius, [self.cylinder, slab], pair) for pair in shares]  # type: ignore[list-item]
+            all_of = [enclose(self.radius, [cylinder, slab], pair) for pair in shares]
             return [ellipsoid for ellipsoid in all_of if ellipsoid is not None]
 
-        candidates = made()
+        candidates = made(self.cylinder)
         self._sharpen(candidates)
         if self.empty or not candidates:
             return []
         size = inflate(self.vector_bound(candidates)[0] + self._sums[2])
         if size < self.cylinder.size:
             self.cylinder = self.cylinder.with_size(size)
-            candidates = made()
+            candidates = made(self.cylinder)
             self.empty = any(ellipsoid.empty for ellipsoid in candidates)
         return [] if self.empty else candidates
 

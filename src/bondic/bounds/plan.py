@@ -30,6 +30,9 @@ IntArray = npt.NDArray[np.int64]
 
 FULL_BET, SMALL_BET = 0.99, 0.2
 """Largest bet as a share of what would lose everything: usual rows, and rows unlike all that were seen before."""
+MOST_ROUNDS, MOST_FEEDBACK = 20, 12
+"""Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
+MOST_TAUS = 16
 
 
 @kind("model")
@@ -134,8 +137,19 @@ class Plan:
             raise InvalidInput("The blocks of a plan follow one another, and there is at least one.")
         if not 1 <= self.seen <= len(self.basis):
             raise InvalidInput(f"{self.seen} of {len(self.basis)} coordinates cannot be seen by the models.")
-        if not all(0 < tau < 1 for tau in self.taus) or not self.taus:
-            raise InvalidInput("Shares of weight on a cylinder lie strictly between 0 and 1.")
+        if not all(0 < tau < 1 for tau in self.taus) or not 1 <= len(self.taus) <= MOST_TAUS:
+            raise InvalidInput(f"1 to {MOST_TAUS} shares of weight on a cylinder lie strictly between 0 and 1.")
+        if len(self.rounds) > len(self.blocks) + 1 or not all(0 <= count <= MOST_ROUNDS for count in self.rounds):
+            raise InvalidInput(
+                f"Rounds are at most {MOST_ROUNDS} per block end, and at most one number more than blocks."
+            )
+        if np.any(self.basis.matrix[: self.seen, self.seen :]):
+            raise InvalidInput(
+                f"The first {self.seen} functions of the basis use landmarks after the first {self.seen}, which may come from "
+                "anywhere: what models and weights see would not be fixed beforehand. The matrix is lower triangular."
+            )
+        if self.start is not None:
+            _check_start(self.start)
         for block in self.blocks:
             _check(block, self.seen)
 
@@ -151,14 +165,23 @@ class Plan:
 
 
 def _check(block: Block, seen: int) -> None:
-    shapes = [block.whitening.shape[:1], block.guess.shape]
-    fine = block.rate > 0 and block.usual >= 0 and block.margin > 0 and all(shape == (seen,) for shape in shapes)
+    fine = block.whitening.ndim == 2 and block.whitening.shape[0] == seen and 1 <= block.whitening.shape[1] <= seen
+    fine = fine and block.guess.shape == (seen,) and block.rate > 0 and block.usual >= 0 and block.margin > 0
     for weighting in block.weightings.values():
         count = len(weighting.starts)
-        fine = fine and count > 0 and weighting.rate > 0 and weighting.directions.shape == (count, seen)
+        fine = fine and weighting.starts.ndim == 1 and count > 0 and weighting.directions.shape == (count, seen)
+        fine = fine and 0 < weighting.rate < math.inf
         fine = fine and bool(np.all(np.diff(weighting.starts) > 0)) and bool(np.all(np.isfinite(weighting.directions)))
     if not (fine and np.all(np.isfinite(block.whitening)) and np.all(np.isfinite(block.guess))):
         raise InvalidInput(f"The block that ends at row {block.stop} is not complete.")
+
+
+def _check_start(bets: StartBets) -> None:
+    fine = bets.skipped >= 0 and math.isfinite(bets.guess)
+    if not (fine and all(0 < rate < math.inf for rate in bets.rates.values())):
+        raise InvalidInput(
+            "Bets on initial states need a finite guess, rates > 0, and a number of skipped starts >= 0."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from bondic.bounds.dual import BIAS, NOISE, START, VALUE
 from bondic.bounds.embedded import Embedded, Start, balance
 from bondic.bounds.localize import Localizer
-from bondic.bounds.plan import Columns, Plan, columns
+from bondic.bounds.plan import MOST_FEEDBACK, Columns, Plan, columns
 from bondic.claims import Claim, End, Part
 from bondic.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum
 from bondic.classes.landmarks import Coordinates, Embedding
@@ -38,7 +38,6 @@ BoolArray = npt.NDArray[np.bool_]
 
 RARE = "rare events"
 """The part log(1/delta) / Λ: what a jump that no row has shown could still hide."""
-MOST_FEEDBACK = 12
 _WORTH = 0.01
 _NEGLIGIBLE = 0.01
 """A triangle inequality that costs less than this share of the interval is not replaced by a kernel sum over pairs."""
@@ -82,11 +81,11 @@ def evaluate(question: Question, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
         own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
         applied.append(own)
         if len(piece):
-            localizer.add(piece, own, next(prescribed) if plan.rounds else None)
+            localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None)
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
     tails = {end: Tail.of(question, applied, end) for end in ends}
-    return _ends(question, plan, localizer, tails, next(prescribed) if plan.rounds else None)
+    return _ends(question, plan, localizer, tails, next(prescribed, 0) if plan.rounds else None)
 
 
 def _ends(
@@ -114,8 +113,8 @@ def _ends(
         if k == last - 1 or (rounds is None and k and gained < _WORTH * (high - low)):
             break
         smaller = localizer.feed_back(low, high)
-        if localizer.empty:
-            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done), 0.0)
+        if localizer.empty:  # found after this round: whoever repeats the rounds has to begin the next one
+            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done + 1), 0.0)
         candidates = smaller or [localizer.best]
         view = candidates[min(1, len(candidates) - 1)]
     effective = min((tail.effective for tail in tails.values()), default=0.0)
@@ -177,7 +176,7 @@ class Tail:
         clip = Between(*(np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")))
         signed = _sign(end) * v
         losing = np.where(signed > 0, data.limits.high - clip.low, clip.high - data.limits.low)
-        if np.any(np.abs(signed) * losing > LARGEST_BET):
+        if not np.all(np.abs(signed) * losing <= LARGEST_BET):
             raise NumericalError("A bet of a tail is too large for the value range.")
         residuals = certified_dot(v, data.residual)
         base = Enclosure(rate) * start.value - Enclosure(
@@ -275,7 +274,7 @@ _SHARE = 0.01
 
 def _moved(bounds: Between, offsets: FloatArray, error: float = 0.0) -> Between:
     low, high = bounds.low + offsets - error, bounds.high + offsets + error
-    return Between(low - 4 * U * np.abs(low), high + 4 * U * np.abs(high))
+    return Between(low - 4 * U * (np.abs(low) + error), high + 4 * U * (np.abs(high) + error))
 
 
 def _wide(array: FloatArray, columns: int) -> FloatArray:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bondic.classes.landmarks import Embedding
-from bondic.matrices import SMALL, gamma, maximum_on_ball, norm, product_error, row_norms
+from bondic.matrices import LEAST, SMALL, gamma, maximum_on_ball, norm, product_error, row_norms
 from bondic.noise.deviations import Between
 from bondic.rounding import U, inflate
 
@@ -100,7 +100,7 @@ def enclose(radius: float, cylinders: Sequence[Cylinder], taus: Sequence[float])
     """
     m = cylinders[0].matrix.shape[1]
     alpha = _down((1.0 - math.fsum(taus)) / radius**2)
-    weights = [_down(tau / cylinder.size**2) for tau, cylinder in zip(taus, cylinders, strict=True)]
+    weights = [_down(tau / max(cylinder.size, LEAST) ** 2) for tau, cylinder in zip(taus, cylinders, strict=True)]
     metric = alpha * np.eye(m)
     target = np.zeros(m)
     for weight, cylinder in zip(weights, cylinders, strict=True):

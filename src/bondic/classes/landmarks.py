@@ -28,7 +28,7 @@ from bondic.classes.box import Box
 from bondic.classes.value_class import ValueClass
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.matrices import SMALL, gamma, norm
+from bondic.matrices import LEAST, SMALL, gamma, norm
 from bondic.rounding import TINY, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source
@@ -104,7 +104,7 @@ class Coordinates(ABC):
     @property
     @abstractmethod
     def radius(self) -> float:
-        """Of |ẽ|^2 + |e_perp|^2 <= radius^2, rounded up."""
+        """Of |ẽ|^2 + |e_perp|^2 <= radius^2, rounded up; never 0, so that it can be divided by."""
 
     @abstractmethod
     def pairs(
@@ -208,7 +208,7 @@ class BallCoordinates(Coordinates):
 
     @property
     def radius(self) -> float:
-        return inflate(self.ball.radius * (1 + self._skew))
+        return max(inflate(self.ball.radius * (1 + self._skew)), LEAST)
 
     def single(self, measures: RowMeasures) -> Embedding:
         return self._finish(*self._raw(measures))
@@ -308,7 +308,7 @@ class BoxCoordinates(Coordinates):
 
     @property
     def radius(self) -> float:
-        return inflate(self.box.radius * float(np.sqrt(len(self.basis))) * (1 + 4 * U))
+        return max(inflate(self.box.radius * float(np.sqrt(len(self.basis))) * (1 + 4 * U)), LEAST)
 
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
         return _in_parts(self._values, points, weights)

@@ -27,8 +27,8 @@ _SERIES = 1e-3
 
 def loss(y: FloatArray) -> FloatArray:
     """g(y) = y - log(1 + y) for y > -1, rounded up. Convex, 0 at 0."""
-    if np.any(y <= -1.0):
-        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more.")
+    if not np.all((y > -1.0) & (y < np.inf)):  # written so that what is not a number is refused as well
+        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
     # log1p is good to a few ulp of itself; the difference is rounded once. y^2 / (2 (1 - |y|)) is a bound where they cancel
     logarithm = np.log1p(y)
     value = (y - logarithm) + 8 * U * (np.abs(y) + np.abs(logarithm)) + TINY
@@ -43,8 +43,8 @@ def curvature(y: FloatArray) -> FloatArray:
     Near 0 the series 1/2 + u/3 + u^2/4 + ... in u = -y, its tail bounded by a geometric one.
     """
     u = np.maximum(-y, 0.0)
-    if np.any(u >= 1.0):
-        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more.")
+    if not np.all(u < 1.0):
+        raise NumericalError("A bet could lose everything: a weight times its deviation is 1 or more, or no number.")
     series = (0.5 + u / 3 + 0.25 * u * u / np.maximum(1.0 - u, TINY)) * (1 + 8 * U)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         direct = loss(-u) / (u * u) * (1 + 8 * U)

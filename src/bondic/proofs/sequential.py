@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
-from bondic.bounds.plan import Plan
+from bondic.bounds.plan import MOST_ROUNDS, Plan
 from bondic.bounds.sequential import Evaluation, Question, evaluate
 from bondic.bounds.start import sampled_start
 from bondic.bounds.start_bets import start_error, used_starts
@@ -102,19 +102,21 @@ class SequentialProof(Proof):
         return self.plan.provenance, self.ball.provenance
 
     def work(self, rows: Rows) -> float:
-        """Coordinates, widths and moments of every row: squares of the number of landmarks, a few dozen times."""
-        m = float(len(self.plan.basis))
-        rounds = float(sum(self.plan.rounds) + 2 * len(self.plan.blocks) + 4)
+        """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round."""
+        m, plan = float(len(self.plan.basis)), self.plan
+        most = MOST_ROUNDS * (len(plan.blocks) + 1)
+        rounds = float((sum(plan.rounds) if plan.rounds else most) + 2 * len(plan.blocks) + 4)
+        sets = rounds * (2 * len(plan.taus) + 2)
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
-        return 2 * m * points + len(rows) * m * m * rounds / 8 + self.ball.work(points, rows.layout)
+        return 2 * m * points + (len(rows) + m) * m * m * sets / 32 + self.ball.work(points, rows.layout)
 
     def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
     ) -> tuple[Review, ...]:
         del claims, retest, sums
-        provenance = self.plan.provenance
-        if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
-            raise VerificationError("The plan was begun with rows that it certifies, or with rows after them.")
+        for what, provenance in (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance)):
+            if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
+                raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
         tested = (
             ()
             if assumes_nothing(rows, self.ball)

@@ -1,0 +1,149 @@
+"""Landmarks z_l and the matrix M of the basis b_j = sum_l M_jl k̃(z_l, .): greedy pivots, and an inverse triangular factor.
+
+With K = k̃(z, z) = L L^T and M = L^-1 the basis is orthonormal, and the first j coordinates of anything depend on the first
+j landmarks alone. So landmarks of the pilot come first, and proposals see their coordinates; landmarks from the whole log
+come after them, and serve the evaluation only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import solve_triangular
+
+from bondic.classes.landmarks import LandmarkBasis
+from bondic.data.spread import spread_rows
+from bondic.kernels.base import Kernel
+from bondic.kernels.normal_form import Layout, Term, normal_form
+from bondic.kernels.pivots import greedy_pivots
+from bondic.rows import Batch, Cloud
+from bondic.search.basis import kernel_block
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+TOLERANCE = 1e-8
+"""Pivots stop when every candidate has less than this share of the largest k̃(x, x) left."""
+_MOST_CANDIDATES = 12_000
+_PIECE = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """State-action pairs: points with one slot each."""
+
+    points: FloatArray  # (N, D)
+    slots: IntArray  # (N,)
+
+    def __len__(self) -> int:
+        return int(self.slots.size)
+
+    def __getitem__(self, chosen: Sequence[int] | IntArray) -> Pairs:
+        return Pairs(np.ascontiguousarray(self.points[chosen]), np.ascontiguousarray(self.slots[chosen]))
+
+    @staticmethod
+    def join(parts: Sequence[Pairs]) -> Pairs:
+        return Pairs(np.concatenate([p.points for p in parts]), np.concatenate([p.slots for p in parts]))
+
+    def distinct(self, most: int) -> Pairs:
+        """Every pair once; no more than about `most` of them, spread over the list."""
+        table = np.column_stack([self.points, self.slots])
+        _, first = np.unique(table, axis=0, return_index=True)
+        first = np.sort(first)
+        return self[first[spread_rows(first.size, most)]]
+
+
+def pairs_of(cloud: Cloud) -> Pairs:
+    """The points of a cloud with every action that has a probability."""
+    at, slots = np.nonzero(cloud.weights > 0)
+    return Pairs(cloud.points[at], slots.astype(np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Embedder:
+    """Embeddings of points and of clouds in the coordinates of landmarks, in ordinary floats.
+
+    |R|^2 = k̃(f, f) - |c|^2 is what is left over: here a guide for proposals, not a bound.
+    """
+
+    terms: tuple[Term, ...]
+    basis: LandmarkBasis
+
+    def pairs(self, pairs: Pairs) -> FloatArray:
+        """c of each pair: (N, m)."""
+        values = gram(self.terms, pairs, Pairs(self.basis.points, self.basis.slots))
+        return np.asarray(values @ self.basis.matrix.T)
+
+    def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
+        """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
+        size, draws = len(self.basis), cloud.draws
+        means, left = np.zeros((count, size)), np.zeros(count)
+        for first in range(0, cloud.rows.size, _PIECE * draws):
+            here = slice(first, first + _PIECE * draws)
+            points, weights, rows = cloud.points[here], cloud.weights[here], cloud.rows[here][::draws]
+            values, own = np.zeros((points.shape[0], size)), np.zeros(rows.size)
+            for term in self.terms:
+                columns = term.columns(weights)
+                actions = columns @ term.embedding[self.basis.slots].T
+                values += kernel_block(term, points, self.basis.points) * actions
+                own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
+            means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
+            one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
+            left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
+        return means, left
+
+
+def gram(terms: tuple[Term, ...], x: Pairs, y: Pairs) -> FloatArray:
+    """k̃(x_i, y_j): (N, M)."""
+    out = np.zeros((len(x), len(y)))
+    for term in terms:
+        actions = term.embedding[x.slots] @ term.embedding[y.slots].T
+        out += kernel_block(term, x.points, y.points) * actions
+    return out
+
+
+def diagonal(terms: tuple[Term, ...], x: Pairs) -> FloatArray:
+    """k̃(x_i, x_i): (N,)."""
+    out = np.zeros(len(x))
+    for term in terms:
+        rows = term.embedding[x.slots]
+        out += term.diag(x.points) * np.einsum("ij,ij->i", rows, rows)
+    return out
+
+
+def candidates(rows: Batch, starts: Cloud) -> Pairs:
+    """Logged, next and initial pairs, every one once."""
+    parts = [Pairs(rows.logged, rows.slots), pairs_of(rows.next), pairs_of(starts)]
+    return Pairs.join(parts).distinct(_MOST_CANDIDATES)
+
+
+def pilot_basis(kernel: Kernel, layout: Layout, pool: Pairs, most: int) -> LandmarkBasis:
+    """At most `most` landmarks among the pool."""
+    return _pivots(normal_form(kernel, layout), pool, most, None)
+
+
+def extended(basis: LandmarkBasis, kernel: Kernel, layout: Layout, pool: Pairs, most: int) -> LandmarkBasis:
+    """The same basis with further landmarks after those it has, at most `most` in all."""
+    return _pivots(normal_form(kernel, layout), pool, most - len(basis), basis)
+
+
+def _pivots(terms: tuple[Term, ...], pool: Pairs, most: int, given: LandmarkBasis | None) -> LandmarkBasis:
+    own = diagonal(terms, pool)
+    known = None if given is None else np.ascontiguousarray(Embedder(terms, given).pairs(pool).T)
+    chosen, columns = greedy_pivots(
+        own, lambda pivot: gram(terms, pool[[pivot]], pool)[0], max(most, 0), TOLERANCE * float(own.max()), known
+    )
+    found, size = pool[chosen], len(chosen)
+    inverse = np.asarray(solve_triangular(columns[:, chosen].T, np.eye(size), lower=True))
+    if given is None or known is None:
+        return LandmarkBasis(found.points, found.slots, np.tril(inverse))
+    before = len(given)
+    matrix = np.zeros((before + size, before + size))
+    matrix[:before, :before] = given.matrix
+    matrix[before:, :before] = -inverse @ known[:, chosen].T @ given.matrix
+    matrix[before:, before:] = np.tril(inverse)
+    joined = Pairs.join([Pairs(given.points, given.slots), found])
+    return LandmarkBasis(joined.points, joined.slots, matrix)

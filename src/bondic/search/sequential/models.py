@@ -1,0 +1,147 @@
+"""A model of the next embedding: ridge regression of [r + gamma q̂(x'), c(x')] on [1, c(x)] (section 9).
+
+Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')]. They are carried from
+block to block, so that all refits together read every row twice. The strength of the ridge is judged on the last 30 % of the
+past, apart for the target and for the embedding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.plan import RidgeModel
+from bondic.search.sequential.past import Past, Seen
+
+FloatArray = npt.NDArray[np.float64]
+
+FIRST = 0.7
+"""Share of the past that fits, where the rest judges."""
+_STRENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
+_GUESS_STRENGTH, _GUESS_ROWS = 1e-3, 4000
+_PIECE = 16_384
+
+
+def regressors(rows: Seen) -> FloatArray:
+    """X = [1, c(x)]."""
+    return np.hstack([np.ones((len(rows), 1)), rows.coordinates])
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums over rows of products of X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')] and q̂(x)."""
+
+    count: int
+    squares: FloatArray  # (1 + m, 1 + m) X'X
+    products: FloatArray  # (1 + m, 1 + m) X'Y
+    centers: FloatArray  # (1 + m,) X' q̂(x)
+    outcomes: FloatArray  # (1 + m,) sums of Y^2
+
+    @staticmethod
+    def none(size: int) -> Moments:
+        return Moments(
+            0, np.zeros((size + 1, size + 1)), np.zeros((size + 1, size + 1)), np.zeros(size + 1), np.zeros(size + 1)
+        )
+
+    def plus(self, rows: Seen) -> Moments:
+        x, y = regressors(rows), np.hstack([rows.targets[:, None], rows.following])
+        return Moments(
+            self.count + len(rows),
+            self.squares + x.T @ x,
+            self.products + x.T @ y,
+            self.centers + x.T @ rows.values,
+            self.outcomes + np.einsum("ij,ij->j", y, y),
+        )
+
+    def minus(self, other: Moments) -> Moments:
+        return Moments(
+            self.count - other.count,
+            self.squares - other.squares,
+            self.products - other.products,
+            self.centers - other.centers,
+            self.outcomes - other.outcomes,
+        )
+
+    def misses(self, coefficients: FloatArray) -> FloatArray:
+        """Sum over rows of (Y - X B)^2, column by column."""
+        crossed = np.einsum("ij,ij->j", coefficients, self.products)
+        return np.asarray(
+            self.outcomes - 2 * crossed + np.einsum("ij,ij->j", coefficients, self.squares @ coefficients)
+        )
+
+
+@dataclass(eq=False)
+class RunningMoments:
+    """Moments of the past, and of its first 70 %: both grow with it."""
+
+    size: int
+    every: Moments = field(init=False)
+    first: Moments = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.every = self.first = Moments.none(self.size)
+
+    def advance(self, past: Past) -> None:
+        self.every = _grown(self.every, past, len(past))
+        self.first = _grown(self.first, past, int(FIRST * len(past)))
+
+
+def _grown(moments: Moments, past: Past, stop: int) -> Moments:
+    for first in range(moments.count, stop, _PIECE):
+        moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))))
+    return moments
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model with what else the past says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
+
+    model: RidgeModel
+    spread: FloatArray  # (m, m) mean of T̄ T̄'
+    guess: FloatArray  # (m,)
+
+
+def fit(moments: RunningMoments, gamma: float) -> tuple[Fitted, Fitted]:
+    """The model for the rows to come, and the same from the first 70 % of the rows: the rest shows how well it predicts."""
+    strengths = _strengths(moments)
+    return _fitted(moments.every, strengths, gamma), _fitted(moments.first, strengths, gamma)
+
+
+def _strengths(moments: RunningMoments) -> tuple[float, float]:
+    """Ridge of the target and of the embedding: those that predict the last 30 % best."""
+    held = moments.every.minus(moments.first)
+    misses = [held.misses(_ridge(moments.first, strength, strength)) for strength in _STRENGTHS]
+    target = int(np.argmin([miss[0] for miss in misses]))
+    embedding = int(np.argmin([miss[1:].sum() for miss in misses]))
+    return _STRENGTHS[target], _STRENGTHS[embedding]
+
+
+def _ridge(moments: Moments, target: float, embedding: float) -> FloatArray:
+    """argmin |X B - Y|^2 + strength |B|^2, with one strength for the first column of Y and one for the others."""
+    scale = _scale(moments)
+    values, vectors = np.linalg.eigh(moments.squares)
+    values = np.maximum(values, 0.0)
+    turned = vectors.T @ moments.products
+    turned[:, 0] /= values + scale * target
+    turned[:, 1:] /= (values + scale * embedding)[:, None]
+    return np.asarray(vectors @ turned)
+
+
+def _scale(moments: Moments) -> float:
+    """About k̃(x, x), the unit in which a ridge is measured."""
+    return 0.5 * float(np.trace(moments.squares)) / max(moments.count, 1)
+
+
+def _fitted(moments: Moments, strengths: tuple[float, float], gamma: float) -> Fitted:
+    """T̄ = X A with A = [0; I] - gamma B: everything about it follows from the moments of X."""
+    coefficients = _ridge(moments, *strengths)
+    size = coefficients.shape[0] - 1
+    combine = np.vstack([np.zeros((1, size)), np.eye(size)]) - gamma * coefficients[:, 1:]
+    spread = combine.T @ moments.squares @ combine
+    # T̄ e = r + gamma q̂(x') - q̂(x): the Bellman equation with the model inside
+    wanted = combine.T @ (moments.products[:, 0] - moments.centers)
+    ridge = _GUESS_STRENGTH * max(1.0, moments.count / _GUESS_ROWS) * _scale(moments)
+    guess = np.linalg.solve(spread + ridge * np.eye(size), wanted)
+    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(guess))

@@ -1,0 +1,148 @@
+"""What the past leaves of Q, as far as a proposal may know it: the fixed point of (14)-(18) on some rows of each block.
+
+The evaluation takes all rows and all landmarks. A proposal must not see the coordinates of later landmarks, and needs no
+bounds: here are the pilot's coordinates, and at most 500 rows of every block, each of which stands for others like it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.plan import Block, columns
+from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
+from bondic.classes.landmarks import Embedding
+from bondic.data.spread import spread_rows
+from bondic.matrices import row_norms
+from bondic.noise.betting import curvature, loss
+from bondic.noise.deviations import Between
+from bondic.search.sequential.past import Past, Seen
+from bondic.search.sequential.sample import Sample
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_KEPT = 500
+_ROUNDS, _WORTH = 20, 0.995
+_TAUS = (0.5, 0.9, 0.98)
+_BOTH = (0.6, 0.35)
+"""Shares of the newest cylinder and of the one before it in the ellipsoid that knows both."""
+_MOST = 0.995
+
+
+@dataclass(eq=False)
+class Kept:
+    """Rows that stand for `weight` rows each."""
+
+    index: IntArray  # (k,) position in the past
+    weight: FloatArray  # (k,)
+    size: FloatArray  # (k,) |λ_i φ_i|
+    width: FloatArray  # (k,) B_i
+    offsets: FloatArray  # (k,) a_i
+    deviations: Embedding  # gamma D_i
+    apart: Between  # bounds of a_i + gamma <e, D_i>
+
+    def largest(self) -> FloatArray:
+        """U_i (14)."""
+        return np.asarray(np.minimum(self.width, self.apart.largest()))
+
+    def sharpen(self, by: Ellipsoid) -> None:
+        found = by.products(self.deviations)
+        self.apart = self.apart.within(found.low + self.offsets, found.high + self.offsets)
+
+    def then(self, other: Kept) -> Kept:
+        names = ("index", "weight", "size", "width", "offsets")
+        joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        deviations = Embedding.joined([self.deviations, other.deviations])
+        return Kept(**joined, deviations=deviations, apart=self.apart.then(other.apart))
+
+
+@dataclass(eq=False)
+class Outlook:
+    """The ellipsoid so far; `absorb` adds the rows of a finished block."""
+
+    size: int
+    radius: float
+    gamma: float
+    log_term: float  # log(2 / delta_1)
+    certified: int = 0
+    kept: Kept | None = None
+    cylinder: Cylinder | None = None
+    best: Ellipsoid = field(init=False)
+    _matrix: FloatArray = field(init=False)
+    _offset: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.best = whole_ball(self.radius, self.size)
+        self._matrix, self._offset = np.zeros((self.size, self.size)), np.zeros(self.size)
+
+    def over_the_ball(self, sample: Sample) -> FloatArray:
+        """U_i before anything was learned."""
+        found = whole_ball(self.radius, self.size).products(sample.deviations(self.gamma))
+        return np.asarray(np.minimum(sample.width, np.abs(sample.miss) + found.largest()))
+
+    def widths(self, rows: FloatArray) -> FloatArray:
+        """sup <e - ē, f> for rows f (k, m)."""
+        nothing = np.zeros(rows.shape[0])
+        found = self.best.products(Embedding(rows, nothing, nothing))
+        return 0.5 * (found.high - found.low)
+
+    def absorb(self, past: Past, first: int, block: Block) -> None:
+        """The rows first.. of the past were those of this block."""
+        rows = past.rows.cut(slice(first, None))
+        if not len(rows):
+            return
+        found = columns(block, self.gamma, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
+        self._matrix += found.instruments.T @ (rows.coordinates - self.gamma * rows.following)
+        self._offset += found.instruments.T @ (rows.values - rows.targets)
+        self.certified += len(rows)
+        chosen = spread_rows(len(rows), _KEPT)
+        sample = Sample.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
+        self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
+        self._settle()
+
+    def imagine(self, rows: Seen, sample: Sample, bets: FloatArray, weight: float) -> None:
+        """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
+        self._matrix = weight * bets.T @ (rows.coordinates - self.gamma * rows.following)
+        self._offset = weight * bets.T @ (rows.values - rows.targets)
+        self.kept = None
+        self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
+        self._settle()
+
+    def _keep(self, sample: Sample, sizes: FloatArray, index: IntArray, weight: float) -> None:
+        deviations = sample.deviations(self.gamma)
+        ball = whole_ball(self.radius, self.size).products(deviations)
+        apart = Between(ball.low + sample.miss, ball.high + sample.miss)
+        new = Kept(index, np.full(index.size, weight), sizes, sample.width, sample.miss, deviations, apart)
+        new.sharpen(self.best)
+        self.kept = new if self.kept is None else self.kept.then(new)
+
+    def _settle(self) -> None:
+        """Rounds of (14), (16), (17), (18) until the size of the cylinder falls by less than half a per cent."""
+        assert self.kept is not None
+        before, ellipsoids, size = self.cylinder, [self.best], np.inf
+        for turn in range(_ROUNDS):
+            new, pick = self._price(self.kept, ellipsoids)
+            if turn:
+                self.best = ellipsoids[pick]
+            if not new < _WORTH * size:
+                break
+            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new)
+            made = [enclose(self.radius, [self.cylinder], [tau]) for tau in _TAUS]
+            if before is not None:
+                made.append(enclose(self.radius, [self.cylinder, before], _BOTH))
+            ellipsoids = [one for one in made if one is not None and not one.empty] or [self.best]
+            for one in ellipsoids:
+                self.kept.sharpen(one)
+
+    def _price(self, rows: Kept, ellipsoids: list[Ellipsoid]) -> tuple[float, int]:
+        """log(2/delta_1) + sum g(-λ |φ| |Delta|) (16): row by row, or jointly over one ellipsoid, whichever is less."""
+        bet = np.minimum(rows.size * rows.largest(), _MOST)
+        alone = float(rows.weight @ loss(-bet))
+        weights = rows.weight * rows.size**2 * curvature(-bet)
+        form = Quadratic.of(weights, rows.offsets, rows.deviations, self.radius)
+        joint = [supremum(one, np.zeros(self.size), 0.0, form)[0] for one in ellipsoids]
+        pick = int(np.argmin(joint))
+        return self.log_term + min(alone, joint[pick]), pick

@@ -1,0 +1,187 @@
+"""From rows to a plan: landmarks of the pilot, blocks one after the other, and landmarks for the evaluation (section 9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.embedded import limits_from_class
+from bondic.bounds.plan import Plan, StartBets
+from bondic.bounds.start import sampled_start
+from bondic.claims import End, ErrorBudget
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.classes.provenance import Provenance
+from bondic.errors import InvalidInput
+from bondic.identity.residual import values_at_starts
+from bondic.kernels.normal_form import normal_form
+from bondic.rows import Rows
+from bondic.search.sequential.basis import Embedder, Pairs, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
+from bondic.search.sequential.length import predict_length
+from bondic.search.sequential.past import History, make_history
+from bondic.search.sequential.starts import StartPath, Starts, Terms, known_starts, propose_bets
+from bondic.search.table import table_kernel
+from bondic.sums.forms import STANDARD, Sums
+from bondic.terms import range_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_SEEN, MOST_LANDMARKS = 150, 200
+"""Landmarks of the pilot, and all of them."""
+_WORST = 2000
+"""Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a plan is cut: fixed before any row is seen.
+
+    Parameters
+    ----------
+    planned : int
+        Rows of the log, pilot included, for which rates are made.
+    cuts : tuple of float
+        Ends of blocks, as shares of the planned rows.
+    seen : int
+        Most landmarks of the pilot: those that models, instruments and weights see.
+    landmarks : int
+        Most landmarks in all.
+    """
+
+    planned: int
+    cuts: tuple[float, ...] = CUTS
+    seen: int = MOST_SEEN
+    landmarks: int = MOST_LANDMARKS
+
+    def __post_init__(self) -> None:
+        increasing = all(first < second for first, second in zip(self.cuts, self.cuts[1:], strict=False))
+        if not (self.cuts and increasing and self.cuts[0] > 0 and self.cuts[-1] <= 1):
+            raise InvalidInput(f"cuts={self.cuts}: shares of the rows in (0, 1], in ascending order, at least one.")
+
+
+def make_plan(
+    problem: Rows,
+    pilot: Rows,
+    ball: Ball | Box,
+    budget: ErrorBudget,
+    ends: tuple[End, ...],
+    shape: Shape,
+    sums: Sums = STANDARD,
+) -> Plan:
+    """A plan for all rows after the pilot; every block is made from the rows before it.
+
+    `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
+    """
+    first, start = problem.rows.start, pilot.rows.stop
+    limits, costs = _limits(ball, problem), costs_of(budget, ends)
+    starts = known_starts(problem, pilot)
+    embedder, space = _pilot_space(pilot, ball, starts, shape.seen)
+    history = make_history(problem, space, embedder, StartPath.of(starts, embedder), limits, sums)
+    planned, size = first + shape.planned, len(embedder.basis)
+    proposer = Proposer(size, space.radius, problem.gamma, start, planned, costs)
+    stops = block_ends(start, first, planned, problem.rows.stop, shape.cuts)
+    stretches = zip([start, *stops[:-1]], stops, strict=True)
+    blocks = tuple(proposer.block(history.before, begin, stop) for begin, stop in stretches)
+    missed = _missed(problem, history, embedder, starts)
+    basis = extended(embedder.basis, space.kernel, problem.layout, missed, shape.landmarks)
+    bets = _start_bets(problem, space, history, proposer, budget, ends, sums)
+    seen = Provenance("begun", (first, start), problem.log_hash)
+    return Plan(basis, size, blocks, seen, bets, limits)
+
+
+def foreseen_length(
+    pilot: Rows, ball: Ball | Box, budget: ErrorBudget, ends: tuple[End, ...], shape: Shape, sums: Sums = STANDARD
+) -> float:
+    """How long the interval of a plan for this class would be, from the pilot alone."""
+    starts = known_starts(pilot, pilot)
+    embedder, space = _pilot_space(pilot, ball, starts, shape.seen)
+    history = make_history(pilot, space, embedder, StartPath.of(starts, embedder), _limits(ball, pilot), sums)
+    past = history.before(pilot.rows.stop)
+    return predict_length(past, pilot.rows.start + shape.planned, costs_of(budget, ends))
+
+
+def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
+    return Budget.of(budget["vector"], {end: budget[end] for end in ends})
+
+
+def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
+    """The range of r + gamma q*(x') that Q implies, where it is narrower than the one in force."""
+    implied = limits_from_class(ball, problem.terms)
+    known = range_of(problem.terms)
+    if implied is None or (implied.low <= known.low and implied.high >= known.high):
+        return None
+    return implied.low, implied.high
+
+
+def as_ball(ball: Ball | Box, count: int) -> Ball:
+    """A box on so many pairs lies in the ball of their table whose radius is the half-width times the root of their number."""
+    if isinstance(ball, Ball):
+        return ball
+    return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
+
+
+def _pilot_space(pilot: Rows, ball: Ball | Box, starts: Starts, seen: int) -> tuple[Embedder, Ball]:
+    if isinstance(ball, Box) and not pilot.layout.discrete:
+        raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
+    pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
+    kernel = as_ball(ball, 1).kernel
+    basis = pilot_basis(kernel, pilot.layout, pool, seen)
+    return Embedder(normal_form(kernel, pilot.layout), basis), as_ball(ball, len(basis))
+
+
+def _missed(problem: Rows, history: History, embedder: Embedder, starts: Starts) -> Pairs:
+    """Pairs of the whole log of which the pilot's landmarks leave most, and all initial ones."""
+    rows = history.rows
+    logged = Pairs(rows.points, rows.slots)
+    left = diagonal(embedder.terms, logged) - np.einsum("ij,ij->i", rows.coordinates, rows.coordinates)
+    ahead = rows.log_rows[_largest(rows.beyond)]
+    parts = [logged[_largest(left)], pairs_of(starts.cloud)]
+    for batch in problem.batches():
+        cloud, wanted = batch.next, np.isin(batch.log_rows, ahead)[batch.next.rows]
+        parts.append(pairs_of(replace(cloud, points=cloud.points[wanted], weights=cloud.weights[wanted])))
+    return Pairs.join(parts).distinct(8 * _WORST)
+
+
+def _largest(left: FloatArray) -> IntArray:
+    count = min(_WORST, left.size)
+    return np.sort(np.argpartition(-left, count - 1)[:count])
+
+
+def _start_bets(
+    problem: Rows,
+    ball: Ball,
+    history: History,
+    proposer: Proposer,
+    budget: ErrorBudget,
+    ends: Sequence[End],
+    sums: Sums,
+) -> StartBets | None:
+    """Bets on initial states that are a sample, or on actions drawn at them; None: there is nothing to be made for.
+
+    What is bet on must not be looked at: the guess comes from the states that are skipped, or from the pilot's pairs.
+    """
+    states, path, found = problem.initial_states, history.starts, proposer.first
+    if sampled_start(problem, len(ends)) is None or found is None:
+        return None
+    skipped, past = path.starts.skipped, history.before(proposer.start)
+    if not (states.count_fixed or states.from_rows) or skipped >= len(states):
+        return None
+    if states.kind == "exact":
+        terms = Terms(float(len(states) * problem.initial_draws), states.weights * len(states))
+    elif states.from_rows:
+        terms = Terms(skipped * (proposer.planned - proposer.start) / max(proposer.start - past.begin, 1), np.ones(1))
+    else:
+        terms = Terms(float(len(states) - skipped), np.ones(1))
+    if skipped:
+        center, _ = values_at_starts(problem, ball.center, sums)
+        values = (path.embeddings @ found.fitted.guess + center)[:skipped]
+    else:
+        values = past.rows.coordinates @ found.fitted.guess + past.rows.values
+    log_term = math.log(len(ends) / budget["initial"])
+    return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term)

@@ -1,0 +1,80 @@
+"""Some rows of the past with what a model says about them: everything that instruments and weights are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.plan import FULL_BET, NextModel
+from bondic.claims import End
+from bondic.classes.landmarks import Embedding
+from bondic.data.spread import spread_rows
+from bondic.search.sequential.models import FIRST, Fitted
+from bondic.search.sequential.past import Past, Seen
+
+FloatArray = npt.NDArray[np.float64]
+
+MOST_ROWS = 4000
+_LEAST_NOISE = 3e-11
+"""In squares of the range: predictions are never taken to be exact."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Rows with T̄, the predicted target y0 and embedding kappa, and the misses a = target - y0, D = c(x') - kappa."""
+
+    toward: FloatArray  # (k, m) T̄ = c(x) - gamma kappa
+    predicted: FloatArray  # (k,) y0
+    embedding: FloatArray  # (k, m) kappa
+    miss: FloatArray  # (k,) a
+    apart: FloatArray  # (k, m) D
+    beyond: FloatArray  # (k,) what the landmarks leave of D
+    low: FloatArray  # (k,)
+    high: FloatArray  # (k,)
+
+    @staticmethod
+    def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Sample:
+        toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
+        miss = rows.targets - predicted
+        return Sample(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
+
+    @property
+    def width(self) -> FloatArray:
+        """B_i."""
+        return self.high - self.low
+
+    def deviations(self, gamma: float) -> Embedding:
+        """gamma D_i."""
+        return Embedding(gamma * self.apart, gamma * self.beyond, np.zeros(self.miss.size))
+
+    def caps(self, end: End, gamma: float, guess: FloatArray, margin: float) -> tuple[FloatArray, FloatArray]:
+        """(largest v, largest -v): a full bet on the one side of the range that can lose, for a clip of this margin."""
+        middle = np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high)
+        above = FULL_BET / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
+        below = FULL_BET / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
+        return (above, below) if end == "upper" else (below, above)
+
+
+def sample_of(rows: Seen, model: NextModel, gamma: float) -> Sample:
+    """All of these rows."""
+    return Sample.of(rows, *model.predict(rows.points, rows.slots, rows.coordinates), gamma)
+
+
+def past_sample(past: Past, model: NextModel) -> Sample:
+    """At most 4000 rows, spread over the past."""
+    return sample_of(past.rows.cut(spread_rows(len(past), MOST_ROWS)), model, past.gamma)
+
+
+def held_rows(past: Past) -> Seen:
+    """At most 4000 rows of the last 30 % of the past."""
+    cut = int(FIRST * len(past))
+    return past.rows.cut(cut + spread_rows(len(past) - cut, MOST_ROWS))
+
+
+def prediction_noise(past: Past, first: Fitted) -> float:
+    """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them."""
+    found = sample_of(held_rows(past), first.model, past.gamma)
+    miss = found.miss + past.gamma * found.apart @ first.guess
+    return float(np.mean(miss**2)) + _LEAST_NOISE * past.width**2
