@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from bondic.errors import NumericalError
 
+FloatArray = npt.NDArray[np.float64]
+
 U = 2.0**-53
 """Unit round-off of float64: |fl(x) - x| <= U |x| barring underflow."""
 
@@ -167,3 +169,23 @@ def upper_sum(values: npt.NDArray[np.float64]) -> float:
     """An upper bound of the sum of non-negative floats (any summation order loses at most size * U)."""
     total = float(np.sum(values))
     return inflate(total * (1.0 + values.size * 2 * U))
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """low_i <= something_i <= high_i."""
+
+    low: FloatArray
+    high: FloatArray
+
+    def largest(self) -> FloatArray:
+        """max |something_i|."""
+        return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
+
+    def then(self, other: Between) -> Between:
+        """These, and the others after them."""
+        return Between(np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high]))
+
+    def within(self, low: FloatArray, high: FloatArray) -> Between:
+        """Cut to what else is known; ends may cross when the two exclude each other."""
+        return Between(np.maximum(self.low, low), np.minimum(self.high, high))

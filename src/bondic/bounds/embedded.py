@@ -16,8 +16,7 @@ from bondic.classes.value_class import ValueClass, constant_value
 from bondic.errors import InvalidInput
 from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import mean_over_starts, values_at_rows, values_at_starts
-from bondic.noise.deviations import Between
-from bondic.rounding import Enclosure, U, inflate
+from bondic.rounding import Between, Enclosure, U, inflate
 from bondic.rows import Batch, Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source, Stream
@@ -167,8 +166,8 @@ def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:
         or not math.isfinite(ball.kernel.sup_diag)
     ):
         return None
-    reach = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
-    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * reach) for sign in (-1.0, 1.0))
+    extent = Enclosure(ball.radius) * Enclosure(ball.kernel.sup_diag).sqrt()
+    low, high = (Enclosure(terms.gamma) * (Enclosure(level) + sign * extent) for sign in (-1.0, 1.0))
     least, most = terms.reward_range
     ends = (
         min(low.lower, 0.0) if terms.may_terminate else low.lower,

@@ -23,8 +23,7 @@ from bondic.errors import NumericalError
 from bondic.matrices import gamma as rounding
 from bondic.matrices import norm, row_norms
 from bondic.noise.betting import LARGEST_BET, curvature, loss, vector_term
-from bondic.noise.deviations import Between
-from bondic.rounding import U, inflate, upper_sum
+from bondic.rounding import Between, U, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -22,8 +22,8 @@ from bondic.classes.provenance import Provenance
 from bondic.codec import Extended
 from bondic.errors import InvalidInput
 from bondic.matrices import row_norms
-from bondic.noise.deviations import Between
 from bondic.registry import kind, register
+from bondic.rounding import Between
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -27,8 +27,8 @@ from bondic.errors import NumericalError
 from bondic.matrices import gamma as rounding
 from bondic.matrices import row_norms
 from bondic.noise.betting import LARGEST_BET, curvature, loss, tail_term
-from bondic.noise.deviations import Between, clipped_deviation
-from bondic.rounding import Enclosure, U, certified_dot, inflate, upper_sum
+from bondic.noise.deviations import clipped_deviation
+from bondic.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.rows import Rows
 from bondic.sums.forms import Sums
 from bondic.terms import ValueRange
@@ -44,7 +44,7 @@ _NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Evidence:
     """What the bound depends on besides the plan."""
 
     rows: Rows
@@ -69,10 +69,10 @@ class Evaluation:
     effective: float  # rows that count, of the end with fewer of them
 
 
-def evaluate(question: Question, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
+def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
     """(13)-(18) for a plan; rounds as the plan prescribes them, or until they no longer help."""
-    data = question.data
-    localizer = Localizer.begin(question.start, question.found.radius, question.probabilities["vector"], plan.taus)
+    data = evidence.data
+    localizer = Localizer.begin(evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus)
     prescribed = iter(plan.rounds)
     applied = []
     for block, part in plan.pieces(data.log_rows):
@@ -84,15 +84,15 @@ def evaluate(question: Question, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
             localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None)
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
-    tails = {end: Tail.of(question, applied, end) for end in ends}
-    return _ends(question, plan, localizer, tails, next(prescribed, 0) if plan.rounds else None)
+    tails = {end: Tail.of(evidence, applied, end) for end in ends}
+    return _ends(evidence, plan, localizer, tails, next(prescribed, 0) if plan.rounds else None)
 
 
 def _ends(
-    question: Question, plan: Plan, localizer: Localizer, tails: dict[End, Tail], rounds: int | None
+    evidence: Evidence, plan: Plan, localizer: Localizer, tails: dict[End, Tail], rounds: int | None
 ) -> Evaluation:
     """Both ends from the tails and from E itself, fed back until that no longer helps."""
-    low, high = question.limits.low, question.limits.high
+    low, high = evidence.limits.low, evidence.limits.high
     sets = [enclose(localizer.radius, [localizer.cylinder], [tau]) for tau in plan.taus] if localizer.cylinder else []
     candidates = [found for found in sets if found is not None] or [localizer.best]
     view = localizer.best
@@ -102,23 +102,23 @@ def _ends(
     for k in range(last):
         done = k + 1
         for end, tail in tails.items():
-            for claim in (_from_start(question, candidates, end), tail.claim(question, localizer, candidates, view)):
+            for claim in (_from_start(evidence, candidates, end), tail.claim(evidence, localizer, candidates, view)):
                 claims[end] = _better(claims.get(end), claim)
         before = high - low
         low = max(low, claims["lower"].bound) if "lower" in claims else low
         high = min(high, claims["upper"].bound) if "upper" in claims else high
         if low > high:
-            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done), 0.0)
+            return Evaluation(_final(evidence, claims, candidates), True, (*localizer.spent, done), 0.0)
         gained = before - (high - low)
         if k == last - 1 or (rounds is None and k and gained < _WORTH * (high - low)):
             break
         smaller = localizer.feed_back(low, high)
         if localizer.empty:  # found after this round: whoever repeats the rounds has to begin the next one
-            return Evaluation(_final(question, claims, candidates), True, (*localizer.spent, done + 1), 0.0)
+            return Evaluation(_final(evidence, claims, candidates), True, (*localizer.spent, done + 1), 0.0)
         candidates = smaller or [localizer.best]
         view = candidates[min(1, len(candidates) - 1)]
     effective = min((tail.effective for tail in tails.values()), default=0.0)
-    return Evaluation(_final(question, claims, candidates), False, (*localizer.spent, done), effective)
+    return Evaluation(_final(evidence, claims, candidates), False, (*localizer.spent, done), effective)
 
 
 def _better(old: Claim | None, new: Claim) -> Claim:
@@ -127,15 +127,15 @@ def _better(old: Claim | None, new: Claim) -> Claim:
     return min(old, new, key=lambda claim: claim.sign * claim.bound)
 
 
-def _final(question: Question, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
+def _final(evidence: Evidence, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
     """What a sampled initial distribution costs is added once, at the end."""
-    parts = {end: Part(START, question.start_error(end, sets), "spread") for end in claims}
+    parts = {end: Part(START, evidence.start_error(end, sets), "spread") for end in claims}
     return tuple(Claim(end, (*claim.parts, parts[end])) for end, claim in claims.items())
 
 
-def _from_start(question: Question, candidates: list[Ellipsoid], end: End) -> Claim:
+def _from_start(evidence: Evidence, candidates: list[Ellipsoid], end: End) -> Claim:
     """E_{d_pi,0}[q̂] + sup <e, psi_0>: what E alone says about the value."""
-    sign, start = _sign(end), question.start
+    sign, start = _sign(end), evidence.start
     values = [supremum(ellipsoid, sign * start.coordinates, start.left, None) for ellipsoid in candidates]
     bound, center = min(values, key=lambda pair: pair[0])
     middle = start.value + Enclosure(sign * center)
@@ -169,8 +169,8 @@ class Tail:
     effective: float
 
     @staticmethod
-    def of(question: Question, applied: list[Columns], end: End) -> Tail:
-        data, start, radius = question.data, question.start, question.found.radius
+    def of(evidence: Evidence, applied: list[Columns], end: End) -> Tail:
+        data, start, radius = evidence.data, evidence.start, evidence.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))
         clip = Between(*(np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")))
@@ -188,9 +188,9 @@ class Tail:
         lost = (
             rounding(len(v) + 8) * radius * (upper_sum(size * lengths) + rate * float(np.abs(start.coordinates).sum()))
         )
-        if slack > _NEGLIGIBLE * rate * question.limits.width * _SHARE:
-            source = balance(question.rows, [v], [rate])
-            slack = min(slack, *question.found.left_over(source, [imbalance], question.sums))
+        if slack > _NEGLIGIBLE * rate * evidence.limits.width * _SHARE:
+            source = balance(evidence.rows, [v], [rate])
+            slack = min(slack, *evidence.found.left_over(source, [imbalance], evidence.sums))
         width = data.here.shape[1]
         kappa = np.concatenate([_wide(own.embedding, width) for own in applied]) * data.gamma
         nothing = np.zeros(len(v))
@@ -211,13 +211,13 @@ class Tail:
             Embedding(kappa, nothing, extra),
             following,
             clip,
-            tail_term(question.probabilities[end]).upper,
+            tail_term(evidence.probabilities[end]).upper,
             float(np.abs(v).sum() ** 2 / max(float(np.sum(v**2)), 1e-300)),
         )
 
-    def claim(self, question: Question, localizer: Localizer, candidates: list[Ellipsoid], view: Ellipsoid) -> Claim:
+    def claim(self, evidence: Evidence, localizer: Localizer, candidates: list[Ellipsoid], view: Ellipsoid) -> Claim:
         """The best of: one worst e for everything, or bias and noise apart."""
-        rows, weights, joint = self._rows(question.data, localizer, view)
+        rows, weights, joint = self._rows(evidence.data, localizer, view)
         deviations = localizer.deviations
         linear = _sign(self.end) * self.imbalance
         single, others = upper_sum(rows), upper_sum(rows[~joint])

@@ -25,8 +25,7 @@ from bondic.classes.value_class import ValueClass
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, NumericalError
 from bondic.noise.betting import LARGEST_BET, loss, tail_term
-from bondic.noise.deviations import Between
-from bondic.rounding import Enclosure, U, upper_sum
+from bondic.rounding import Between, Enclosure, U, upper_sum
 from bondic.rows import Cloud, Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.rowwise import RowMeasures

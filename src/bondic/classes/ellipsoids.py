@@ -24,8 +24,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bondic.classes.landmarks import Embedding
 from bondic.matrices import LEAST, SMALL, gamma, maximum_on_ball, norm, product_error, row_norms
-from bondic.noise.deviations import Between
-from bondic.rounding import U, inflate
+from bondic.rounding import Between, U, inflate
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -64,7 +63,7 @@ class Ellipsoid:
         return inflate(math.sqrt(max(self.rho_square, 0.0)))
 
     @property
-    def reach(self) -> float:
+    def extent(self) -> float:
         """A bound of |y|."""
         return inflate(self.rho / math.sqrt(1.0 - self.skew))
 
@@ -81,7 +80,7 @@ class Ellipsoid:
         along = row_norms(rows @ self.shape) + gamma(m) * lengths * norm(self.shape)
         across = given.perp * self.beyond
         joint = self.rho * np.sqrt(along**2 / (1.0 - self.skew) + given.perp**2 / self.alpha)
-        half = np.minimum(joint, along * self.reach + across) + given.extra
+        half = np.minimum(joint, along * self.extent + across) + given.extra
         half = half * (1 + 16 * U) + gamma(m) * lengths * norm(self.center) + SMALL
         return Between((middle - half) - 2 * U * np.abs(middle), (middle + half) + 2 * U * np.abs(middle))
 
@@ -191,13 +190,13 @@ def supremum(
 
     `slack` bounds whatever e_perp and roundings add to the linear part. The trust-region bound of `maximum_on_ball`.
     """
-    center, shape, reach, m = ellipsoid.center, ellipsoid.shape, ellipsoid.reach, linear.shape[0]
+    center, shape, extent, m = ellipsoid.center, ellipsoid.shape, ellipsoid.extent, linear.shape[0]
     length, size = norm(center), norm(shape)
     at_center = float(linear @ center)
     slack += product_error(m, norm(linear), length)
     if quadratic is None:
         half = norm(shape.T @ linear) + product_error(m, size, norm(linear))
-        return _up(at_center + half * reach * (1 + 4 * U) + slack), at_center
+        return _up(at_center + half * extent * (1 + 4 * U) + slack), at_center
     c_error, l_error, s_error = quadratic.errors
     square, weight = quadratic.square, norm(quadratic.square)
     image = square @ center
@@ -210,9 +209,9 @@ def supremum(
     form_error = size * size * (s_error + 3 * gamma(m) * weight)
     along = shape.T @ slope
     along_error = size * off + product_error(m, size, norm(slope))
-    best = maximum_on_ball(reach * reach * 0.5 * (form + form.T), reach * along)
-    slack += reach * reach * form_error * (1 + 1e-9) + 2 * reach * along_error * (1 + 1e-9)
-    slack += 16 * U * (abs(at_center) + abs(middle) + abs(best) + reach * reach * norm(form) + reach * norm(along))
+    best = maximum_on_ball(extent * extent * 0.5 * (form + form.T), extent * along)
+    slack += extent * extent * form_error * (1 + 1e-9) + 2 * extent * along_error * (1 + 1e-9)
+    slack += 16 * U * (abs(at_center) + abs(middle) + abs(best) + extent * extent * norm(form) + extent * norm(along))
     return _up(at_center + middle + best + slack * (1 + 1e-9)), at_center + middle
 
 

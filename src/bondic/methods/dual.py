@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +16,7 @@ from bondic.classes.instruments import Instruments
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
+from bondic.methods.clock import Clock, Progress
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
@@ -37,8 +37,6 @@ from bondic.tuning.pilot import PILOT_SHARE
 
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
-
-Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
@@ -110,30 +108,8 @@ class Dual:
         return _run_dual(self, problem, alpha, progress)
 
 
-class _Clock:
-    """Stages with their times, reported to the progress callback."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress, self.seconds, self._last = progress, {}, time.perf_counter()  # type: ignore[var-annotated]
-
-    def stage(self, name: str) -> Callable[[float], None]:
-        def report(share: float) -> None:
-            if self.progress is not None:
-                self.progress(name, share)
-
-        report(0.0)
-        return report
-
-    def done(self, name: str) -> None:
-        now = time.perf_counter()
-        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
-        self._last = now
-        if self.progress is not None:
-            self.progress(name, 1.0)
-
-
 def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-    clock = _Clock(progress)
+    clock = Clock(progress)
     clock.stage("tuning")
     setting, budget, notes = make_setting(method, problem, alpha)
     clock.done("tuning")
@@ -178,7 +154,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
 
 
 def _end_points(
-    method: Dual, setting: Setting, search: Search, clock: _Clock
+    method: Dual, setting: Setting, search: Search, clock: Clock
 ) -> tuple[Ends, tuple[float, float], dict[str, str]]:
     """Search each end, certify the proposals, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper

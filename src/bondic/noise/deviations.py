@@ -11,34 +11,12 @@ and the same mirrored below. "Y_hi <= C" is not enough for the first line: where
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from bondic.rounding import U
+from bondic.rounding import Between, U
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Between:
-    """low_i <= something_i <= high_i."""
-
-    low: FloatArray
-    high: FloatArray
-
-    def largest(self) -> FloatArray:
-        """max |something_i|."""
-        return np.asarray(np.maximum(np.abs(self.low), np.abs(self.high)))
-
-    def then(self, other: Between) -> Between:
-        """These, and the others after them."""
-        return Between(np.concatenate([self.low, other.low]), np.concatenate([self.high, other.high]))
-
-    def within(self, low: FloatArray, high: FloatArray) -> Between:
-        """Cut to what else is known; ends may cross when the two exclude each other."""
-        return Between(np.maximum(self.low, low), np.minimum(self.high, high))
 
 
 def clipped_deviation(predicted: Between, outcome: Between, apart: Between, clip: Between) -> Between:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
 from bondic.bounds.plan import MOST_ROUNDS, Plan
-from bondic.bounds.sequential import Evaluation, Question, evaluate
+from bondic.bounds.sequential import Evaluation, Evidence, evaluate
 from bondic.bounds.start import sampled_start
 from bondic.bounds.start_bets import start_error, used_starts
 from bondic.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
@@ -65,7 +65,7 @@ class SequentialProof(Proof):
     def guarantee(self) -> Guarantee:
         return "finite-sample"
 
-    def question(self, rows: Rows, sums: Sums = STANDARD) -> Question:
+    def evidence(self, rows: Rows, sums: Sums = STANDARD) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
         bets = self.plan.start
         rows = rows if bets is None else used_starts(rows, bets)
@@ -84,13 +84,13 @@ class SequentialProof(Proof):
             each = probability / len(ends_of(self.side))
             return start_error(rows, self.ball, found, bets, sets, limits, end, each, sums)
 
-        return Question(rows, data, start, found, limits, self.budget.parts, error, sums)
+        return Evidence(rows, data, start, found, limits, self.budget.parts, error, sums)
 
-    def evaluate(self, question: Question) -> Evaluation:
-        return evaluate(question, self.plan, ends_of(self.side))
+    def evaluate(self, evidence: Evidence) -> Evaluation:
+        return evaluate(evidence, self.plan, ends_of(self.side))
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        return claims_of(self.evaluate(self.question(rows, sums)), self.budget, self.side)
+        return claims_of(self.evaluate(self.evidence(rows, sums)), self.budget, self.side)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         text = "Models, instruments, bets and weights of every block were fixed before its first row was seen, the first ones"

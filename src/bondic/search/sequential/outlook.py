@@ -17,7 +17,7 @@ from bondic.classes.landmarks import Embedding
 from bondic.data.spread import spread_rows
 from bondic.matrices import row_norms
 from bondic.noise.betting import curvature, loss
-from bondic.noise.deviations import Between
+from bondic.rounding import Between
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.sample import Sample
 

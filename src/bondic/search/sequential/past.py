@@ -15,7 +15,7 @@ import numpy.typing as npt
 from bondic.bounds.embedded import limits_at
 from bondic.classes.ball import Ball
 from bondic.identity.residual import values_at_rows
-from bondic.noise.deviations import Between
+from bondic.rounding import Between
 from bondic.rows import Batch, Rows
 from bondic.search.sequential.basis import Embedder, Pairs
 from bondic.search.sequential.starts import StartPath

@@ -1,0 +1,161 @@
+"""The sequential localized interval as a method: choose Q on the pilot, plan block by block, evaluate, write it down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from bondic.bounds.dual import VALUE
+from bondic.bounds.start import sampled_start
+from bondic.claims import Claim, ErrorBudget, Side, ends_of
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.codec import check_outside
+from bondic.errors import InvalidInput
+from bondic.methods.clock import Clock, Progress
+from bondic.methods.setting import tuning_problem
+from bondic.proofs.asked import Asked
+from bondic.proofs.sequential import VECTOR, SequentialProof, claims_of
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.search.sequential.blocks import CUTS
+from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, make_plan
+from bondic.sums.forms import Sums
+from bondic.sums.standard import EngineName
+from bondic.terms import range_at_all_times
+from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import share_of_rows
+from bondic.tuning.sequential_class import choose_class
+
+PILOT = 0.05
+_ENOUGH = 200
+"""A pilot has at least so many rows, or a fifth of the log."""
+VECTOR_SHARE = 0.2
+"""Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
+START_SHARE = 0.1
+"""Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """The sequential localized interval: pays for the noise that is observed, not for the worst that is possible.
+
+    Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
+    rows, so nothing has to be bought back by a worst-case bound. It holds at every number of rows at once.
+
+    Parameters
+    ----------
+    ball : Ball or Box, default None
+        Q, the functions that q* is assumed to be among. None: a box where states are names (nothing is assumed), else a
+        ball that is chosen on the pilot.
+    radius : float, default None
+        Radius of Q with the kernel left to the library. Not together with `ball`.
+    side : {"both", "lower", "upper"}, default "both"
+        Which ends are asked for; the other one is reported as that of the value range.
+    pilot : float or int, default 0.05
+        Rows set aside at the beginning: a share below 1, or a number. They are not certified.
+    planned_rows : int, default None
+        The number of rows that was planned, if the log may have stopped earlier or later than that; None: its length was fixed.
+    vector_share : float, default 0.2
+        Share of alpha for the event behind what is left of Q.
+    cuts : tuple of float
+        Ends of blocks, as shares of the planned rows.
+    rank : int, default 200
+        Most landmarks: more follow rougher functions, and take longer.
+    choices : Choices
+        What the defaults for Q are made of.
+    engine : str or Sums, default "auto"
+        How kernel sums are computed. The interval stays valid with any.
+    """
+
+    ball: Ball | Box | None = None
+    radius: float | None = None
+    side: Side = "both"
+    pilot: float | int = PILOT
+    planned_rows: int | None = None
+    vector_share: float = VECTOR_SHARE
+    cuts: tuple[float, ...] = CUTS
+    rank: int = MOST_LANDMARKS
+    choices: Choices = field(default_factory=Choices)
+    engine: EngineName | Sums = "auto"
+
+    def __post_init__(self) -> None:
+        if self.ball is not None:
+            check_outside(self.ball, "Q")
+            if self.radius is not None:
+                raise InvalidInput(
+                    f"Both ball= (radius {self.ball.radius:g}) and radius={self.radius:g} are given. A ball has its radius: "
+                    "pass ball=ball.with_radius(...), or radius= alone."
+                )
+            if self.ball.misspecification:
+                raise InvalidInput(
+                    "The sequential interval has no allowance for misspecification: use method=Dual(ball=...), or a larger ball."
+                )
+        if not 0 < self.vector_share < 1:
+            raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
+
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        clock = Clock(progress)
+        clock.stage("pilot")
+        wanted = self._pilot_rows(problem)
+        pilot = tuning_problem(problem, wanted)
+        if pilot is None:
+            raise InvalidInput(
+                f"The sequential interval needs a pilot, and {wanted} of {len(problem.rows)} rows are too few for one. Pass "
+                "pilot= as a larger number of rows, or use method=Dual()."
+            )
+        certified = problem.select(pilot.rows.stop)
+        ends, sums = ends_of(self.side), Sums.named(self.engine)
+        budget = self._budget(certified, alpha)
+        planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
+        shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot)
+        clock.done("pilot")
+        clock.stage("plan")
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums)
+        clock.done("plan")
+        clock.stage("evaluate")
+        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
+        found = proof.evaluate(proof.evidence(certified, sums))
+        proof = replace(proof, plan=replace(plan, rounds=found.rounds))
+        clock.done("evaluate")
+        return Result.of(
+            proof,
+            certified,
+            method="sequential",
+            estimate=_estimate(found.claims, range_at_all_times(problem.terms).low),
+            claims=claims_of(found, budget, self.side),
+            choices={
+                "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
+                **chosen.notes,
+            },
+            effective=found.effective,
+            seconds=clock.seconds,
+        )
+
+    def _pilot_rows(self, problem: Rows) -> int:
+        """A share of the planned rows, but enough to fit something; or a number."""
+        total = len(problem.rows) if self.planned_rows is None else self.planned_rows
+        if isinstance(self.pilot, float):
+            if not 0 < self.pilot < 1:
+                raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
+            wanted = max(share_of_rows(self.pilot, total), min(_ENOUGH, total // 5))
+        else:
+            wanted = int(self.pilot)
+        if not 0 < wanted < len(problem.rows):
+            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
+        return wanted
+
+    def _budget(self, certified: Rows, alpha: float) -> ErrorBudget:
+        """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""
+        ends = ends_of(self.side)
+        sampled = START_SHARE if sampled_start(certified, len(ends)) is not None else 0.0
+        rest = 1.0 - sampled
+        shares = {VECTOR: rest * self.vector_share}
+        shares.update({end: rest * (1 - self.vector_share) / len(ends) for end in ends})
+        return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
+
+
+def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
+    """The mean of the doubly robust values behind the ends."""
+    values = [claim[VALUE].mid for claim in claims]
+    return sum(values) / len(values) if values else otherwise
