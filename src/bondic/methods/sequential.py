@@ -10,7 +10,7 @@ from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.codec import check_outside
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.setting import tuning_problem
 from bondic.proofs.asked import Asked
@@ -109,6 +109,7 @@ class Sequential:
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot)
+        _refuse_later(chosen.ball, certified)
         clock.done("pilot")
         clock.stage("plan")
         plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums)
@@ -153,6 +154,16 @@ class Sequential:
         shares = {VECTOR: rest * self.vector_share}
         shares.update({end: rest * (1 - self.vector_share) / len(ends) for end in ends})
         return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
+
+
+def _refuse_later(ball: Ball | Box, certified: Rows) -> None:
+    """Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows."""
+    rows = (certified.rows.start, certified.rows.stop)
+    if ball.provenance.saw(rows, certified.log_hash):
+        raise TunedOnCertifiedRows(
+            f"Q was chosen with rows {ball.provenance.rows}, the interval would certify rows {rows}. The weights of the "
+            "sequential interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
+        )
 
 
 def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:

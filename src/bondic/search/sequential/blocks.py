@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from bondic.bounds.plan import Block, Weighting, columns
 from bondic.claims import End
-from bondic.search.sequential.instruments import Forecast, Instruments, forecast, propose_instruments, propose_margin
+from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Sample, past_sample, prediction_noise
+from bondic.search.sequential.sample import Predictions, past_sample, prediction_noise
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
 FloatArray = npt.NDArray[np.float64]
@@ -43,15 +43,15 @@ class Budget:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Draft:
     """Everything about a block but the corrections of its weights."""
 
     fitted: Fitted
     first: Fitted  # by the first 70 % of the past
     noise: float
     rows: float  # that are planned and count
-    sample: Sample
-    instruments: Instruments
+    sample: Predictions
+    instruments: VectorBets
     final: Forecast
     margin: float
     aims: dict[End, Aim]
@@ -77,7 +77,7 @@ class Proposer:
     budget: Budget
     moments: RunningMoments = field(init=False)
     outlook: Outlook = field(init=False)
-    first: Prepared | None = None  # the first block
+    first: Draft | None = None  # the first block
     _sums: dict[End, _Sums] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class Proposer:
         self.outlook = Outlook(self.size, self.radius, self.gamma, self.budget.vector)
         self._sums = {end: _Sums(0.0, np.zeros(self.size)) for end in self.budget.ends}
 
-    def prepare(self, past: Past, stop: int) -> Prepared:
+    def prepare(self, past: Past, stop: int) -> Draft:
         """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
         self.moments.advance(past)
         fitted, first = fit(self.moments, self.gamma)
@@ -104,7 +104,7 @@ class Proposer:
             above, below = sample.caps(end, self.gamma, fitted.guess, margin)
             problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
             aims[end] = propose_aim(problem)
-        return Prepared(fitted, first, noise, rows, sample, instruments, final, margin, aims)
+        return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 
     def block(self, before: Callable[[int], Past], start: int, stop: int) -> Block:
         """The block of rows start..stop-1; the corrections of its weights see the rows before their sub-block."""
@@ -127,7 +127,7 @@ class Proposer:
         return block
 
     def _weightings(
-        self, before: Callable[[int], Past], found: Prepared, block: Block, starts: IntArray
+        self, before: Callable[[int], Past], found: Draft, block: Block, starts: IntArray
     ) -> dict[End, Weighting]:
         """Directions of every sub-block, from the imbalance of all weights before it."""
         balances = {end: Balance(aim, found.final) for end, aim in found.aims.items()}
@@ -173,7 +173,7 @@ def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[f
     while first + int(shares[-1] * (planned - first)) < stop:
         shares.append(shares[-1] + 0.2)
     ends = {min(first + int(share * (planned - first)), stop) for share in shares}
-    early = start - first
-    while (early := int(_GROWTH * early) + 1) * _GROWTH < min(end for end in ends if end > start) - first:
+    early, regular = start - first, min(end for end in ends if end > start) - first
+    while (early := int(_GROWTH * early) + 1) * _GROWTH < regular:
         ends.add(first + early)
     return sorted(end for end in ends if end > start)

@@ -20,11 +20,11 @@ from bondic.errors import InvalidInput
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Rows
-from bondic.search.sequential.basis import Embedder, Pairs, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.past import History, make_history
-from bondic.search.sequential.starts import StartPath, Starts, Terms, known_starts, propose_bets
+from bondic.search.sequential.starts import BetCount, StartPath, Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
@@ -135,17 +135,17 @@ def _pilot_space(pilot: Rows, ball: Ball | Box, starts: Starts, seen: int) -> tu
     return Embedder(normal_form(kernel, pilot.layout), basis), as_ball(ball, len(basis))
 
 
-def _missed(problem: Rows, history: History, embedder: Embedder, starts: Starts) -> Pairs:
+def _missed(problem: Rows, history: History, embedder: Embedder, starts: Starts) -> PointSlots:
     """Pairs of the whole log of which the pilot's landmarks leave most, and all initial ones."""
     rows = history.rows
-    logged = Pairs(rows.points, rows.slots)
+    logged = PointSlots(rows.points, rows.slots)
     left = diagonal(embedder.terms, logged) - np.einsum("ij,ij->i", rows.coordinates, rows.coordinates)
     ahead = rows.log_rows[_largest(rows.beyond)]
     parts = [logged[_largest(left)], pairs_of(starts.cloud)]
     for batch in problem.batches():
         cloud, wanted = batch.next, np.isin(batch.log_rows, ahead)[batch.next.rows]
         parts.append(pairs_of(replace(cloud, points=cloud.points[wanted], weights=cloud.weights[wanted])))
-    return Pairs.join(parts).distinct(8 * _WORST)
+    return PointSlots.join(parts).distinct(8 * _WORST)
 
 
 def _largest(left: FloatArray) -> IntArray:
@@ -173,11 +173,13 @@ def _start_bets(
     if not (states.count_fixed or states.from_rows) or skipped >= len(states):
         return None
     if states.kind == "exact":
-        terms = Terms(float(len(states) * problem.initial_draws), states.weights * len(states))
+        terms = BetCount(float(len(states) * problem.initial_draws), states.weights * len(states))
     elif states.from_rows:
-        terms = Terms(skipped * (proposer.planned - proposer.start) / max(proposer.start - past.begin, 1), np.ones(1))
+        terms = BetCount(
+            skipped * (proposer.planned - proposer.start) / max(proposer.start - past.begin, 1), np.ones(1)
+        )
     else:
-        terms = Terms(float(len(states) - skipped), np.ones(1))
+        terms = BetCount(float(len(states) - skipped), np.ones(1))
     if skipped:
         center, _ = values_at_starts(problem, ball.center, sums)
         values = (path.embeddings @ found.fitted.guess + center)[:skipped]

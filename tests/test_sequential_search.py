@@ -1,0 +1,438 @@
+"""Proposals of the sequential interval: made from earlier rows alone, balanced, and good enough for short intervals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import bondic
+from bondic.bounds.plan import columns
+from bondic.bounds.start import sampled_start
+from bondic.claims import ErrorBudget, ends_of
+from bondic.classes.box import Box
+from bondic.classes.landmarks import LandmarkBasis
+from bondic.errors import InvalidInput
+from bondic.kernels.normal_form import normal_form
+from bondic.methods.sequential import Sequential
+from bondic.methods.setting import tuning_problem
+from bondic.proofs.asked import Asked
+from bondic.proofs.sequential import SequentialProof, probabilities
+from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
+from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
+from bondic.search.sequential.instruments import Forecast
+from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
+from bondic.search.sequential.past import make_history
+from bondic.search.sequential.plan import Shape, foreseen_length, make_plan
+from bondic.search.sequential.starts import StartPath, known_starts
+from bondic.search.sequential.weights import Problem, propose_aim
+from bondic.sums.forms import STANDARD
+from bondic.terms import range_at_all_times
+from builders import part, tabular, wobbling_sampler
+
+PILOT = 0.1
+
+
+def budget_of(problem, alpha=0.1, side="both"):
+    shares = probabilities(side, 0.2)
+    if sampled_start(problem, len(ends_of(side))) is not None:
+        shares = {**{name: 0.8 * share for name, share in shares.items()}, "initial": 0.2}
+    return ErrorBudget.split(alpha, shares)
+
+
+def plan_of(problem, ball, *, pilot=PILOT, side="both", seen=30, landmarks=40):
+    rows = tuning_problem(problem, int(pilot * len(problem.rows)))
+    shape = Shape(len(problem.rows), seen=seen, landmarks=landmarks)
+    return make_plan(problem, rows, ball, budget_of(problem, side=side), ends_of(side), shape)
+
+
+def interval(problem, ball, *, pilot=0.05, alpha=0.1):
+    """Ends of the evaluated plan, and the plan."""
+    start = int(pilot * len(problem.rows))
+    budget = budget_of(problem, alpha)
+    plan = make_plan(
+        problem, tuning_problem(problem, start), ball, budget, ("lower", "upper"), Shape(len(problem.rows))
+    )
+    certified = problem.select(problem.rows.start + start)
+    proof = SequentialProof(Asked.of(certified), budget, "both", ball, plan)
+    found = proof.evaluate(proof.evidence(certified))
+    assert not found.empty
+    low, high = (next(claim.bound for claim in found.claims if claim.end == end) for end in ("lower", "upper"))
+    return low, high, plan
+
+
+# ------------------------------------------------------------------------------------------------ problems
+
+
+def numbers_log(n, seed, *, continuous=False, length=20, ending=0.5):
+    """States of two dimensions that move; episodes of `length` rows, some of which terminate."""
+    rng = np.random.default_rng(seed)
+    s = rng.normal(size=(n, 2))
+    a = rng.normal(size=(n, 1)) if continuous else rng.integers(2, size=n)
+    push = a if continuous else a[:, None] - 0.5
+    following = 0.7 * s + 0.3 * push + 0.1 * rng.normal(size=(n, 2))
+    times = np.arange(n) % length
+    last, ended = times == length - 1, rng.random(n) < ending
+    return bondic.Transitions(
+        s, a, np.tanh(s[:, 0]), following, last & ended, last & ~ended, np.arange(n) // length, times
+    )
+
+
+def numbers_problem(log, *, continuous=False, starts="exact", **statements):
+    policy = wobbling_sampler() if continuous else bondic.SoftmaxPolicy(lambda s: s[:, :1] * np.arange(2))
+    given = np.random.default_rng(9).normal(size=(60, 2))
+    initial = {
+        "exact": lambda: bondic.InitialStates.exact(given[:4]),
+        "sample": lambda: bondic.InitialStates.sample(given),
+        "log": lambda: bondic.InitialStates.from_log(log),
+        "open": lambda: bondic.InitialStates.sample(given, count_fixed=False),
+    }[starts]()
+    more = {"draws": 2, "initial_draws": 3} if continuous else {}
+    terms = {"gamma": 0.8, "reward_range": (-1.0, 1.0), "accept": None, **more, **statements}
+    return bondic.make_problem(log, policy, initial, **terms)
+
+
+def changed_after(log, row, seed=7):
+    """Other states, actions, rewards, next states and ends from `row` on."""
+    other, rng = numbers_log(len(log), seed, continuous=not log.discrete_actions), np.random.default_rng(seed)
+    later = np.arange(len(log)) >= row
+    mixed = {
+        name: np.where(
+            later if getattr(log, name).ndim == 1 else later[:, None], getattr(other, name), getattr(log, name)
+        )
+        for name in ("observations", "actions", "rewards", "next_observations")
+    }
+    last = log.terminations | log.truncations
+    ends = np.where(later, last & (rng.random(len(log)) < 0.5), log.terminations)
+    return part(log, **mixed, terminations=ends, truncations=last & ~ends)
+
+
+KERNEL = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(1.0)
+SETTINGS = {
+    "exact starts": (False, {}),
+    "starts from the log": (False, {"starts": "log"}),
+    "a sample of starts": (False, {"starts": "sample"}),
+    "a sample of open size": (False, {"starts": "open"}),
+    "horizon": (False, {"horizon": 15}),
+    "continuous actions": (True, {}),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_proposal_sees_its_own_rows(name):
+    continuous, options = SETTINGS[name]
+    log = numbers_log(600, 1, continuous=continuous)
+    kernel = bondic.Gaussian(1.0, on="point") if continuous else KERNEL
+    ball = bondic.Ball(kernel, 5.0)
+    plan = plan_of(numbers_problem(log, continuous=continuous, **options), ball)
+    begins = [60, *(block.stop for block in plan.blocks)]
+    for row in (begins[0], begins[3], begins[3] + 17, begins[-2]):
+        other = plan_of(numbers_problem(changed_after(log, row), continuous=continuous, **options), ball)
+        assert np.array_equal(plan.basis.points[: plan.seen], other.basis.points[: other.seen])
+        seen = (slice(plan.seen), slice(plan.seen))
+        assert np.array_equal(plan.basis.matrix[seen], other.basis.matrix[seen])
+        for begin, mine, theirs in zip(begins[:-1], plan.blocks, other.blocks, strict=True):
+            assert mine.stop == theirs.stop
+            _compare(mine, theirs, begin, row)
+
+
+def _compare(mine, theirs, begin, row):
+    """Bit for bit the same where nothing but rows before `row` may enter; and not the same later, or the test sees nothing."""
+    same = np.array_equal(mine.model.coefficients, theirs.model.coefficients)
+    assert same == (begin <= row)
+    if begin > row:
+        return
+    for name in ("whitening", "guess", "rate", "usual", "margin"):
+        assert np.array_equal(getattr(mine, name), getattr(theirs, name)), name
+    for end, weighting in mine.weightings.items():
+        other = theirs.weightings[end]
+        assert weighting.rate == other.rate
+        assert np.array_equal(weighting.starts, other.starts)
+        early = weighting.starts <= row
+        assert np.array_equal(weighting.directions[early], other.directions[early])
+        assert early.all() or not np.array_equal(weighting.directions[-1], other.directions[-1])
+
+
+def test_starts_of_the_log_are_known_one_by_one():
+    log = numbers_log(400, 2)
+    problem = numbers_problem(log, starts="log")
+    starts = known_starts(problem, tuning_problem(problem, 80))
+    assert starts.told_by.tolist() == list(range(0, 400, 20))
+    assert starts.skipped == 4
+    assert set(starts.before(81).rows.tolist()) == {0, 1, 2, 3, 4}
+    basis = pilot_basis(KERNEL, problem.layout, PointSlots(log.observations, log.actions), 20)
+    embedder = Embedder(normal_form(KERNEL, problem.layout), basis)
+    path = StartPath.of(starts, embedder)
+    whole = embedder.cloud(starts.cloud, 20)[0]
+    for row, count in ((1, 1), (20, 1), (21, 2), (399, 20)):
+        np.testing.assert_allclose(path.before(row), whole[:count].mean(axis=0), rtol=1e-12, atol=1e-13)
+
+
+# --------------------------------------------------------------------------------------------------- parts
+
+
+def test_landmarks_give_an_orthonormal_basis_that_can_be_extended():
+    rng = np.random.default_rng(0)
+    problem = numbers_problem(numbers_log(100, 0))
+    pool = PointSlots(rng.normal(size=(300, 2)), rng.integers(2, size=300))
+    small = pilot_basis(KERNEL, problem.layout, pool, 25)
+    large = extended(small, KERNEL, problem.layout, PointSlots(3 * pool.points, pool.slots), 40)
+    assert (len(small), len(large)) == (25, 40)
+    assert np.array_equal(large.matrix[:25, :25], small.matrix)
+    assert np.array_equal(large.points[:25], small.points)
+    terms = normal_form(KERNEL, problem.layout)
+    for basis in (small, large):
+        landmarks = PointSlots(basis.points, basis.slots)
+        around = basis.matrix @ gram(terms, landmarks, landmarks) @ basis.matrix.T
+        np.testing.assert_allclose(around, np.eye(len(basis)), atol=1e-6)
+        assert np.array_equal(np.tril(basis.matrix), basis.matrix)
+
+
+def test_a_table_has_the_pairs_as_landmarks():
+    _, log, policy, initial = tabular(400)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=(-1.0, 1.0))
+    plan = plan_of(problem, box_of(problem), seen=100, landmarks=100)
+    pairs = {(*point, slot) for point, slot in zip(plan.basis.points.tolist(), plan.basis.slots.tolist(), strict=True)}
+    assert np.array_equal(plan.basis.matrix, np.eye(len(plan.basis)))
+    assert {(s, a) for s, a in zip(log.observations[:, 0], log.actions, strict=True)} <= {(p[0], p[1]) for p in pairs}
+
+
+def box_of(problem):
+    limits = range_at_all_times(problem.terms)
+    return Box.around(limits.low, limits.high, problem.layout)
+
+
+def history_of(problem, ball, pilot=60, seen=20):
+    rows = tuning_problem(problem, pilot)
+    basis = pilot_basis(ball.kernel, problem.layout, PointSlots(rows.whole().logged, rows.whole().slots), seen)
+    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
+    path = StartPath.of(known_starts(problem, rows), embedder)
+    return make_history(problem, ball, embedder, path, None, STANDARD)
+
+
+def test_models_are_the_same_block_by_block_and_at_once():
+    history = history_of(numbers_problem(numbers_log(500, 3)), bondic.Ball(KERNEL, 5.0))
+    slowly, at_once = RunningMoments(20), RunningMoments(20)
+    for row in (60, 90, 200, 350):
+        slowly.advance(history.before(row))
+    at_once.advance(history.before(350))
+    first, second = fit(slowly, 0.8)[0], fit(at_once, 0.8)[0]
+    np.testing.assert_allclose(first.model.coefficients, second.model.coefficients, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(first.spread, second.spread, rtol=1e-8, atol=1e-12)
+
+
+def test_misses_from_moments_are_misses_of_rows():
+    rows = history_of(numbers_problem(numbers_log(300, 4)), bondic.Ball(KERNEL, 5.0)).before(200).rows
+    coefficients = np.random.default_rng(0).normal(size=(21, 21))
+    outcomes = np.column_stack([rows.targets, rows.following])
+    direct = np.sum((outcomes - regressors(rows) @ coefficients) ** 2, axis=0)
+    np.testing.assert_allclose(RowMoments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
+
+
+def test_the_model_predicts_and_its_bets_stay_within_caps():
+    problem, ball = numbers_problem(numbers_log(800, 5)), bondic.Ball(KERNEL, 5.0)
+    plan = plan_of(problem, ball)
+    history = seen_by(plan, problem, ball, 80)
+    last = plan.blocks[-1]
+    rows = history.rows.cut(slice(plan.blocks[-2].stop, last.stop))
+    found = columns(last, 0.8, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
+    explained = np.mean((rows.targets - found.predicted) ** 2) / np.var(rows.targets)
+    assert explained < 0.2
+    width = rows.limits.high - rows.limits.low
+    assert np.all(np.linalg.norm(found.instruments, axis=1) * width <= 0.99 * (1 + 1e-12))
+    for weights in found.weights.values():
+        assert np.all(np.abs(weights) * width <= 20)  # a clip makes caps larger, never without limit
+        assert np.abs(weights).max() > 0
+
+
+def test_weights_solve_their_problem():
+    """The dual that Newton minimizes, minimized by another method; the weights of its optimum are within their caps."""
+    history = history_of(numbers_problem(numbers_log(600, 6)), bondic.Ball(KERNEL, 5.0), seen=8)
+    rows = history.before(400).rows
+    toward = rows.coordinates - 0.8 * rows.following
+    factor = np.linalg.cholesky(0.02 * np.eye(8) + toward.T @ toward / 400)
+    final = Forecast(factor @ factor.T, factor)
+    above, below = np.full(400, 0.3), np.full(400, 0.2)
+    problem = Problem(toward, above, below, history.before(400).start, 0.05, final, 3.0, 1000.0)
+    aim = propose_aim(problem)
+
+    def objective(theta):
+        scores = toward @ theta
+        v = np.clip(scores / aim.smoothing, -below, above)
+        mean = np.mean(v * scores - 0.5 * aim.smoothing * v * v)
+        return mean - aim.rate * theta @ problem.start + 0.5 * 3.0 / 1000 * theta @ final.metric @ theta
+
+    best = minimize(objective, np.zeros(8), method="BFGS", options={"gtol": 1e-10})
+    assert objective(aim.theta) <= best.fun + 1e-9 * abs(best.fun) + 1e-12
+
+
+def test_balance_is_kept_from_sub_block_to_sub_block():
+    """|Λ ψ_0 - sum v T| with corrections, against the same plan whose first directions stay in force."""
+    problem, ball = numbers_problem(numbers_log(3000, 8)), bondic.Ball(KERNEL, 5.0)
+    plan = plan_of(problem, ball)
+    still = replace(plan, blocks=tuple(map(_uncorrected, plan.blocks)))
+    assert _imbalance(plan, problem, ball) < 0.7 * _imbalance(still, problem, ball)
+
+
+def _uncorrected(block):
+    plain = {
+        end: replace(w, directions=np.repeat(w.directions[:1], len(w.starts), axis=0))
+        for end, w in block.weightings.items()
+    }
+    return replace(block, weightings=plain)
+
+
+def seen_by(plan, problem, ball, pilot):
+    """The rows in the coordinates that proposals saw."""
+    first = slice(plan.seen)
+    basis = LandmarkBasis(plan.basis.points[first], plan.basis.slots[first], plan.basis.matrix[first, first])
+    embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
+    path = StartPath.of(known_starts(problem, tuning_problem(problem, pilot)), embedder)
+    return make_history(problem, ball, embedder, path, plan.limits, STANDARD)
+
+
+def _imbalance(plan, problem, ball):
+    history = seen_by(plan, problem, ball, 300)
+    total, rate, first = 0.0, 0.0, 300
+    for block in plan.blocks:
+        rows = history.rows.cut(slice(first, block.stop))
+        found = columns(block, 0.8, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
+        total = total + found.weights["upper"] @ (rows.coordinates - 0.8 * rows.following)
+        rate, first = rate + found.rates["upper"] * len(rows), block.stop
+    return float(np.linalg.norm(rate * history.before(3000).start - total) / rate)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100, 20_000, 1_000_000])
+def test_sub_blocks_cover_their_block(rows):
+    starts = sub_blocks(40, 40 + rows)
+    assert starts[0] == 40
+    assert starts[-1] < 40 + rows
+    assert np.all(np.diff(starts) > 0)
+    assert len(starts) <= 300
+
+
+def test_blocks_follow_the_planned_rows_not_the_log():
+    planned = block_ends(50, 0, 1000, 1000)
+    assert planned == [70, 100, 150, 200, 300, 400, 600, 800, 1000]
+    assert block_ends(50, 0, 1000, 450) == [70, 100, 150, 200, 300, 400, 450]
+    assert block_ends(50, 0, 1000, 1300)[-3:] == [1000, 1200, 1300]
+    long = block_ends(5000, 0, 1_000_000, 1_000_000)
+    assert all(later <= 2.5 * earlier for earlier, later in zip([5000, *long], long, strict=False))
+    assert {int(cut * 1_000_000) for cut in CUTS} <= set(long)
+    with pytest.raises(InvalidInput, match="ascending order"):
+        Shape(100, cuts=(0.5, 0.2))
+
+
+# -------------------------------------------------------------------------------------------------- lengths
+
+
+class SmoothWorld:
+    """The synthetic problem of section 9: s' = .8 s + .5 a + .2 noise, q* a sum of 20 Gaussians of norm 1, no reward noise."""
+
+    gamma, bandwidth = 0.95, 1.5
+
+    def __init__(self):
+        rng = np.random.default_rng(0)
+        self.centers = rng.normal(size=(20, 2)) * (1, 0.8)
+        weights = rng.normal(size=20)
+        apart = np.sum((self.centers[:, None] - self.centers) ** 2, axis=2)
+        self.weights = weights / np.sqrt(weights @ np.exp(-apart / (2 * self.bandwidth**2)) @ weights)
+
+    def mean(self, state, spread):
+        """E q*(s, a) for s ~ N(state, spread) and a from the target policy."""
+        slope, noise = -0.6, 0.05
+        cover = np.array([[spread, slope * spread], [slope * spread, slope**2 * spread + noise]])
+        cover += self.bandwidth**2 * np.eye(2)
+        away = np.stack([state, slope * state], -1)[:, None] - self.centers
+        inside = np.einsum("nki,ij,nkj->nk", away, np.linalg.inv(cover), away)
+        return np.exp(-0.5 * inside) @ self.weights / np.sqrt(np.linalg.det(cover / self.bandwidth**2))
+
+    def problem(self, n, seed):
+        rng = np.random.default_rng([seed, 77])
+        state, rows = 0.5 * rng.normal(size=n // 50), []
+        for _ in range(50):
+            action = -0.6 * state + np.sqrt(0.5) * rng.normal(size=state.size)
+            later = 0.8 * state + 0.5 * action + 0.2 * rng.normal(size=state.size)
+            rows.append((state, action, later))
+            state = later
+        s, a, following = (np.array(column).T.ravel() for column in zip(*rows, strict=True))
+        away = np.sum((np.column_stack([s, a])[:, None] - self.centers) ** 2, axis=2)
+        q = np.exp(-away / (2 * self.bandwidth**2)) @ self.weights
+        rewards = q - self.gamma * self.mean(0.8 * s + 0.5 * a, 0.04)
+        log = bondic.Transitions(
+            s[:, None], a[:, None], rewards, following[:, None], np.zeros(n, bool), np.arange(n) % 50 == 49
+        )
+        policy = bondic.CallableSampler(lambda x, rng: -0.6 * x + np.sqrt(0.05) * rng.standard_normal((len(x), 1)))
+        nodes, shares = np.polynomial.hermite_e.hermegauss(12)
+        starts = bondic.InitialStates.exact(0.5 * nodes[:, None], shares / shares.sum())
+        return bondic.make_problem(
+            log,
+            policy,
+            starts,
+            gamma=self.gamma,
+            reward_range=(-0.9, 0.4),
+            value_range=(-14.0, 4.8),
+            initial_draws=4000,
+        )
+
+
+def test_a_short_interval_where_the_dual_says_nothing():
+    world = SmoothWorld()
+    problem, ball = world.problem(5000, 1), bondic.Ball(bondic.Gaussian(1.5, on="point"), 10.0)
+    low, high, plan = interval(problem, ball)
+    assert low <= world.mean(np.zeros(1), 0.25)[0] <= high
+    assert high - low <= 1.2
+    assert plan.start is not None
+    pilot = tuning_problem(problem, 250)
+    lengths = [
+        foreseen_length(pilot, ball.with_radius(radius), budget_of(problem), ("lower", "upper"), Shape(5000))
+        for radius in (3.0, 10.0, 100.0)
+    ]
+    assert 0.4 * (high - low) <= lengths[1] <= 2.5 * (high - low)
+    assert lengths == sorted(lengths)
+
+
+def test_a_table_needs_no_class():
+    mdp, log, policy, initial = tabular(8000, seed=3)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+    box = box_of(problem)
+    low, high, plan = interval(problem, box)
+    assert low <= mdp.value <= high
+    assert high - low <= 0.1 * (2 * box.radius)
+    assert plan.limits is None
+
+
+@pytest.mark.parametrize("starts", ["log", "sample", "open"])
+def test_sampled_starts_have_bets_made_without_them(starts):
+    problem = numbers_problem(numbers_log(2000, 11, ending=0.0), starts=starts)
+    low, high, plan = interval(problem, bondic.Ball(KERNEL, 8.0), pilot=0.1)
+    assert low < high
+    if starts == "open":
+        assert plan.start is None
+    else:
+        assert plan.start.skipped == {"log": 10, "sample": 6}[starts]
+        assert set(plan.start.rates) == {"lower", "upper"}
+
+
+def test_one_step_logs_have_plans():
+    log = numbers_log(600, 12, length=1, ending=1.0)
+    low, high, _ = interval(numbers_problem(log), bondic.Ball(KERNEL, 8.0), pilot=0.1)
+    assert high - low < 2.0
+
+
+def test_a_box_needs_pairs_that_come_again():
+    problem = numbers_problem(numbers_log(300, 13, continuous=True), continuous=True)
+    with pytest.raises(InvalidInput, match="pass a Ball"):
+        plan_of(problem, box_of(problem))
+
+
+def test_a_class_that_saw_later_rows_is_refused():
+    """The dual bound may choose Q with all rows; here weights are made with Q."""
+    problem = numbers_problem(numbers_log(400, 14, ending=0.0))
+    looked = bondic.Ball(KERNEL, 5.0, provenance=bondic.Provenance("tuned", (0, 400), problem.log_hash))
+    with pytest.raises(bondic.TunedOnCertifiedRows, match="choose it on earlier rows"):
+        Sequential(ball=looked, pilot=100).run(problem, 0.1, None)
+    early = replace(looked, provenance=bondic.Provenance("tuned", (0, 100), problem.log_hash))
+    assert Sequential(ball=early, pilot=100).run(problem, 0.1, None).rows == (100, 400)
