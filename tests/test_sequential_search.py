@@ -12,8 +12,8 @@ import bondic
 from bondic.bounds.plan import columns
 from bondic.bounds.start import sampled_start
 from bondic.claims import ErrorBudget, ends_of
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
-from bondic.classes.landmarks import LandmarkBasis
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import normal_form
 from bondic.methods.sequential import Sequential

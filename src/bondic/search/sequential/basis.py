@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.basis import LandmarkBasis
 from bondic.data.spread import spread_rows
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
