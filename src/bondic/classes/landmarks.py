@@ -30,7 +30,7 @@ from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.matrices import SMALL, gamma, norm, row_norms
+from bondic.matrices import LEAST, SMALL, gamma, norm, row_norms
 from bondic.rounding import TINY, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source

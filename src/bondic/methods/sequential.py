@@ -9,6 +9,7 @@ from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
@@ -67,7 +68,7 @@ class Sequential:
         How kernel sums are computed. The interval stays valid with any.
     """
 
-    ball: Ball | Box | None = None
+    ball: Ball | Box | Span | None = None
     radius: float | None = None
     side: Side = "both"
     pilot: float | int = PILOT
@@ -156,7 +157,7 @@ class Sequential:
         return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
 
 
-def _refuse_later(ball: Ball | Box, certified: Rows) -> None:
+def _refuse_later(ball: Ball | Box | Span, certified: Rows) -> None:
     """Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows."""
     rows = (certified.rows.start, certified.rows.stop)
     if ball.provenance.saw(rows, certified.log_hash):

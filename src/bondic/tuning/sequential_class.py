@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
+from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.rows import Rows
 from bondic.terms import range_at_all_times
@@ -19,12 +20,12 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 class ChosenClass:
     """Q, and how it came about."""
 
-    ball: Ball | Box
+    ball: Ball | Box | Span
     notes: dict[str, str]
 
 
 def choose_class(
-    ball: Ball | Box | None,
+    ball: Ball | Box | Span | None,
     radius: float | None,
     choices: Choices,
     pilot: Rows,

@@ -71,6 +71,7 @@ class Embedder:
 
     terms: tuple[Term, ...]
     basis: LandmarkBasis
+    complete: bool = False  # Q is in the span of the basis: nothing is left over
 
     def pairs(self, pairs: PointSlots) -> FloatArray:
         """c of each pair: (N, m)."""
@@ -92,7 +93,8 @@ class Embedder:
                 own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
             means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
             one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
-            left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
+            if not self.complete:
+                left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
         return means, left
 
 

@@ -16,6 +16,7 @@ from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
+from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
@@ -68,7 +69,7 @@ class Shape:
 def make_plan(
     problem: Rows,
     pilot: Rows,
-    ball: Ball | Box,
+    ball: Ball | Box | Span,
     budget: ErrorBudget,
     ends: tuple[End, ...],
     shape: Shape,
@@ -88,15 +89,22 @@ def make_plan(
     stops = block_ends(start, first, planned, problem.rows.stop, shape.cuts)
     stretches = zip([start, *stops[:-1]], stops, strict=True)
     blocks = tuple(proposer.block(history.before, begin, stop) for begin, stop in stretches)
-    missed = _missed(problem, history, embedder, starts)
-    basis = extended(embedder.basis, space.kernel, problem.layout, missed, shape.landmarks)
+    basis = embedder.basis
+    if not embedder.complete:
+        missed = _missed(problem, history, embedder, starts)
+        basis = extended(basis, space.kernel, problem.layout, missed, shape.landmarks)
     bets = _start_bets(problem, space, history, proposer, budget, ends, sums)
     seen = Provenance("begun", (first, start), problem.log_hash)
     return Plan(basis, size, blocks, seen, bets, limits)
 
 
 def foreseen_length(
-    pilot: Rows, ball: Ball | Box, budget: ErrorBudget, ends: tuple[End, ...], shape: Shape, sums: Sums = STANDARD
+    pilot: Rows,
+    ball: Ball | Box | Span,
+    budget: ErrorBudget,
+    ends: tuple[End, ...],
+    shape: Shape,
+    sums: Sums = STANDARD,
 ) -> float:
     """How long the interval of a plan for this class would be, from the pilot alone."""
     starts = known_starts(pilot, pilot)
@@ -110,7 +118,7 @@ def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
     return Budget.of(budget["vector"], {end: budget[end] for end in ends})
 
 
-def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
+def _limits(ball: Ball | Box | Span, problem: Rows) -> tuple[float, float] | None:
     """The range of r + gamma q*(x') that Q implies, where it is narrower than the one in force."""
     implied = limits_from_class(ball, problem.terms)
     known = range_of(problem.terms)
@@ -119,16 +127,20 @@ def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
     return implied.low, implied.high
 
 
-def as_ball(ball: Ball | Box, count: int) -> Ball:
+def as_ball(ball: Ball | Box | Span, count: int) -> Ball:
     """A box on so many pairs lies in the ball of their table whose radius is the half-width times the root of their number."""
     if isinstance(ball, Ball):
         return ball
+    if isinstance(ball, Span):
+        return Ball(ball.kernel, ball.radius, ball.center)
     return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
 
 
-def _pilot_space(pilot: Rows, ball: Ball | Box, starts: Starts, seen: int) -> tuple[Embedder, Ball]:
+def _pilot_space(pilot: Rows, ball: Ball | Box | Span, starts: Starts, seen: int) -> tuple[Embedder, Ball]:
     if isinstance(ball, Box) and not pilot.layout.discrete:
         raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
+    if isinstance(ball, Span):
+        return Embedder(normal_form(ball.kernel, pilot.layout), ball.basis, complete=True), as_ball(ball, 1)
     pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
     kernel = as_ball(ball, 1).kernel
     basis = pilot_basis(kernel, pilot.layout, pool, seen)
