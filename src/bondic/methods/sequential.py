@@ -28,6 +28,7 @@ from bondic.tuning.pilot import share_of_rows
 from bondic.tuning.sequential_class import choose_class
 
 PILOT = 0.05
+"""Share of the rows that is set aside to begin with."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
 VECTOR_SHARE = 0.2
@@ -38,10 +39,11 @@ START_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Sequential:
-    """The sequential localized interval: pays for the noise that is observed, not for the worst that is possible.
+    """The sequential localized interval, theory section 9: pays for the noise that the log shows, not for the worst possible.
 
     Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
-    rows, so nothing has to be bought back by a worst-case bound. It holds at every number of rows at once.
+    rows; bad ones make the interval longer, never wrong. It holds at every number of rows at once. Not guaranteed: anything
+    if q* is not in Q, if rows are not in the order of time, or if Q or an argument was picked with the certified rows.
 
     Parameters
     ----------
@@ -55,11 +57,12 @@ class Sequential:
     pilot : float or int, default 0.05
         Rows set aside at the beginning: a share below 1, or a number. They are not certified.
     planned_rows : int, default None
-        The number of rows that was planned, if the log may have stopped earlier or later than that; None: its length was fixed.
+        The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
+        beforehand.
     vector_share : float, default 0.2
-        Share of alpha for the event behind what is left of Q.
+        Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
     cuts : tuple of float
-        Ends of blocks, as shares of the planned rows.
+        Ends of blocks, as shares of the planned rows, ascending.
     rank : int, default 200
         Most landmarks: more follow rougher functions, and take longer.
     choices : Choices
