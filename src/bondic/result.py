@@ -244,8 +244,10 @@ class Result:
 
     @property
     def search_words(self) -> str:
-        """What a better search could still change, where that is known; an end that was not asked for is left out."""
+        """What a better search could still change; empty where nothing was searched. An end not asked for is left out."""
         known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
+        if not known:
+            return ""
         if not all(map(math.isfinite, known.values())):
             return "how much a better search could gain is not known"
         gains = ", ".join(f"{number(gap)} ({end})" for end, gap in known.items())
@@ -287,9 +289,11 @@ class Result:
         carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
+        if "method" in self.choices:
+            yield f"chosen by rule, before a certified row was seen: {self.choices['method']}"
         if "states" in self.choices:
             yield self.choices["states"]
-        if split:
+        if split and self.search_words:
             yield self.search_words
 
     def without_rows(self, problem: Rows) -> Result:

@@ -9,24 +9,31 @@ from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.instruments import Instruments
 from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.setting import tuning_problem
+from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
+from bondic.proofs.dual import DualProof
 from bondic.proofs.sequential import VECTOR, SequentialProof, claims_of
+from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, make_plan
+from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, foreseen_length, make_plan
+from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
+from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import share_of_rows
 from bondic.tuning.sequential_class import choose_class
 
+NAME = "sequential"
 PILOT = 0.05
 """Share of the rows that is set aside to begin with."""
 _ENOUGH = 200
@@ -100,7 +107,7 @@ class Sequential:
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
         clock.stage("pilot")
-        wanted = self._pilot_rows(problem)
+        wanted = self.pilot_rows(problem)
         pilot = tuning_problem(problem, wanted)
         if pilot is None:
             raise InvalidInput(
@@ -114,6 +121,9 @@ class Sequential:
         shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot)
         _refuse_later(chosen.ball, certified)
+        notes = {"pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified", **chosen.notes}
+        length = foreseen_length(pilot, chosen.ball, budget, ends, shape, sums)
+        notes["predicted"] = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         clock.done("pilot")
         clock.stage("plan")
         plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums)
@@ -121,23 +131,30 @@ class Sequential:
         clock.stage("evaluate")
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
         found = proof.evaluate(proof.evidence(certified, sums))
-        proof = replace(proof, plan=replace(plan, rounds=found.rounds))
+        estimate = _estimate(found.claims, range_at_all_times(problem.terms).low)
+        why = self._contradicted(certified, chosen.ball)
         clock.done("evaluate")
+        if why:
+            notes["Q"] = f"every function with values in the value range, as a ball was given up: {why} ({notes['Q']})"
+            given_up = _value_range_proof(certified, alpha, self.side)
+            return Result.of(given_up, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
         return Result.of(
-            proof,
+            replace(proof, plan=replace(plan, rounds=found.rounds)),
             certified,
-            method="sequential",
-            estimate=_estimate(found.claims, range_at_all_times(problem.terms).low),
+            method=NAME,
+            estimate=estimate,
             claims=claims_of(found, budget, self.side),
-            choices={
-                "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
-                **chosen.notes,
-            },
+            choices=notes,
             effective=found.effective,
             seconds=clock.seconds,
         )
 
-    def _pilot_rows(self, problem: Rows) -> int:
+    def _contradicted(self, certified: Rows, ball: Ball | Box) -> str:
+        """Why a ball that the library chose is no answer. Certified rows may say so: the answer is then what needs no row."""
+        chosen = self.ball is None and self.radius is None
+        return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
+
+    def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
         total = len(problem.rows) if self.planned_rows is None else self.planned_rows
         if isinstance(self.pilot, float):
@@ -174,3 +191,18 @@ def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
     """The mean of the doubly robust values behind the ends."""
     values = [claim[VALUE].mid for claim in claims]
     return sum(values) / len(values) if values else otherwise
+
+
+def _value_range_proof(certified: Rows, alpha: float, side: Side) -> DualProof:
+    """Of the value range, from no row: every function in it is in Q, and ω = 0 at both ends. Nothing of alpha is needed."""
+    limits, ends = range_at_all_times(certified.terms), ends_of(side)
+    shares = {"noise": 1.0 - START_SHARE, "initial": START_SHARE}
+    return DualProof(
+        Asked.of(certified),
+        ErrorBudget.split(alpha, shares if sampled_start(certified, len(ends)) is not None else {"noise": 1.0}),
+        side,
+        Box.around(limits.low, limits.high, certified.layout),
+        Instruments(table_kernel(0.5)),
+        Pinelis("half"),
+        dict.fromkeys(ends),
+    )
