@@ -1,6 +1,7 @@
 """Coordinates of embeddings in an exact kernel space, through landmarks; what they leave over is bounded (section 9).
 
-Basis b_j = sum_l M_jl k̃(z_l, .), landmarks z_l = (point, slot). Any M will do: its Gram matrix is checked (Lemma 31).
+Basis b_j = sum_l M_jl k̃(z_l, .), landmarks z_l = (point, slot). Any M will do: its Gram matrix is checked, not
+believed (Lemma 31).
 An embedding f (a point, or a next state with the policy's weights) gets floats c_j, which are exact by definition, and
 
     f = sum_j c_j b_j + R,        e in Q - center is seen as  ẽ_j = <e, b_j>  and  e_perp (orthogonal to all b_j):

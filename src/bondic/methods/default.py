@@ -18,7 +18,7 @@ from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
 from bondic.rows import Rows
-from bondic.search.sequential.basis import Pairs
+from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
@@ -153,5 +153,5 @@ def _landmarks(pilot: Rows, rows: int, room: float) -> int:
     if most >= _FEWEST_LANDMARKS:
         return most
     batch = pilot.whole()
-    pairs = len(Pairs(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
     return most if most >= 2 * pairs else 0

@@ -149,7 +149,7 @@ class Sequential:
             seconds=clock.seconds,
         )
 
-    def _contradicted(self, certified: Rows, ball: Ball | Box) -> str:
+    def _contradicted(self, certified: Rows, ball: Ball | Box | Span) -> str:
         """Why a ball that the library chose is no answer. Certified rows may say so: the answer is then what needs no row."""
         chosen = self.ball is None and self.radius is None
         return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
