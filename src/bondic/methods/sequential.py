@@ -54,7 +54,7 @@ class Sequential:
 
     Parameters
     ----------
-    ball : Ball or Box, default None
+    ball : Ball, Box or Span, default None
         Q, the functions that q* is assumed to be among. None: a box where states are names (nothing is assumed), else a
         ball that is chosen on the pilot.
     radius : float, default None
