@@ -243,6 +243,13 @@ class Result:
         )
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
+        method = self.choices.get("method")
+        rule = () if method is None else (f"chosen by rule, before a certified row was seen: {method}",)
+        return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
+
+    @property
     def search_words(self) -> str:
         """What a better search could still change; empty where nothing was searched. An end not asked for is left out."""
         known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
@@ -289,10 +296,7 @@ class Result:
         carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
-        if "method" in self.choices:
-            yield f"chosen by rule, before a certified row was seen: {self.choices['method']}"
-        if "states" in self.choices:
-            yield self.choices["states"]
+        yield from self.told
         if split and self.search_words:
             yield self.search_words
 
