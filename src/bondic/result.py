@@ -197,6 +197,16 @@ class Result:
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
         return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
 
+    def with_choice(self, name: str, text: str) -> Result:
+        """The same result with one more choice in words, first in the list and in the certificate."""
+        choices = {name: text, **self.choices}
+        if self.certificate is None:
+            return replace(self, choices=choices)
+        certificate = self.certificate.with_choices(choices)
+        return replace(
+            self, choices=choices, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest}
+        )
+
     def sentence(self) -> str:
         """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"

@@ -79,8 +79,7 @@ class Default:
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         method, why = self.choose(problem)
-        result = method.run(problem, alpha, progress)
-        return replace(result, choices={"method": why, **result.choices})
+        return method.run(problem, alpha, progress).with_choice("method", why)
 
     def choose(self, problem: Rows) -> tuple[Sequential | Dual, str]:
         """The method, and why it is that one, in words."""

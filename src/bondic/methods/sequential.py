@@ -156,7 +156,7 @@ class Sequential:
         return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
 
     def _ask_about_states(self, problem: Rows, planned: int) -> None:
-        """InvalidInput where whole numbers may be names or quantities: more rows than the pilot are looked at, for nothing else."""
+        """InvalidInput where whole numbers may be names or quantities: more rows than the pilot are looked at for that."""
         start = problem.rows.start
         seen = problem.load(start, min(start + share_of_rows(PILOT_SHARE, planned), problem.rows.stop))
         if self.ball is None and seen is not None:
