@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bondic.bounds.embedded import Embedded, Start
 from bondic.bounds.plan import MOST_ROUNDS, Columns
-from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
+from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, box_base, enclose, supremum, whole_ball
 from bondic.classes.landmarks import Embedding
 from bondic.errors import NumericalError
 from bondic.matrices import gamma as rounding
@@ -44,6 +44,7 @@ class Localizer:
     deviations: Embedding  # gamma D_i
     limits: Between  # ranges of Y_i
     best: Ellipsoid
+    side: float | None = None  # of a box: every |ẽ_j| is at most this
     offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i
     apart: Between = field(default_factory=lambda: Between(np.zeros(0), np.zeros(0)))  # bounds of Y_i - ŷ_i
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
@@ -51,13 +52,18 @@ class Localizer:
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
     _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what is to be added to the size
+    _base: FloatArray | None = None  # of a box: how its ellipsoids are shaped
 
     @staticmethod
-    def begin(start: Start, radius: float, probability: float, taus: tuple[float, ...]) -> Localizer:
-        """Before the first block: all of Q is left."""
+    def begin(
+        start: Start, radius: float, probability: float, taus: tuple[float, ...], side: float | None = None
+    ) -> Localizer:
+        """Before the first block: all of Q is left, a ball, or a box of this `side` in it."""
         m, nobody = start.coordinates.shape[0], np.zeros(0)
         nothing = Embedding(np.zeros((0, m)), nobody, nobody)
-        return Localizer(start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m))
+        return Localizer(
+            start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m), side
+        )
 
     def add(self, block: Embedded, columns: Columns, rounds: int | None = None) -> None:
         """One more block, and the rounds of the fixed point that it allows."""
@@ -68,13 +74,22 @@ class Localizer:
         self._accumulate(block, columns, sizes)
         self.deviations = Embedding.joined([self.deviations, deviations])
         self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
-        whole = _shifted(whole_ball(self.radius, deviations.coordinates.shape[1]).products(deviations), offsets)
+        whole = _shifted(self._beforehand(deviations), offsets)
         known = _shifted(self.best.products(deviations), offsets)
         new = whole.within(known.low, known.high)
         self.apart, self.limits = self.apart.then(new), self.limits.then(block.limits)
         self._check_rows()
         if not self.empty:
             self._iterate(rounds)
+
+    def _beforehand(self, given: Embedding) -> Between:
+        """<e, f_i> over all of Q."""
+        found = whole_ball(self.radius, given.coordinates.shape[1]).products(given)
+        if self.side is None:
+            return found
+        m = given.coordinates.shape[1]
+        half = self.side * np.abs(given.coordinates).sum(axis=1) * (1 + rounding(m + 8)) + given.extra * (1 + 4 * U)
+        return found.within(-half, half)
 
     def _accumulate(self, block: Embedded, columns: Columns, sizes: FloatArray) -> None:
         """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
@@ -102,7 +117,7 @@ class Localizer:
         assert self._sums is not None
         matrix, offset, left = self._sums
         old, total, last = self.cylinder, np.inf, MOST_ROUNDS if rounds is None else rounds
-        candidates, done = [self.best], 0
+        candidates, done = self._with_box([self.best]), 0
         for k in range(last + 1):
             found, pick = self.vector_bound(candidates)
             if k:
@@ -118,10 +133,21 @@ class Localizer:
         self.spent.append(done)
 
     def _ellipsoids(self, newest: Cylinder, old: Cylinder | None) -> list[Ellipsoid]:
-        made = [enclose(self.radius, [newest], [tau]) for tau in self.taus]
+        bases = [None] if self._base is None else [None, self._base]
+        made = [enclose(self.radius, [newest], [tau], base) for base in bases for tau in self.taus]
         if old is not None:
             made.append(enclose(self.radius, [newest, old], _WITH_OLD))
         return [ellipsoid for ellipsoid in made if ellipsoid is not None]
+
+    def _with_box(self, candidates: list[Ellipsoid]) -> list[Ellipsoid]:
+        """For a box also the ellipsoid that fits the rows: weights where deviations weigh."""
+        if self.side is None:
+            return candidates
+        weights, _, _ = self._bets()
+        square = Quadratic.of(weights, self.offsets, self.deviations, self.radius).square
+        self._base = box_base(self.side, np.abs(square).sum(axis=1))
+        more = enclose(self.radius, [], [], self._base)
+        return candidates if more is None else [*candidates, more]
 
     def _sharpen(self, candidates: list[Ellipsoid]) -> None:
         """Row by row the smallest bounds so far."""
@@ -146,13 +172,10 @@ class Localizer:
 
         Any division of the rows is valid. Returns the bound, and which ellipsoid gave it (the first, if none did).
         """
-        width = (self.limits.high - self.limits.low) * (1 + 4 * U)
-        raw, bets = self.apart.largest(), self.sizes * self.largest() * (1 + 4 * U)
-        single = loss(-bets)
-        weights = self.sizes**2 * curvature(-bets) * (1 + 8 * U)
+        weights, single, fitting = self._bets()
         best, pick = upper_sum(single), 0
-        fitting = raw <= width
-        for joint in [np.ones(len(raw), dtype=bool)] if fitting.all() else [np.ones(len(raw), dtype=bool), fitting]:
+        everyone = np.ones(len(single), dtype=bool)
+        for joint in [everyone] if fitting.all() else [everyone, fitting]:
             others = upper_sum(single[~joint])
             form = Quadratic.of(weights[joint], self.offsets[joint], self.deviations.some(joint), self.radius)
             for k, ellipsoid in enumerate(candidates):
@@ -160,6 +183,12 @@ class Localizer:
                 if value < best:
                     best, pick = value, k
         return inflate(vector_term(self.probability).upper + max(best, 0.0)), pick
+
+    def _bets(self) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+        """c_i of the joint form, g at the worst e of every row, and which rows have deviations that fit their range."""
+        width = (self.limits.high - self.limits.low) * (1 + 4 * U)
+        bets = self.sizes * self.largest() * (1 + 4 * U)
+        return self.sizes**2 * curvature(-bets) * (1 + 8 * U), loss(-bets), self.apart.largest() <= width
 
     def slab(self, low: float, high: float) -> Cylinder:
         """J* in [low, high] as a constraint on e: | q̂(start) + psi_0 . ẽ - middle | <= half, what psi_0 leaves over included."""

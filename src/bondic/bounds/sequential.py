@@ -72,7 +72,9 @@ class Evaluation:
 def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
     """(13)-(18) for a plan; rounds as the plan prescribes them, or until they no longer help."""
     data = evidence.data
-    localizer = Localizer.begin(evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus)
+    localizer = Localizer.begin(
+        evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus, evidence.found.side
+    )
     prescribed = iter(plan.rounds)
     applied = []
     for block, part in plan.pieces(data.log_rows):

@@ -106,6 +106,11 @@ class Coordinates(ABC):
     def radius(self) -> float:
         """Of |ẽ|^2 + |e_perp|^2 <= radius^2, rounded up; never 0, so that it can be divided by."""
 
+    @property
+    def side(self) -> float | None:
+        """A bound of every |ẽ_j|, where there is one beside the radius."""
+        return None
+
     @abstractmethod
     def pairs(
         self, logged: RowMeasures, following: RowMeasures, discount: float
@@ -317,6 +322,10 @@ class BoxCoordinates(Coordinates):
         """Half-width times the total variation of what is not in the coordinates."""
         rest = _less(source, self.basis, found, self.layout)
         return [inflate(self.box.radius * size.upper) for size in sums.total_variations(rest)]
+
+    @property
+    def side(self) -> float | None:
+        return self.box.radius
 
     def single(self, measures: RowMeasures) -> Embedding:
         found = self._values(measures)
