@@ -66,6 +66,7 @@ _HOMES = {
     "oracle_interval": "bondic.methods.oracle",
     "Dual": "bondic.methods.dual",
     "Primal": "bondic.methods.primal",
+    "SequentialMonitor": "bondic.methods.monitor",
     "Frontier": "bondic.methods.frontier",
     "radius_sensitivity": "bondic.methods.sensitivity",
     "result_frontier": "bondic.methods.sensitivity",

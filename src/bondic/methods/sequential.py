@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
+from bondic.bounds.plan import Plan
 from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
@@ -24,11 +25,15 @@ from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import share_of_rows
-from bondic.tuning.sequential_class import choose_class
+from bondic.tuning.sequential_class import ChosenClass, choose_class
 
 PILOT = 0.05
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
+_ANY_NUMBER = (
+    "may have been decided by looking at the log: the interval holds at every number of rows at once, and rates were made for "
+    "the planned one"
+)
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
 START_SHARE = 0.1
@@ -96,24 +101,25 @@ class Sequential:
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
         clock.stage("pilot")
-        wanted = self._pilot_rows(problem)
-        pilot = tuning_problem(problem, wanted)
-        if pilot is None:
-            raise InvalidInput(
-                f"The sequential interval needs a pilot, and {wanted} of {len(problem.rows)} rows are too few for one. Pass "
-                "pilot= as a larger number of rows, or use method=Dual()."
-            )
-        certified = problem.select(pilot.rows.stop)
-        ends, sums = ends_of(self.side), Sums.named(self.engine)
-        budget = self._budget(certified, alpha)
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot)
-        _refuse_later(chosen.ball, certified)
+        wanted = self.pilot_rows(planned)
+        if wanted >= len(problem.rows):
+            raise InvalidInput(
+                f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows."
+            )
+        pilot = self.pilot_of(problem, wanted)
+        sums, budget = Sums.named(self.engine), self.budget(problem, alpha)
+        chosen = self.choose(pilot, problem)
         clock.done("pilot")
         clock.stage("plan")
-        plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums)
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), self.shape(planned), sums)
         clock.done("plan")
+        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, sums, clock)
+
+    def evaluate(
+        self, certified: Rows, chosen: ChosenClass, plan: Plan, budget: ErrorBudget, sums: Sums, clock: Clock
+    ) -> Result:
+        """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
         found = proof.evaluate(proof.evidence(certified, sums))
@@ -123,47 +129,65 @@ class Sequential:
             proof,
             certified,
             method="sequential",
-            estimate=_estimate(found.claims, range_at_all_times(problem.terms).low),
+            estimate=_estimate(found.claims, range_at_all_times(certified.terms).low),
             claims=claims_of(found, budget, self.side),
             choices={
                 "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
+                **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}),
                 **chosen.notes,
             },
             effective=found.effective,
             seconds=clock.seconds,
         )
 
-    def _pilot_rows(self, problem: Rows) -> int:
+    def shape(self, planned: int) -> Shape:
+        """How a plan for so many rows is cut."""
+        return Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
+
+    def pilot_rows(self, planned: int) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
-        total = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        if isinstance(self.pilot, float):
-            if not 0 < self.pilot < 1:
-                raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
-            wanted = max(share_of_rows(self.pilot, total), min(_ENOUGH, total // 5))
-        else:
+        if not isinstance(self.pilot, float):
             wanted = int(self.pilot)
-        if not 0 < wanted < len(problem.rows):
-            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
+        elif 0 < self.pilot < 1:
+            wanted = max(share_of_rows(self.pilot, planned), min(_ENOUGH, planned // 5))
+        else:
+            raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
+        if wanted < 1:
+            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {planned} rows.")
         return wanted
 
-    def _budget(self, certified: Rows, alpha: float) -> ErrorBudget:
+    def pilot_of(self, problem: Rows, wanted: int) -> Rows:
+        """The pilot as a problem of its own."""
+        pilot = tuning_problem(problem, wanted)
+        if pilot is None:
+            raise InvalidInput(
+                f"The sequential interval needs a pilot, and {wanted} of {len(problem.rows)} rows are too few for one. Pass "
+                "pilot= as a larger number of rows, or use method=Dual()."
+            )
+        return pilot
+
+    def choose(self, pilot: Rows, problem: Rows) -> ChosenClass:
+        """Q, from the pilot alone.
+
+        Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
+        """
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot)
+        seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
+        if seen.saw(rows, problem.log_hash):
+            raise TunedOnCertifiedRows(
+                f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
+                "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
+            )
+        return chosen
+
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""
         ends = ends_of(self.side)
-        sampled = START_SHARE if sampled_start(certified, len(ends)) is not None else 0.0
+        sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
         rest = 1.0 - sampled
         shares = {VECTOR: rest * self.vector_share}
         shares.update({end: rest * (1 - self.vector_share) / len(ends) for end in ends})
         return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
-
-
-def _refuse_later(ball: Ball | Box, certified: Rows) -> None:
-    """Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows."""
-    rows = (certified.rows.start, certified.rows.stop)
-    if ball.provenance.saw(rows, certified.log_hash):
-        raise TunedOnCertifiedRows(
-            f"Q was chosen with rows {ball.provenance.rows}, the interval would certify rows {rows}. The weights of the "
-            "sequential interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
-        )
 
 
 def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:

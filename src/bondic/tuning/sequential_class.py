@@ -15,6 +15,10 @@ from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 
+CLASS_NOTES = ("states", "Q")
+"""Names of the notes on a choice."""
+
+
 @dataclass(frozen=True, eq=False)
 class ChosenClass:
     """Q, and how it came about."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import Plan, StartBets
+from bondic.bounds.plan import Block, Plan, StartBets
 from bondic.bounds.start import sampled_start
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
@@ -118,14 +118,31 @@ class Planner:
         stops = block_ends(proposer.start, first, proposer.planned, stop, self.shape.cuts)
         proposer.extend(self.history.before, stops, stop)
 
-    def plan(self, problem: Rows) -> Plan:
-        """The plan for the rows so far, with landmarks that suit them."""
+    def plan(self, problem: Rows, before: Plan | None = None) -> Plan:
+        """The plan for the rows so far, with landmarks that suit them; what the plan `before` has fixed stays as it is.
+
+        The same machine would plan it the same way again, bit for bit. Another one may not, in the last digits.
+        """
         assert self.history is not None
         missed = _missed(problem, self.history, self.embedder)
         basis = extended(self.embedder.basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
         bets = _start_bets(problem, self.space, self.history, self.proposer, self.budget, self.ends, self.sums)
         seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
-        return Plan(basis, len(self.embedder.basis), self.proposer.blocks, seen, bets, self.limits)
+        blocks = self.proposer.blocks
+        if before is not None:
+            blocks = (*before.blocks[:-1], _continued(before.blocks[-1], blocks[len(before.blocks) - 1]), *blocks[len(before.blocks) :])
+            bets = before.start
+        return Plan(basis, len(self.embedder.basis), blocks, seen, bets, self.limits)
+
+
+def _continued(before: Block, now: Block) -> Block:
+    """The same block, with the directions of further sub-blocks."""
+    weightings = {}
+    for end, old in before.weightings.items():
+        new = now.weightings[end]
+        directions = np.concatenate([old.directions, new.directions[len(old.starts) :]])
+        weightings[end] = replace(old, starts=new.starts, directions=directions)
+    return replace(before, weightings=weightings)
 
 
 def make_plan(
