@@ -16,9 +16,9 @@ import bondic
 from bondic.bounds import localize, sequential
 from bondic.bounds.embedded import limits_from_class
 from bondic.bounds.plan import Block, Plan, RidgeModel, Weighting, columns
-from bondic.classes.landmarks import LandmarkBasis
-from bondic.classes.value_class import constant_function
 from bondic.claims import ErrorBudget, ends_of
+from bondic.classes.basis import LandmarkBasis
+from bondic.classes.value_class import constant_function
 from bondic.policies.answers import StoredAnswers
 from bondic.proofs.asked import Asked
 from bondic.proofs.sequential import SequentialProof, probabilities
@@ -203,7 +203,7 @@ def make_plan(
     ball = world.ball(rows.layout)
     first = Plan(basis, seen, (_empty_block(seen, 10**9),))
     proof = make_proof(rows, ball, first, side)
-    data = proof.question(rows).data
+    data = proof.evidence(rows).data
     step = data.step.coordinates[:, :seen]
     here = np.column_stack([np.ones(len(data)), data.here[:, :seen]])
     target = np.column_stack([data.outcome, data.next.coordinates[:, :seen]])
@@ -213,7 +213,7 @@ def make_plan(
     values, vectors = np.linalg.eigh(spread)
     p = seen if width is None else min(width, seen)
     white = (vectors / np.sqrt(np.maximum(values, 0) + 0.01 * values.sum() + 1e-9))[:, -p:]
-    start = proof.question(rows).start.coordinates[:seen]
+    start = proof.evidence(rows).start.coordinates[:seen]
     theta = np.linalg.solve(step.T @ step + 0.1 * np.eye(seen), start)
     cuts = np.unique(rng.integers(1, world.n, size=blocks - 1))
     stops = [*map(int, cuts), world.n + int(rng.integers(0, 3))]
@@ -266,9 +266,9 @@ def watching():
     seen = Seen()
     real_enclose, real_begin, real_delta = localize.enclose, localize.Localizer.begin, sequential.clipped_deviation
 
-    def enclose(radius, cylinders, taus):
+    def enclose(radius, cylinders, taus, *base):
         seen.cylinders += cylinders
-        found = real_enclose(radius, cylinders, taus)
+        found = real_enclose(radius, cylinders, taus, *base)
         seen.ellipsoids += [] if found is None else [found]
         return found
 
@@ -370,9 +370,8 @@ class Truth:
         if evaluation.empty:
             bad.append("the truth was excluded")
         value = self.world.value(self.question.rows)
-        for claim in evaluation.claims:
-            if claim.sign * (value - claim.bound) > tiny:
-                bad.append(f"{claim.end} end {claim.bound} excludes {value}")
+        wrong = [claim for claim in evaluation.claims if claim.sign * (value - claim.bound) > tiny]
+        bad += [f"{claim.end} end {claim.bound} excludes {value}" for claim in wrong]
         for k, one in enumerate(seen.ellipsoids):
             y = np.linalg.solve(one.shape, self.coordinates - one.center)
             if (1 - one.skew) * (y @ y) + one.alpha * self.perp_square > one.rho_square * (1 + 1e-6) + 1e-7:
@@ -407,7 +406,7 @@ def attack(world, noise, **options):
     side = options.get("side", "both")
     plan = make_plan(world, rows, **options)
     proof = make_proof(rows, world.ball(rows.layout), plan, side)
-    question = proof.question(rows)
+    question = proof.evidence(rows)
     truth = Truth(world, question, proof.plan, side)
     with watching() as seen:
         evaluation = proof.evaluate(question)

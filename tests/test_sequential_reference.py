@@ -18,13 +18,14 @@ import bondic
 from bondic.bounds.embedded import Start, embed, embed_start
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import Columns
-from bondic.bounds.sequential import Question, Tail
+from bondic.bounds.sequential import Evidence, Tail
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.ellipsoids import enclose, supremum, whole_ball
-from bondic.classes.landmarks import Embedding, LandmarkBasis, coordinates
+from bondic.classes.landmarks import Embedding, coordinates
 from bondic.noise.betting import loss, tail_term, vector_term
-from bondic.noise.deviations import Between, clipped_deviation
+from bondic.noise.deviations import clipped_deviation
 from bondic.policies.answers import StoredAnswers
-from bondic.rounding import Enclosure, upper_sum
+from bondic.rounding import Between, Enclosure, upper_sum
 from bondic.rows import Terms, make_rows
 from bondic.sums.forms import STANDARD
 from bondic.terms import ValueRange
@@ -128,7 +129,7 @@ class Reference:
         d, none = self.given, Enclosure(0.0)
         shares = {"vector": d["delta_vector"], "lower": d["delta_tails"] / 2, "upper": d["delta_tails"] / 2}
         limits = ValueRange(d["v_lo"], d["v_hi"])
-        return Question(self.rows, self.data, self.start, self.found, limits, shares, lambda end, sets: none, STANDARD)
+        return Evidence(self.rows, self.data, self.start, self.found, limits, shares, lambda *_: none, STANDARD)
 
     def tail(self, end):
         return Tail.of(self.question, [self.columns], end)

@@ -12,18 +12,18 @@ import bondic
 from bondic.bounds.plan import columns
 from bondic.bounds.start import sampled_start
 from bondic.claims import ErrorBudget, ends_of
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
-from bondic.classes.landmarks import LandmarkBasis
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import normal_form
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.proofs.asked import Asked
 from bondic.proofs.sequential import SequentialProof, probabilities
-from bondic.search.sequential.basis import Embedder, Pairs, extended, gram, pilot_basis
+from bondic.search.sequential.basis import Embedder, PointSlots, extended, gram, pilot_basis
 from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
-from bondic.search.sequential.models import Moments, RunningMoments, fit, regressors
+from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
 from bondic.search.sequential.past import make_history
 from bondic.search.sequential.plan import Shape, foreseen_length, make_plan
 from bondic.search.sequential.starts import StartPath, known_starts
@@ -162,7 +162,7 @@ def test_starts_of_the_log_are_known_one_by_one():
     assert starts.told_by.tolist() == list(range(0, 400, 20))
     assert starts.skipped == 4
     assert set(starts.before(81).rows.tolist()) == {0, 1, 2, 3, 4}
-    basis = pilot_basis(KERNEL, problem.layout, Pairs(log.observations, log.actions), 20)
+    basis = pilot_basis(KERNEL, problem.layout, PointSlots(log.observations, log.actions), 20)
     embedder = Embedder(normal_form(KERNEL, problem.layout), basis)
     path = StartPath.of(starts, embedder)
     whole = embedder.cloud(starts.cloud, 20)[0]
@@ -176,15 +176,15 @@ def test_starts_of_the_log_are_known_one_by_one():
 def test_landmarks_give_an_orthonormal_basis_that_can_be_extended():
     rng = np.random.default_rng(0)
     problem = numbers_problem(numbers_log(100, 0))
-    pool = Pairs(rng.normal(size=(300, 2)), rng.integers(2, size=300))
+    pool = PointSlots(rng.normal(size=(300, 2)), rng.integers(2, size=300))
     small = pilot_basis(KERNEL, problem.layout, pool, 25)
-    large = extended(small, KERNEL, problem.layout, Pairs(3 * pool.points, pool.slots), 40)
+    large = extended(small, KERNEL, problem.layout, PointSlots(3 * pool.points, pool.slots), 40)
     assert (len(small), len(large)) == (25, 40)
     assert np.array_equal(large.matrix[:25, :25], small.matrix)
     assert np.array_equal(large.points[:25], small.points)
     terms = normal_form(KERNEL, problem.layout)
     for basis in (small, large):
-        landmarks = Pairs(basis.points, basis.slots)
+        landmarks = PointSlots(basis.points, basis.slots)
         around = basis.matrix @ gram(terms, landmarks, landmarks) @ basis.matrix.T
         np.testing.assert_allclose(around, np.eye(len(basis)), atol=1e-6)
         assert np.array_equal(np.tril(basis.matrix), basis.matrix)
@@ -206,7 +206,7 @@ def box_of(problem):
 
 def history_of(problem, ball, pilot=60, seen=20):
     rows = tuning_problem(problem, pilot)
-    basis = pilot_basis(ball.kernel, problem.layout, Pairs(rows.whole().logged, rows.whole().slots), seen)
+    basis = pilot_basis(ball.kernel, problem.layout, PointSlots(rows.whole().logged, rows.whole().slots), seen)
     embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
     path = known_starts(problem, rows)
     return make_history(problem, ball, embedder, path, None, STANDARD)
@@ -228,7 +228,7 @@ def test_misses_from_moments_are_misses_of_rows():
     coefficients = np.random.default_rng(0).normal(size=(21, 21))
     outcomes = np.column_stack([rows.targets, rows.following])
     direct = np.sum((outcomes - regressors(rows) @ coefficients) ** 2, axis=0)
-    np.testing.assert_allclose(Moments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
+    np.testing.assert_allclose(RowMoments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
 
 
 def test_the_model_predicts_and_its_bets_stay_within_caps():

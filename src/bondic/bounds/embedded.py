@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
-from bondic.classes.landmarks import Coordinates, Embedding, one_hot
+from bondic.classes.basis import one_hot
+from bondic.classes.landmarks import Coordinates, Embedding
 from bondic.classes.value_class import ValueClass, constant_value
 from bondic.errors import InvalidInput
 from bondic.identity.measure import rows_measure, start_measure

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.claims import End
-from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.provenance import Provenance
 from bondic.codec import Extended
 from bondic.errors import InvalidInput

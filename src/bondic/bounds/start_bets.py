@@ -95,7 +95,9 @@ def start_error(
     slack = 4 * U * np.abs(bet) * (values.largest() + abs(bets.guess))
     worst = np.maximum(loss(np.minimum(low, high) - slack), loss(np.maximum(low, high) + slack))
     total = tail_term(probability) + upper_sum(worst)
-    return total / (Enclosure(bets.rates[end]) * float(len(terms)))
+    # weights of a list are defined as normalized: floats that are off by a share of the number of states
+    uneven = (len(rows.initial_states) + 16) * U * limits.width
+    return total / (Enclosure(bets.rates[end]) * float(len(terms))) + uneven
 
 
 def _values(

@@ -24,11 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
+from bondic.classes.basis import LandmarkBasis, kernel_sizes, landmark_values, one_hot
 from bondic.classes.box import Box
+from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.errors import InvalidInput, NumericalError
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.matrices import LEAST, SMALL, gamma, norm
+from bondic.matrices import LEAST, SMALL, gamma, norm, row_norms
 from bondic.rounding import TINY, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Source
@@ -40,39 +42,6 @@ IntArray = npt.NDArray[np.int64]
 _PART = 4096
 _FINE_SKEW, _MOST_SKEW = 1e-3, 0.1
 """How far the Gram matrix of the basis may be from 1; further off, the landmarks are too close to each other."""
-
-
-@dataclass(frozen=True, eq=False)
-class LandmarkBasis:
-    """b_j = sum_l M_jl k̃(z_l, .).
-
-    Parameters
-    ----------
-    points : array of float, (m, D)
-        Landmarks, without discrete actions.
-    slots : array of int, (m,)
-        Their discrete actions; 0 where actions are continuous.
-    matrix : array of float, (m, m)
-        M, such that M K M^T is about 1: the inverse of a Cholesky factor, lower triangular, so that the first j functions
-        are made of the first j landmarks.
-    """
-
-    points: FloatArray
-    slots: IntArray
-    matrix: FloatArray
-
-    def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "points", np.ascontiguousarray(self.points, dtype=np.float64))
-        put(self, "slots", np.ascontiguousarray(self.slots, dtype=np.int64))
-        put(self, "matrix", np.ascontiguousarray(self.matrix, dtype=np.float64))
-        m = self.points.shape[0]
-        fine = self.points.ndim == 2 and self.slots.shape == (m,) and self.matrix.shape == (m, m) and m > 0
-        if not (fine and np.all(np.isfinite(self.points)) and np.all(np.isfinite(self.matrix))):
-            raise InvalidInput(f"A basis needs finite landmarks (m, D), slots (m,) and a matrix (m, m); m = {m}.")
-
-    def __len__(self) -> int:
-        return int(self.points.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +107,9 @@ def coordinates(ball: ValueClass, basis: LandmarkBasis, layout: Layout, sums: Su
         return BallCoordinates(ball, basis, layout, sums)
     if isinstance(ball, Box):
         return BoxCoordinates(ball, basis, layout)
-    raise InvalidInput(f"The sequential method knows Q as a ball or as a box, not as {type(ball).__name__}.")
+    if isinstance(ball, Span):
+        return SpanCoordinates(ball, basis, layout)
+    raise InvalidInput(f"The sequential method knows Q as a ball, a span or a box, not as {type(ball).__name__}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,22 +224,11 @@ class BallCoordinates(Coordinates):
         return inflate(math.sqrt(sum(self._sizes(self.basis.points))))
 
     def _sizes(self, points: FloatArray) -> tuple[float, float]:
-        """Largest kernel value between these points and the landmarks, and the error of a computed one, per unit of mass."""
-        size = error = 0.0
-        for term in self._terms:
-            largest, own = term.bounds(points, self.basis.points)
-            weight = term.embedding_norm * float(np.abs(term.embedding).max())
-            error += weight * (own + largest * (term.embedding.shape[1] + self.layout.slots + len(self._terms) + 8) * U)
-            size += weight * largest
-        return inflate(size), inflate(error)
+        return kernel_sizes(self._terms, points, self.basis, self.layout)
 
     def _values(self, measures: RowMeasures) -> FloatArray:
         """k̃(z_l, f_i) for all landmarks, (n, m)."""
-        out = np.zeros((measures.points.shape[0], len(self.basis)))
-        for term in self._terms:
-            factor = term.columns(measures.weights) @ term.embedding[self.basis.slots].T
-            out += term.block(measures.points, self.basis.points) * factor
-        return _per_row(out, measures)
+        return _per_row(landmark_values(self._terms, measures.points, measures.weights, self.basis), measures)
 
     def _raw(self, measures: RowMeasures) -> tuple[FloatArray, _Raw]:
         """Coordinates c = M k, and a = M^T c, the weights on the landmarks that they stand for."""
@@ -325,7 +285,7 @@ class BoxCoordinates(Coordinates):
 
     @property
     def side(self) -> float | None:
-        return self.box.radius
+        return max(self.box.radius, LEAST)
 
     def single(self, measures: RowMeasures) -> Embedding:
         found = self._values(measures)
@@ -366,11 +326,68 @@ class BoxCoordinates(Coordinates):
         return np.asarray(self.box.radius * left * (1 + 8 * U))
 
 
-def one_hot(slots: IntArray, layout: Layout) -> FloatArray:
-    """Weight 1 on one action each, (n, slots)."""
-    out = np.zeros((slots.shape[0], layout.slots))
-    out[np.arange(slots.shape[0]), slots] = 1.0
-    return out
+@dataclass(frozen=True, eq=False)
+class SpanCoordinates(Coordinates):
+    """Coordinates in a span: e = sum_j theta_j b_j has <e, f> = theta . M k̃(z, f). Nothing is left over but roundings."""
+
+    span: Span
+    basis: LandmarkBasis
+    layout: Layout
+
+    def __post_init__(self) -> None:
+        own = self.span.basis
+        if not all(
+            np.array_equal(getattr(own, name), getattr(self.basis, name)) for name in ("points", "slots", "matrix")
+        ):
+            raise InvalidInput("The coordinates of a plan are not those of the span that is its Q.")
+
+    @cached_property
+    def _terms(self) -> tuple[Term, ...]:
+        return normal_form(self.span.kernel, self.layout)
+
+    @cached_property
+    def _rows(self) -> float:
+        return norm(np.abs(self.basis.matrix).sum(axis=1) * (1 + gamma(len(self.basis))))
+
+    @property
+    def radius(self) -> float:
+        return inflate(self.span.radius)
+
+    def single(self, measures: RowMeasures) -> Embedding:
+        """c = M k̃(z, f) in floats; kernel values and the product are off by so much per unit of mass."""
+        m, mass = len(self.basis), _mass(measures)
+        found = self._values(measures) @ self.basis.matrix.T
+        size, error = (
+            kernel_sizes(self._terms, measures.points, self.basis, self.layout) if len(measures.rows) else (0.0, 0.0)
+        )
+        longest = measures.longest() if len(measures.rows) else 0
+        unit = error + (size + error) * ((longest + 4) * U + measures.error + gamma(m))
+        extra = mass * (inflate(unit * self._rows) * self.radius) * (1 + 8 * U)
+        return Embedding(found, np.zeros(measures.count), extra)
+
+    def pairs(
+        self, logged: RowMeasures, following: RowMeasures, discount: float
+    ) -> tuple[Embedding, Embedding, Embedding]:
+        here, there = self.single(logged), self.single(following)
+        found = here.coordinates - discount * there.coordinates
+        lost = 4 * U * self.radius * (row_norms(here.coordinates) + discount * row_norms(there.coordinates))
+        extra = (here.extra + discount * there.extra + lost) * (1 + 8 * U)
+        return here, there, Embedding(found, np.zeros(logged.count), extra)
+
+    def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
+        return self.basis.matrix @ _in_parts(self._values, points, weights)
+
+    def left_over(self, source: Source, found: Sequence[FloatArray], sums: Sums) -> list[float]:
+        """r | M k̃(z, f - sum_l ...) |: the measure is summed again, and compared with the coordinates."""
+        del sums
+        out = []
+        for own, (total, error) in zip(found, self.span.moments(source, self.layout), strict=True):
+            apart = norm(total - own) + error + 4 * U * (norm(total) + norm(own))
+            out.append(inflate(self.radius * apart * (1 + 1e-9)))
+        return out
+
+    def _values(self, measures: RowMeasures) -> FloatArray:
+        return _per_row(landmark_values(self._terms, measures.points, measures.weights, self.basis), measures)
 
 
 def _in_parts(values: Callable[[RowMeasures], FloatArray], points: FloatArray, weights: FloatArray) -> FloatArray:

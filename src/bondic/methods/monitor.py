@@ -18,8 +18,9 @@ import numpy as np
 from bondic.bounds.plan import Plan
 from bondic.claims import Assumption, Conclusion, ErrorBudget, Status, check_alpha, ends_of
 from bondic.classes.ball import Ball
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
-from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.span import Span
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
@@ -39,6 +40,7 @@ from bondic.sums.forms import Sums
 from bondic.terms import in_full, make_terms, range_of
 from bondic.tuning.pilot import SMALLEST_PILOT
 from bondic.tuning.sequential_class import CLASS_NOTES, ChosenClass
+
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
@@ -132,8 +134,8 @@ class SequentialMonitor:
         self._pilot = method.pilot_rows(planned_rows)
         if not SMALLEST_PILOT <= self._pilot < planned_rows:
             raise InvalidInput(
-                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {SMALLEST_PILOT} are needed to begin with, and "
-                "some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
+                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {SMALLEST_PILOT} are needed to begin with, "
+                "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
             )
         self._rows: GrowingRows | None = None
         self._fixed: _Fixed | None = None
@@ -317,7 +319,7 @@ class SequentialMonitor:
         basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
         pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
         notes = {name: str(text) for name, text in told.items() if name in CLASS_NOTES}
-        assert isinstance(proof.ball, Ball | Box)
+        assert isinstance(proof.ball, Ball | Box | Span)
         self._plan = plan
         self._fixed = _Fixed(pilot, ChosenClass(proof.ball, notes), proof.budget, basis)
 
@@ -344,9 +346,13 @@ class SequentialMonitor:
 
 def _planned(method: Sequential, planned_rows: int) -> Sequential:
     if not isinstance(method, Sequential):
-        raise InvalidInput(f"method= is a Sequential, not {type(method).__name__}: only its intervals hold at all times.")
+        raise InvalidInput(
+            f"method= is a Sequential, not {type(method).__name__}: only its intervals hold at all times."
+        )
     if isinstance(planned_rows, bool) or not isinstance(planned_rows, int | np.integer) or planned_rows < 1:
-        raise InvalidInput(f"planned_rows={planned_rows!r}: a whole number of rows >= 1 is needed; about as many as will come.")
+        raise InvalidInput(
+            f"planned_rows={planned_rows!r}: a whole number of rows >= 1 is needed; about as many as will come."
+        )
     if method.planned_rows not in (None, planned_rows):
         raise InvalidInput(
             f"planned_rows={planned_rows}, and method.planned_rows is {method.planned_rows}: pass one of them."
@@ -358,4 +364,6 @@ def _held_back(grown: GrowingRows) -> dict[str, str]:
     waiting = len(grown.log) - grown.used
     if not waiting:
         return {}
-    return {"waiting rows": f"{waiting} of {len(grown.log)}: actions are drawn for groups of rows, and the last is not complete"}
+    return {
+        "waiting rows": f"{waiting} of {len(grown.log)}: actions are drawn for groups of rows, and the last is not complete"
+    }

@@ -1,10 +1,10 @@
 """A monitor on disk: a folder whose monitor.json is written last, so that a killed update leaves the state before it.
 
-    monitor.json                 what was stated, and a line for every update
-    statements.npz               the initial states and Q, where they were given
-    updates/000001.npz           the rows of an update, with the policy's answers
-    certificates/000001.json     what an update shows, with 000001.npz; the plan of the last one is used again
-    history.csv                  the lines of monitor.json as a table
+monitor.json                 what was stated, and a line for every update
+statements.npz               the initial states and Q, where they were given
+updates/000001.npz           the rows of an update, with the policy's answers
+certificates/000001.json     what an update shows, with 000001.npz; the plan of the last one is used again
+history.csv                  the lines of monitor.json as a table
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _update_path(folder: Path, update: int) -> Path:
 
 def _packed(arrays: Arrays) -> bytes:
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
 
 
@@ -152,8 +152,8 @@ def read_document(folder: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise InvalidInput(
-            f"{folder} holds no monitor ({problem.strerror or problem}: {STATE}). Choose a folder that a monitor was saved to, or "
-            "one that does not exist yet."
+            f"{folder} holds no monitor ({problem.strerror or problem}: {STATE}). Choose a folder that a monitor was saved to, "
+            "or one that does not exist yet."
         ) from problem
     except ValueError as problem:
         raise InvalidInput(f"{path} is damaged ({one_line(problem, 200)}).") from problem

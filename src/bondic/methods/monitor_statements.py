@@ -9,6 +9,7 @@ import numpy as np
 
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, decode
 from bondic.data.initial import InitialStates
@@ -32,7 +33,9 @@ def write_statements(
 ) -> tuple[dict[str, Any], Arrays]:
     """JSON values, and the arrays that belong to them; fixed with the first rows."""
     if not isinstance(method.engine, str):
-        raise InvalidInput("An engine of your own cannot be saved: name one (engine='auto'), or keep the monitor in memory.")
+        raise InvalidInput(
+            "An engine of your own cannot be saved: name one (engine='auto'), or keep the monitor in memory."
+        )
     encoder = Encoder()
     ball = None if method.ball is None else encoder.encode(method.ball, "ball")
     arrays = dict(encoder.arrays)
@@ -96,7 +99,7 @@ def read_method(saved: Saved, rows: GrowingRows, functions: UserFunctions | None
         if data["ball"] is not None:
             supplies = {"layout": rows.layout, "functions": functions or {}}
             ball = decode(ValueClass, data["ball"], saved.arrays, "ball", **supplies)
-            assert isinstance(ball, Ball | Box)
+            assert isinstance(ball, Ball | Box | Span)
         method = Sequential(ball=ball, cuts=tuple(data["cuts"]), choices=Choices(**choices), **data["method"])
         return method, float(data["alpha"])
     except _DAMAGED as problem:

@@ -10,6 +10,7 @@ from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
@@ -72,7 +73,7 @@ class Sequential:
         How kernel sums are computed. The interval stays valid with any.
     """
 
-    ball: Ball | Box | None = None
+    ball: Ball | Box | Span | None = None
     radius: float | None = None
     side: Side = "both"
     pilot: float | int = PILOT
@@ -104,9 +105,7 @@ class Sequential:
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         wanted = self.pilot_rows(planned)
         if wanted >= len(problem.rows):
-            raise InvalidInput(
-                f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows."
-            )
+            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
         pilot = self.pilot_of(problem, wanted)
         sums, budget = Sums.named(self.engine), self.budget(problem, alpha)
         chosen = self.choose(pilot, problem)

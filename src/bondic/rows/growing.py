@@ -60,7 +60,9 @@ class Statements:
                 "starts as they come, or states that were fixed beforehand: InitialStates.exact or .sample."
             )
         if not isinstance(self.seed, int | np.integer) or self.seed < 0:
-            raise InvalidInput(f"`seed` is {self.seed!r}; a whole number >= 0 is needed, so that draws can be repeated.")
+            raise InvalidInput(
+                f"`seed` is {self.seed!r}; a whole number >= 0 is needed, so that draws can be repeated."
+            )
 
     def starts(self, log: Transitions) -> InitialStates:
         return InitialStates.from_log(log) if self.initial is None else self.initial
@@ -70,9 +72,7 @@ class Statements:
         times = np.zeros(len(states), dtype=np.int64) if self.terms.time_varying else None
         asking: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
         rng = Draws(self.seed).at_start()
-        found = ask_start(
-            self.policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking
-        )
+        found = ask_start(self.policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
         if self.initial is None and not found.exact:
             raise InvalidInput(
                 "Episode starts of a growing log need a policy whose means over actions are exact: with drawn actions, every "
@@ -194,11 +194,12 @@ class GrowingRows:
 
     def check_policy(self) -> None:
         """The policy against its stored answers: at the initial states, and at the last rows that were used."""
-        said, first = self.statements, (self.used - 1) // GROUP * GROUP
-        states = said.starts(self.first(self.used)).observations
+        said, first = self.statements, max(self.used - 1, 0) // GROUP * GROUP
+        states = said.starts(self.log).observations[: len(self.answers.initial)]
         _compare(said.at_start(states, self.log.action_dim, len(self.log)).initial, self.answers.initial, "initial")
-        fresh = said.at_next(self.log, RowRange(first, self.used), self.start)
-        _compare(fresh, self.answers.next[len(self.answers.next) - len(fresh) :], "next")
+        if self.used:
+            fresh = said.at_next(self.log, RowRange(first, self.used), self.start)
+            _compare(fresh, self.answers.next[len(self.answers.next) - len(fresh) :], "next")
 
 
 def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
+from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.rows import Rows
 from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
-
 
 CLASS_NOTES = ("states", "Q")
 """Names of the notes on a choice."""
@@ -23,12 +23,12 @@ CLASS_NOTES = ("states", "Q")
 class ChosenClass:
     """Q, and how it came about."""
 
-    ball: Ball | Box
+    ball: Ball | Box | Span
     notes: dict[str, str]
 
 
 def choose_class(
-    ball: Ball | Box | None,
+    ball: Ball | Box | Span | None,
     radius: float | None,
     choices: Choices,
     pilot: Rows,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.classes.landmarks import LandmarkBasis
+from bondic.classes.basis import LandmarkBasis
 from bondic.data.spread import spread_rows
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
@@ -32,7 +32,7 @@ _PIECE = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class PointSlots:
     """State-action pairs: points with one slot each."""
 
     points: FloatArray  # (N, D)
@@ -41,14 +41,14 @@ class Pairs:
     def __len__(self) -> int:
         return int(self.slots.size)
 
-    def __getitem__(self, chosen: Sequence[int] | IntArray) -> Pairs:
-        return Pairs(np.ascontiguousarray(self.points[chosen]), np.ascontiguousarray(self.slots[chosen]))
+    def __getitem__(self, chosen: Sequence[int] | IntArray) -> PointSlots:
+        return PointSlots(np.ascontiguousarray(self.points[chosen]), np.ascontiguousarray(self.slots[chosen]))
 
     @staticmethod
-    def join(parts: Sequence[Pairs]) -> Pairs:
-        return Pairs(np.concatenate([p.points for p in parts]), np.concatenate([p.slots for p in parts]))
+    def join(parts: Sequence[PointSlots]) -> PointSlots:
+        return PointSlots(np.concatenate([p.points for p in parts]), np.concatenate([p.slots for p in parts]))
 
-    def distinct(self, most: int) -> Pairs:
+    def distinct(self, most: int) -> PointSlots:
         """Every pair once; no more than about `most` of them, spread over the list."""
         table = np.column_stack([self.points, self.slots])
         _, first = np.unique(table, axis=0, return_index=True)
@@ -56,10 +56,10 @@ class Pairs:
         return self[first[spread_rows(first.size, most)]]
 
 
-def pairs_of(cloud: Cloud) -> Pairs:
+def pairs_of(cloud: Cloud) -> PointSlots:
     """The points of a cloud with every action that has a probability."""
     at, slots = np.nonzero(cloud.weights > 0)
-    return Pairs(cloud.points[at], slots.astype(np.int64))
+    return PointSlots(cloud.points[at], slots.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +71,11 @@ class Embedder:
 
     terms: tuple[Term, ...]
     basis: LandmarkBasis
+    complete: bool = False  # Q is in the span of the basis: nothing is left over
 
-    def pairs(self, pairs: Pairs) -> FloatArray:
+    def pairs(self, pairs: PointSlots) -> FloatArray:
         """c of each pair: (N, m)."""
-        values = gram(self.terms, pairs, Pairs(self.basis.points, self.basis.slots))
+        values = gram(self.terms, pairs, PointSlots(self.basis.points, self.basis.slots))
         return np.asarray(values @ self.basis.matrix.T)
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
@@ -92,11 +93,12 @@ class Embedder:
                 own += term.diag(points[::draws]) * np.sum(columns[::draws] ** 2, axis=1)
             means[rows] = values.reshape(-1, draws, size).sum(axis=1) @ self.basis.matrix.T
             one = means[rows] if draws == 1 else values[::draws] @ self.basis.matrix.T
-            left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
+            if not self.complete:
+                left[rows] = draws * np.sqrt(np.maximum(own - np.sum(one**2, axis=1), 0.0))
         return means, left
 
 
-def gram(terms: tuple[Term, ...], x: Pairs, y: Pairs) -> FloatArray:
+def gram(terms: tuple[Term, ...], x: PointSlots, y: PointSlots) -> FloatArray:
     """k̃(x_i, y_j): (N, M)."""
     out = np.zeros((len(x), len(y)))
     for term in terms:
@@ -105,7 +107,7 @@ def gram(terms: tuple[Term, ...], x: Pairs, y: Pairs) -> FloatArray:
     return out
 
 
-def diagonal(terms: tuple[Term, ...], x: Pairs) -> FloatArray:
+def diagonal(terms: tuple[Term, ...], x: PointSlots) -> FloatArray:
     """k̃(x_i, x_i): (N,)."""
     out = np.zeros(len(x))
     for term in terms:
@@ -114,23 +116,23 @@ def diagonal(terms: tuple[Term, ...], x: Pairs) -> FloatArray:
     return out
 
 
-def candidates(rows: Batch, starts: Cloud) -> Pairs:
+def candidates(rows: Batch, starts: Cloud) -> PointSlots:
     """Logged, next and initial pairs, every one once."""
-    parts = [Pairs(rows.logged, rows.slots), pairs_of(rows.next), pairs_of(starts)]
-    return Pairs.join(parts).distinct(_MOST_CANDIDATES)
+    parts = [PointSlots(rows.logged, rows.slots), pairs_of(rows.next), pairs_of(starts)]
+    return PointSlots.join(parts).distinct(_MOST_CANDIDATES)
 
 
-def pilot_basis(kernel: Kernel, layout: Layout, pool: Pairs, most: int) -> LandmarkBasis:
+def pilot_basis(kernel: Kernel, layout: Layout, pool: PointSlots, most: int) -> LandmarkBasis:
     """At most `most` landmarks among the pool."""
     return _pivots(normal_form(kernel, layout), pool, most, None)
 
 
-def extended(basis: LandmarkBasis, kernel: Kernel, layout: Layout, pool: Pairs, most: int) -> LandmarkBasis:
+def extended(basis: LandmarkBasis, kernel: Kernel, layout: Layout, pool: PointSlots, most: int) -> LandmarkBasis:
     """The same basis with further landmarks after those it has, at most `most` in all."""
     return _pivots(normal_form(kernel, layout), pool, most - len(basis), basis)
 
 
-def _pivots(terms: tuple[Term, ...], pool: Pairs, most: int, given: LandmarkBasis | None) -> LandmarkBasis:
+def _pivots(terms: tuple[Term, ...], pool: PointSlots, most: int, given: LandmarkBasis | None) -> LandmarkBasis:
     own = diagonal(terms, pool)
     known = None if given is None else np.ascontiguousarray(Embedder(terms, given).pairs(pool).T)
     chosen, columns = greedy_pivots(
@@ -145,5 +147,5 @@ def _pivots(terms: tuple[Term, ...], pool: Pairs, most: int, given: LandmarkBasi
     matrix[:before, :before] = given.matrix
     matrix[before:, :before] = -inverse @ known[:, chosen].T @ given.matrix
     matrix[before:, before:] = np.tril(inverse)
-    joined = Pairs.join([Pairs(given.points, given.slots), found])
+    joined = PointSlots.join([PointSlots(given.points, given.slots), found])
     return LandmarkBasis(joined.points, joined.slots, matrix)

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from bondic.bounds.plan import Block, Weighting, columns
 from bondic.claims import End
-from bondic.search.sequential.instruments import Forecast, Instruments, forecast, propose_instruments, propose_margin
+from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Sample, past_sample, prediction_noise
+from bondic.search.sequential.sample import Predictions, past_sample, prediction_noise
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
 FloatArray = npt.NDArray[np.float64]
@@ -44,15 +44,15 @@ class Budget:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Draft:
     """Everything about a block but the corrections of its weights."""
 
     fitted: Fitted
     first: Fitted  # by the first 70 % of the past
     noise: float
     rows: float  # that are planned and count
-    sample: Sample
-    instruments: Instruments
+    sample: Predictions
+    instruments: VectorBets
     final: Forecast
     margin: float
     aims: dict[End, Aim]
@@ -71,7 +71,7 @@ class _Open:
     """A block whose rows are still coming: directions of the sub-blocks that have begun."""
 
     begin: int
-    found: Prepared
+    found: Draft
     bare: Block  # without weights
     starts: IntArray  # of all sub-blocks
     balances: dict[End, Balance]
@@ -103,7 +103,7 @@ class Proposer:
     budget: Budget
     moments: RunningMoments = field(init=False)
     outlook: Outlook = field(init=False)
-    first: Prepared | None = None  # the first block
+    first: Draft | None = None  # the first block
     _finished: list[Block] = field(init=False, default_factory=list)
     _open: _Open | None = field(init=False, default=None)
     _sums: dict[End, _Sums] = field(init=False)
@@ -131,7 +131,7 @@ class Proposer:
             self.outlook.absorb(before(stop), len(before(begin)), self._finished[-1])
             self._open = None
 
-    def prepare(self, past: Past, stop: int) -> Prepared:
+    def prepare(self, past: Past, stop: int) -> Draft:
         """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
         self.moments.advance(past)
         fitted, first = fit(self.moments, self.gamma)
@@ -150,7 +150,7 @@ class Proposer:
             above, below = sample.caps(end, self.gamma, fitted.guess, margin)
             problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
             aims[end] = propose_aim(problem)
-        return Prepared(fitted, first, noise, rows, sample, instruments, final, margin, aims)
+        return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 
     def _begin(self, past: Past, begin: int, stop: int) -> _Open:
         """Everything about the block of rows begin..stop-1 but the corrections of its weights."""

@@ -13,7 +13,7 @@ from bondic.bounds.plan import FULL_BET
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Sample, sample_of
+from bondic.search.sequential.sample import Predictions, sample_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -28,7 +28,7 @@ _WIDE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
-class Instruments:
+class VectorBets:
     """What a block says about the vector event."""
 
     whitening: FloatArray  # (m, m) W = (C + ridge)^(-1/2), C = mean T̄ T̄'
@@ -44,8 +44,8 @@ def whitening(spread: FloatArray) -> FloatArray:
 
 
 def propose_instruments(
-    past: Past, fitted: Fitted, sample: Sample, outlook: Outlook, noise: float, rows_by_then: float
-) -> Instruments:
+    past: Past, fitted: Fitted, sample: Predictions, outlook: Outlook, noise: float, rows_by_then: float
+) -> VectorBets:
     """lambda = sqrt(2 log(2/delta_1) / (n mean |φ|^2 U^2)) with the U that the sets of the past allow, capped by the range.
 
     Early blocks bet little, so that the event can start from the whole ball; later ones more.
@@ -61,7 +61,7 @@ def propose_instruments(
     squares = np.average(known**2 * np.maximum(deviations**2, noise), weights=weight)
     rate = math.sqrt(2 * outlook.log_term / (rows_by_then * max(float(squares), 1e-300)))
     cap = FULL_BET / max(float(np.median(sizes * sample.width)), 1e-300)
-    return Instruments(white, min(rate, cap), _STRANGE * float(sizes.max()))
+    return VectorBets(white, min(rate, cap), _STRANGE * float(sizes.max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,9 @@ class Forecast:
         return np.asarray(np.sqrt(np.einsum("ij,ij->j", turned, turned)))
 
 
-def forecast(sample: Sample, white: FloatArray, radius: float, log_term: float, noise: float, rows: float) -> Forecast:
+def forecast(
+    sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float
+) -> Forecast:
     """The set after `rows` rows with the noise of predictions, once the fixed point has settled."""
     features = sample.toward @ white
     sizes = np.linalg.norm(features, axis=1)
@@ -90,7 +92,7 @@ def forecast(sample: Sample, white: FloatArray, radius: float, log_term: float, 
 
 
 def propose_margin(
-    sample: Sample, final: Forecast, today: Forecast | None, outlook: Outlook, noise: float, rows: int
+    sample: Predictions, final: Forecast, today: Forecast | None, outlook: Outlook, noise: float, rows: int
 ) -> float:
     """Half width of the clip: what the final set leaves of the predicted value, times how far such forecasts were off so far."""
     gamma = outlook.gamma

@@ -16,10 +16,10 @@ from bondic.claims import End
 from bondic.classes.ellipsoids import Quadratic, supremum
 from bondic.matrices import row_norms
 from bondic.noise.betting import curvature
-from bondic.search.sequential.blocks import Budget, Prepared, Proposer
+from bondic.search.sequential.blocks import Budget, Draft, Proposer
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Sample, held_rows, sample_of
+from bondic.search.sequential.sample import Predictions, held_rows, sample_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,7 +47,7 @@ def predict_length(past: Past, planned: int, budget: Budget) -> float:
     return min(sum(_spread(end, found, sample, outlook, weight, budget) for end in budget.ends), past.width)
 
 
-def _spread(end: End, found: Prepared, sample: Sample, outlook: Outlook, weight: float, budget: Budget) -> float:
+def _spread(end: End, found: Draft, sample: Predictions, outlook: Outlook, weight: float, budget: Budget) -> float:
     """How far this end would lie from the value at the center of the ellipsoid."""
     assert outlook.kept is not None
     aim, gamma = found.aims[end], outlook.gamma

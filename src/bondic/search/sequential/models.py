@@ -30,7 +30,7 @@ def regressors(rows: Seen) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class RowMoments:
     """Sums over rows of products of X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')] and q̂(x)."""
 
     count: int
@@ -40,14 +40,14 @@ class Moments:
     outcomes: FloatArray  # (1 + m,) sums of Y^2
 
     @staticmethod
-    def none(size: int) -> Moments:
-        return Moments(
+    def none(size: int) -> RowMoments:
+        return RowMoments(
             0, np.zeros((size + 1, size + 1)), np.zeros((size + 1, size + 1)), np.zeros(size + 1), np.zeros(size + 1)
         )
 
-    def plus(self, rows: Seen) -> Moments:
+    def plus(self, rows: Seen) -> RowMoments:
         x, y = regressors(rows), np.hstack([rows.targets[:, None], rows.following])
-        return Moments(
+        return RowMoments(
             self.count + len(rows),
             self.squares + x.T @ x,
             self.products + x.T @ y,
@@ -55,8 +55,8 @@ class Moments:
             self.outcomes + np.einsum("ij,ij->j", y, y),
         )
 
-    def minus(self, other: Moments) -> Moments:
-        return Moments(
+    def minus(self, other: RowMoments) -> RowMoments:
+        return RowMoments(
             self.count - other.count,
             self.squares - other.squares,
             self.products - other.products,
@@ -77,18 +77,18 @@ class RunningMoments:
     """Moments of the past, and of its first 70 %: both grow with it."""
 
     size: int
-    every: Moments = field(init=False)
-    first: Moments = field(init=False)
+    every: RowMoments = field(init=False)
+    first: RowMoments = field(init=False)
 
     def __post_init__(self) -> None:
-        self.every = self.first = Moments.none(self.size)
+        self.every = self.first = RowMoments.none(self.size)
 
     def advance(self, past: Past) -> None:
         self.every = _grown(self.every, past, len(past))
         self.first = _grown(self.first, past, int(FIRST * len(past)))
 
 
-def _grown(moments: Moments, past: Past, stop: int) -> Moments:
+def _grown(moments: RowMoments, past: Past, stop: int) -> RowMoments:
     for first in range(moments.count, stop, _PIECE):
         moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))))
     return moments
@@ -118,7 +118,7 @@ def _strengths(moments: RunningMoments) -> tuple[float, float]:
     return _STRENGTHS[target], _STRENGTHS[embedding]
 
 
-def _ridge(moments: Moments, target: float, embedding: float) -> FloatArray:
+def _ridge(moments: RowMoments, target: float, embedding: float) -> FloatArray:
     """argmin |X B - Y|^2 + strength |B|^2, with one strength for the first column of Y and one for the others."""
     scale = _scale(moments)
     values, vectors = np.linalg.eigh(moments.squares)
@@ -129,12 +129,12 @@ def _ridge(moments: Moments, target: float, embedding: float) -> FloatArray:
     return np.asarray(vectors @ turned)
 
 
-def _scale(moments: Moments) -> float:
+def _scale(moments: RowMoments) -> float:
     """About k̃(x, x), the unit in which a ridge is measured."""
     return 0.5 * float(np.trace(moments.squares)) / max(moments.count, 1)
 
 
-def _fitted(moments: Moments, strengths: tuple[float, float], gamma: float) -> Fitted:
+def _fitted(moments: RowMoments, strengths: tuple[float, float], gamma: float) -> Fitted:
     """T̄ = X A with A = [0; I] - gamma B: everything about it follows from the moments of X."""
     coefficients = _ridge(moments, *strengths)
     size = coefficients.shape[0] - 1

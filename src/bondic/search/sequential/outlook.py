@@ -19,7 +19,7 @@ from bondic.matrices import row_norms
 from bondic.noise.betting import curvature, loss
 from bondic.rounding import Between
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Sample
+from bondic.search.sequential.sample import Predictions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ class Outlook:
         self.best = whole_ball(self.radius, self.size)
         self._matrix, self._offset = np.zeros((self.size, self.size)), np.zeros(self.size)
 
-    def over_the_ball(self, sample: Sample) -> FloatArray:
+    def over_the_ball(self, sample: Predictions) -> FloatArray:
         """U_i before anything was learned."""
         found = whole_ball(self.radius, self.size).products(sample.deviations(self.gamma))
         return np.asarray(np.minimum(sample.width, np.abs(sample.miss) + found.largest()))
@@ -99,11 +99,11 @@ class Outlook:
         self._offset += found.instruments.T @ (rows.values - rows.targets)
         self.certified += len(rows)
         chosen = spread_rows(len(rows), _KEPT)
-        sample = Sample.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
+        sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
         self._keep(sample, row_norms(found.instruments[chosen]), first + chosen, len(rows) / chosen.size)
         self._settle()
 
-    def imagine(self, rows: Seen, sample: Sample, bets: FloatArray, weight: float) -> None:
+    def imagine(self, rows: Seen, sample: Predictions, bets: FloatArray, weight: float) -> None:
         """As if each of these rows, with its λ φ, came `weight` times; what was learned before stays."""
         self._matrix = weight * bets.T @ (rows.coordinates - self.gamma * rows.following)
         self._offset = weight * bets.T @ (rows.values - rows.targets)
@@ -111,7 +111,7 @@ class Outlook:
         self._keep(sample, row_norms(bets), np.arange(len(rows)), weight)
         self._settle()
 
-    def _keep(self, sample: Sample, sizes: FloatArray, index: IntArray, weight: float) -> None:
+    def _keep(self, sample: Predictions, sizes: FloatArray, index: IntArray, weight: float) -> None:
         deviations = sample.deviations(self.gamma)
         ball = whole_ball(self.radius, self.size).products(deviations)
         apart = Between(ball.low + sample.miss, ball.high + sample.miss)

@@ -18,7 +18,7 @@ from bondic.data.blocks import RowRange
 from bondic.identity.residual import values_at_rows
 from bondic.rounding import Between
 from bondic.rows import Batch, Rows
-from bondic.search.sequential.basis import Embedder, Pairs
+from bondic.search.sequential.basis import Embedder, PointSlots
 from bondic.search.sequential.starts import StartPath, Starts
 from bondic.sums.forms import Sums
 
@@ -125,7 +125,7 @@ def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float,
         batch.log_rows,
         batch.logged,
         batch.slots,
-        embedder.pairs(Pairs(batch.logged, batch.slots)),
+        embedder.pairs(PointSlots(batch.logged, batch.slots)),
         following,
         beyond,
         center.logged,

@@ -17,18 +17,19 @@ from bondic.bounds.plan import Block, Plan, StartBets
 from bondic.bounds.start import sampled_start
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
-from bondic.classes.landmarks import LandmarkBasis
 from bondic.classes.provenance import Provenance
+from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Rows
-from bondic.search.sequential.basis import Embedder, Pairs, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.past import History, make_history
-from bondic.search.sequential.starts import Starts, Terms, known_starts, propose_bets
+from bondic.search.sequential.starts import BetCount, Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
@@ -76,7 +77,7 @@ class Planner:
     """A plan that grows with its log."""
 
     pilot: Rows
-    ball: Ball | Box
+    ball: Ball | Box | Span
     budget: ErrorBudget
     ends: tuple[End, ...]
     shape: Shape
@@ -91,7 +92,7 @@ class Planner:
     def begin(
         problem: Rows,
         pilot: Rows,
-        ball: Ball | Box,
+        ball: Ball | Box | Span,
         budget: ErrorBudget,
         ends: tuple[End, ...],
         shape: Shape,
@@ -124,13 +125,19 @@ class Planner:
         The same machine would plan it the same way again, bit for bit. Another one may not, in the last digits.
         """
         assert self.history is not None
-        missed = _missed(problem, self.history, self.embedder)
-        basis = extended(self.embedder.basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
+        basis = self.embedder.basis
+        if not self.embedder.complete:
+            missed = _missed(problem, self.history, self.embedder)
+            basis = extended(basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
         bets = _start_bets(problem, self.space, self.history, self.proposer, self.budget, self.ends, self.sums)
         seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
         blocks = self.proposer.blocks
         if before is not None:
-            blocks = (*before.blocks[:-1], _continued(before.blocks[-1], blocks[len(before.blocks) - 1]), *blocks[len(before.blocks) :])
+            blocks = (
+                *before.blocks[:-1],
+                _continued(before.blocks[-1], blocks[len(before.blocks) - 1]),
+                *blocks[len(before.blocks) :],
+            )
             bets = before.start
         return Plan(basis, len(self.embedder.basis), blocks, seen, bets, self.limits)
 
@@ -148,7 +155,7 @@ def _continued(before: Block, now: Block) -> Block:
 def make_plan(
     problem: Rows,
     pilot: Rows,
-    ball: Ball | Box,
+    ball: Ball | Box | Span,
     budget: ErrorBudget,
     ends: tuple[End, ...],
     shape: Shape,
@@ -161,7 +168,12 @@ def make_plan(
 
 
 def foreseen_length(
-    pilot: Rows, ball: Ball | Box, budget: ErrorBudget, ends: tuple[End, ...], shape: Shape, sums: Sums = STANDARD
+    pilot: Rows,
+    ball: Ball | Box | Span,
+    budget: ErrorBudget,
+    ends: tuple[End, ...],
+    shape: Shape,
+    sums: Sums = STANDARD,
 ) -> float:
     """How long the interval of a plan for this class would be, from the pilot alone."""
     starts = known_starts(pilot, pilot)
@@ -175,7 +187,7 @@ def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
     return Budget.of(budget["vector"], {end: budget[end] for end in ends})
 
 
-def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
+def _limits(ball: Ball | Box | Span, problem: Rows) -> tuple[float, float] | None:
     """The range of r + gamma q*(x') that Q implies, where it is narrower than the one in force."""
     implied = limits_from_class(ball, problem.terms)
     known = range_of(problem.terms)
@@ -184,18 +196,22 @@ def _limits(ball: Ball | Box, problem: Rows) -> tuple[float, float] | None:
     return implied.low, implied.high
 
 
-def as_ball(ball: Ball | Box, count: int) -> Ball:
+def as_ball(ball: Ball | Box | Span, count: int) -> Ball:
     """A box on so many pairs lies in the ball of their table whose radius is the half-width times the root of their number."""
     if isinstance(ball, Ball):
         return ball
+    if isinstance(ball, Span):
+        return Ball(ball.kernel, ball.radius, ball.center)
     return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
 
 
 def _pilot_space(
-    pilot: Rows, ball: Ball | Box, starts: Starts, seen: int, basis: LandmarkBasis | None = None
+    pilot: Rows, ball: Ball | Box | Span, starts: Starts, seen: int, basis: LandmarkBasis | None = None
 ) -> tuple[Embedder, Ball]:
     if isinstance(ball, Box) and not pilot.layout.discrete:
         raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
+    if isinstance(ball, Span):
+        return Embedder(normal_form(ball.kernel, pilot.layout), ball.basis, complete=True), as_ball(ball, 1)
     kernel = as_ball(ball, 1).kernel
     if basis is None:
         pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
@@ -203,17 +219,17 @@ def _pilot_space(
     return Embedder(normal_form(kernel, pilot.layout), basis), as_ball(ball, len(basis))
 
 
-def _missed(problem: Rows, history: History, embedder: Embedder) -> Pairs:
+def _missed(problem: Rows, history: History, embedder: Embedder) -> PointSlots:
     """Pairs of the whole log of which the pilot's landmarks leave most, and all initial ones."""
     rows = history.rows
-    logged = Pairs(rows.points, rows.slots)
+    logged = PointSlots(rows.points, rows.slots)
     left = diagonal(embedder.terms, logged) - np.einsum("ij,ij->i", rows.coordinates, rows.coordinates)
     ahead = rows.log_rows[_largest(rows.beyond)]
     parts = [logged[_largest(left)], pairs_of(history.starts.starts.cloud)]
     for batch in problem.batches():
         cloud, wanted = batch.next, np.isin(batch.log_rows, ahead)[batch.next.rows]
         parts.append(pairs_of(replace(cloud, points=cloud.points[wanted], weights=cloud.weights[wanted])))
-    return Pairs.join(parts).distinct(8 * _WORST)
+    return PointSlots.join(parts).distinct(8 * _WORST)
 
 
 def _largest(left: FloatArray) -> IntArray:
@@ -241,11 +257,13 @@ def _start_bets(
     if not (states.count_fixed or states.from_rows) or skipped >= len(states):
         return None
     if states.kind == "exact":
-        terms = Terms(float(len(states) * problem.initial_draws), states.weights * len(states))
+        terms = BetCount(float(len(states) * problem.initial_draws), states.weights * len(states))
     elif states.from_rows:
-        terms = Terms(skipped * (proposer.planned - proposer.start) / max(proposer.start - past.begin, 1), np.ones(1))
+        terms = BetCount(
+            skipped * (proposer.planned - proposer.start) / max(proposer.start - past.begin, 1), np.ones(1)
+        )
     else:
-        terms = Terms(float(len(states) - skipped), np.ones(1))
+        terms = BetCount(float(len(states) - skipped), np.ones(1))
     if skipped:
         center, _ = values_at_starts(problem, ball.center, sums)
         values = (path.embeddings @ found.fitted.guess + center)[:skipped]

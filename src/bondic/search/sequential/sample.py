@@ -22,7 +22,7 @@ _LEAST_NOISE = 3e-11
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class Predictions:
     """Rows with T̄, the predicted target y0 and embedding kappa, and the misses a = target - y0, D = c(x') - kappa."""
 
     toward: FloatArray  # (k, m) T̄ = c(x) - gamma kappa
@@ -35,10 +35,10 @@ class Sample:
     high: FloatArray  # (k,)
 
     @staticmethod
-    def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Sample:
+    def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
         toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
         miss = rows.targets - predicted
-        return Sample(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
+        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
 
     @property
     def width(self) -> FloatArray:
@@ -57,12 +57,12 @@ class Sample:
         return (above, below) if end == "upper" else (below, above)
 
 
-def sample_of(rows: Seen, model: NextModel, gamma: float) -> Sample:
+def sample_of(rows: Seen, model: NextModel, gamma: float) -> Predictions:
     """All of these rows."""
-    return Sample.of(rows, *model.predict(rows.points, rows.slots, rows.coordinates), gamma)
+    return Predictions.of(rows, *model.predict(rows.points, rows.slots, rows.coordinates), gamma)
 
 
-def past_sample(past: Past, model: NextModel) -> Sample:
+def past_sample(past: Past, model: NextModel) -> Predictions:
     """At most 4000 rows, spread over the past."""
     return sample_of(past.rows.cut(spread_rows(len(past), MOST_ROWS)), model, past.gamma)
 

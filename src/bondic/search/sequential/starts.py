@@ -94,7 +94,7 @@ class StartPath:
 
 
 @dataclass(frozen=True, eq=False)
-class Terms:
+class BetCount:
     """Independent terms that are bet on: how many there will be, and the weights that they have relative to each other."""
 
     count: float
@@ -102,7 +102,7 @@ class Terms:
 
 
 def propose_bets(
-    values: FloatArray, terms: Terms, skipped: int, limits: ValueRange, ends: tuple[End, ...], log_term: float
+    values: FloatArray, terms: BetCount, skipped: int, limits: ValueRange, ends: tuple[End, ...], log_term: float
 ) -> StartBets:
     """b = sqrt(2 log(1/delta) / (n_0 variance)) around the mean of `values`, capped by the side of the range that can lose.
 

@@ -1,0 +1,168 @@
+"""Coordinates through landmarks against 60 digits: norms that are left over are bounds, however close the landmarks are."""
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+from bondic.classes.basis import LandmarkBasis
+from bondic.classes.landmarks import coordinates
+from bondic.errors import InvalidInput, NumericalError
+from bondic.kernels.normal_form import Layout
+from bondic.sums.forms import STANDARD
+from bondic.sums.measure import Measure
+from bondic.sums.rowwise import RowMeasures
+
+LAYOUT = Layout(2, False, 0, 2)
+DIGITS, GAMMA = 60, 0.9
+
+
+class Twin:
+    """Inner products of measures in the space of exp(-|s-t|^2 / (2 h^2)) 1[a = b] + c, and of the basis."""
+
+    def __init__(self, h, c, basis):
+        self.h, self.c = mpf(h), mpf(c)
+        slots = basis.slots.tolist()
+        self.landmarks = [(mpf(1), z, a) for z, a in zip(basis.points.tolist(), slots, strict=True)]
+        self.matrix = mp.matrix(basis.matrix.tolist())
+
+    def k(self, x, a, y, b):
+        square = mp.fsum((mpf(p) - mpf(q)) ** 2 for p, q in zip(x, y, strict=True))
+        return (a == b) * mp.exp(-square / (2 * self.h**2)) + self.c
+
+    def product(self, f, g):
+        return mp.fsum(v * w * self.k(x, a, y, b) for v, x, a in f for w, y, b in g)
+
+    def function(self, found):
+        """sum_j c_j b_j as weights on the landmarks."""
+        weights = mp.matrix([found]) * self.matrix
+        return [(weights[j], z, a) for j, (_, z, a) in enumerate(self.landmarks)]
+
+    def rest(self, f, found):
+        """R = f - sum_j c_j b_j."""
+        return [*f, *((-w, z, a) for w, z, a in self.function(found))]
+
+    def parts(self, rest):
+        """|R| across and along the basis: R(z_l) says what lies along."""
+        m = len(self.landmarks)
+        gram = mp.matrix(m)
+        for i, one in enumerate(self.landmarks):
+            for j, other in enumerate(self.landmarks):
+                gram[i, j] = self.k(*one[1:], *other[1:])
+        values = mp.matrix([self.product(rest, [one]) for one in self.landmarks])
+        along = (values.T * mp.lu_solve(gram, values))[0]
+        return mp.sqrt(max(self.product(rest, rest) - along, 0)), mp.sqrt(max(along, 0))
+
+
+def case(seed, *, near, scale, h, c=0.5, m=5):
+    """Landmarks, two of them `near` each other, and rows with two next states; everything times `scale`."""
+    rng = np.random.default_rng(seed)
+    points, slots = rng.normal(size=(m, 2)) * scale, rng.integers(0, 2, m)
+    points[-1], slots[-1] = points[0] + near * scale, slots[0]
+    square = ((points[:, None] - points) ** 2).sum(-1)
+    gram = np.exp(-square / (2 * h**2)) * (slots[:, None] == slots) + c
+    matrix = np.tril(np.linalg.inv(np.linalg.cholesky(gram)))
+    here = rng.normal(size=(3, 2)) * scale
+    here[0] = points[1]  # a row that is a landmark leaves nothing over
+    following = rng.normal(size=(4, 2)) * scale
+    weights = rng.dirichlet([1.0, 1.0], 4) * 0.5
+    logged = RowMeasures(here, np.eye(2)[[slots[1], 0, 1]], np.arange(3), 3)
+    after = RowMeasures(following, weights, np.array([0, 0, 2, 2]), 3)  # nothing follows row 1
+    return LandmarkBasis(points, slots, matrix), logged, after
+
+
+def measure(rows, i, factor=1.0):
+    return [
+        (mpf(factor) * mpf(rows.weights[j, a]), rows.points[j].tolist(), a)
+        for j in np.flatnonzero(rows.rows == i)
+        for a in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("near", [1.0, 1e-2, 1e-4])
+@pytest.mark.parametrize(("scale", "h"), [(1.0, 1.0), (1e-8, 1e-8), (1e8, 1e8), (1.0, 4.0), (1.0, 0.05)])
+def test_what_is_left_over(near, scale, h):
+    basis, logged, after = case(0, near=near, scale=scale, h=h)
+    radius = 3.0
+    ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), radius)
+    found = coordinates(ball, basis, LAYOUT)
+    with mp.workdps(DIGITS):
+        twin = Twin(h, 0.5, basis)
+        for embedding, parts in zip(
+            found.pairs(logged, after, GAMMA), [(logged, None), (None, after), (logged, after)], strict=True
+        ):
+            for i in range(3):
+                f = [] if parts[0] is None else measure(parts[0], i)
+                f += [] if parts[1] is None else measure(parts[1], i, 1.0 if parts[0] is None else -mpf(GAMMA))
+                across, along = twin.parts(twin.rest(f, embedding.coordinates[i].tolist()))
+                assert across <= embedding.perp[i]
+                assert radius * along <= embedding.extra[i]
+                assert embedding.perp[i] <= across + mpf(1e-3)
+
+
+@pytest.mark.parametrize("near", [1.0, 1e-4])
+def test_skew_and_radius(near):
+    """|M K M^T - 1| is bounded, so the coordinates of a function of norm r have norm <= radius."""
+    basis, _, _ = case(1, near=near, scale=1.0, h=1.0)
+    found = coordinates(bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 2.0), basis, LAYOUT)
+    with mp.workdps(DIGITS):
+        twin = Twin(1.0, 0.5, basis)
+        m = len(basis)
+        gram = mp.matrix(m)
+        for i, one in enumerate(twin.landmarks):
+            for j, other in enumerate(twin.landmarks):
+                gram[i, j] = twin.k(*one[1:], *other[1:])
+        skew = mp.mnorm(twin.matrix * gram * twin.matrix.T - mp.eye(m), "f")
+        assert skew <= found._skew
+        assert found.radius >= 2 * mp.sqrt(1 + skew)
+
+
+def test_left_over_of_one_measure():
+    basis, logged, _ = case(2, near=1e-3, scale=1.0, h=1.5)
+    ball = bondic.Ball(bondic.Gaussian(1.5) * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+    found = coordinates(ball, basis, LAYOUT)
+    one = Measure(logged.points, logged.weights[None])
+    for factor in (1.0, 0.5, -1e6):  # any floats are coordinates
+        c = factor * found.approximate(logged.points, logged.weights)
+        (left,) = found.left_over(one, [c], STANDARD)
+        with mp.workdps(DIGITS):
+            twin = Twin(1.5, 0.5, basis)
+            rest = twin.rest([part for i in range(3) for part in measure(logged, i)], c.tolist())
+            exact = 2 * mp.sqrt(twin.product(rest, rest))
+            assert exact <= left <= exact * (1 + 1e-6) + 1e-3
+
+
+def test_landmarks_that_cannot_be_told_apart_are_refused():
+    rng = np.random.default_rng(0)
+    points = np.repeat(rng.normal(size=(1, 2)), 2, axis=0)
+    matrix = np.array([[1.0, 0.0], [-1e8, 1e8]])
+    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac(), 1.0)
+    with pytest.raises(NumericalError):
+        _ = coordinates(ball, LandmarkBasis(points, np.zeros(2, dtype=np.int64), matrix), LAYOUT).radius
+
+
+def test_a_radius_of_zero_can_be_divided_by():
+    basis, _, _ = case(0, near=1.0, scale=1.0, h=1.0)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(0.5), 0.0)
+    assert 0 < coordinates(ball, basis, LAYOUT).radius < 1e-50
+
+
+class TestTables:
+    def test_zeros_of_both_signs_are_one_state(self):
+        """Counted twice, a pair would weigh twice as much as it does."""
+        basis = LandmarkBasis(np.array([[0.0], [-0.0]]), np.zeros(2, dtype=np.int64), np.eye(2))
+        with pytest.raises(InvalidInput):
+            coordinates(bondic.Box(1.0), basis, Layout(1, False, 0, 1))
+
+    def test_other_pairs_cost_the_half_width(self):
+        basis = LandmarkBasis(np.array([[0.0], [2.0]]), np.array([0, 1]), np.eye(2))
+        found = coordinates(bondic.Box(3.0), basis, Layout(1, False, 0, 2))
+        rows = RowMeasures(
+            np.array([[0.0], [-0.0], [2.0], [5.0]]), np.full((4, 2), 0.25), np.array([0, 0, 1, 2]), 4
+        )  # row 3 has no point
+        embedding = found.single(rows)
+        assert np.array_equal(embedding.coordinates, [[0.5, 0.0], [0.0, 0.25], [0.0, 0.0], [0.0, 0.0]])
+        exact = 3.0 * np.array([0.5, 0.25, 0.5, 0.0])
+        assert np.all(embedding.extra >= exact)
+        assert np.all(embedding.extra <= exact + 1e-13)
+        assert not embedding.perp.any()
