@@ -182,6 +182,10 @@ class SequentialMonitor:
 
     # -- rows
 
+    def unseen(self, log: Transitions) -> Transitions | None:
+        """The rows that are new to this monitor, of a log that begins with those it has; None when there are none."""
+        return log if self._rows is None else self._rows.unseen(log)
+
     def update(self, rows: Transitions, progress: Progress | None = None) -> Result:
         """The interval of all rows so far, these included; if it fails, nothing has changed."""
         grown = GrowingRows.begin(self._statements, rows) if self._rows is None else self._rows.grown(rows)

@@ -108,17 +108,28 @@ def _known(folder: Path, saved: Saved) -> int:
 
 
 def _write_into(place: Path, saved: Saved, known: int, texts: Mapping[str, str]) -> None:
+    """What is new, then monitor.json: until that is there the update has not happened, and its files go if it fails."""
     for name in ("updates", "certificates"):
         (place / name).mkdir(exist_ok=True)
     if known == 0:
         write_atomically(place / _STATEMENTS, _packed(saved.arrays))
-    for number in range(known, len(saved.updates)):
-        write_atomically(_update_path(place, number + 1), _packed(saved.part(number)))
-    if saved.certificate is not None:
-        save_certificate(saved.certificate, certificate_path(place, len(saved.updates)), overwrite=True)
-    for name, text in texts.items():
-        write_atomically(place / name, text.encode())
-    write_atomically(place / STATE, (json.dumps(saved.document, indent=1) + "\n").encode())
+    count, made = len(saved.updates), []
+    try:
+        for number in range(known + 1, count + 1):
+            made.append(_update_path(place, number))
+            write_atomically(made[-1], _packed(saved.part(number - 1)))
+        if saved.certificate is not None and count > known:
+            text = certificate_path(place, count)
+            made += [text, text.with_suffix(".npz")]
+            save_certificate(saved.certificate, text, overwrite=True)
+        for name, content in texts.items():
+            write_atomically(place / name, content.encode())
+        write_atomically(place / STATE, (json.dumps(saved.document, indent=1) + "\n").encode())
+    except BaseException:
+        if not is_monitor(place) or len(read_document(place)["updates"]) < count:
+            for path in made:
+                path.unlink(missing_ok=True)
+        raise
     write_atomically(place / HISTORY, history_text(saved.updates).encode())
 
 

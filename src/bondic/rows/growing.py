@@ -139,6 +139,21 @@ class GrowingRows:
         columns = {name: None if column is None else column[:count] for name, column in self.log.columns().items()}
         return Transitions(**columns, discrete_observations=self.log.discrete_observations)  # type: ignore[arg-type]
 
+    def unseen(self, log: Transitions) -> Transitions | None:
+        """The rows of a file that are not among these: those after them if it begins like them, else all; None: no new ones."""
+        common = min(len(self.log), len(log))
+        if not _alike(self.log.cut(RowRange(0, common)), log.cut(RowRange(0, common))):
+            return log
+        if len(log) <= len(self.log):
+            if len(log) == len(self.log):
+                return None
+            raise InvalidInput(
+                f"These {len(log)} rows are the first of the {len(self.log)} that are known already. A copied row is not new "
+                "data: pass the rows after them, or the whole log as it is now."
+            )
+        columns = {name: None if column is None else column[common:] for name, column in log.columns().items()}
+        return Transitions(**columns, discrete_observations=log.discrete_observations)  # type: ignore[arg-type]
+
     def problem(self) -> Rows:
         """The question on all rows that are used; what is surely wrong with the log is refused, doubts are warnings."""
         return inspected(self._rows(self.used), self.statements.accept)
@@ -222,6 +237,12 @@ def _refuse_wrong(rows: Transitions, terms: Terms, first_row: int) -> None:
             "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
         )
     check_part(rows, terms, first_row)
+
+
+def _alike(mine: Transitions, theirs: Transitions) -> bool:
+    """The same rows, column by column."""
+    pairs = ((getattr(mine, name), getattr(theirs, name)) for name in COLUMNS)
+    return all((a is None) == (b is None) and (a is None or np.array_equal(a, b)) for a, b in pairs)
 
 
 def _joined(log: Transitions, rows: Transitions) -> Transitions:
