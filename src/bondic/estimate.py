@@ -10,7 +10,9 @@ from bondic.claims import check_alpha
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import InvalidInput
+from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.sequential import Sequential
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
@@ -29,10 +31,11 @@ def estimate_interval(
 ) -> Result:
     """An interval that contains J* with probability at least 1 - alpha, for finite data, under the printed assumptions.
 
+    Without a method, `Default()` picks one before it sees a certified row, and says why in `result.choices["method"]`.
     `progress(stage, share)` is called now and then during long work.
     """
     check_alpha(alpha)
-    result = (Dual() if method is None else method).run(problem, float(alpha), progress)
+    result = (Default() if method is None else method).run(problem, float(alpha), progress)
     return result.with_doubts(problem)
 
 
@@ -52,7 +55,7 @@ def evaluate_policy(
     """`make_problem` and `estimate_interval` in one call; initial states default to the log's episode starts.
 
     `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
-    dual method decides by looking at the log, and says so in `result.choices["states"]`.
+    method decides by looking at the log, and says so in `result.choices["states"]`.
     """
     check_alpha(alpha)
     method = method if categorical is None else _with_categorical(method, categorical)
@@ -61,17 +64,17 @@ def evaluate_policy(
     return estimate_interval(problem, alpha=alpha, method=method, progress=progress)
 
 
-def _with_categorical(method: Method | None, categorical: bool | Sequence[int]) -> Dual:
-    """The dual method with this statement on the states; a statement that it has already is not overruled."""
-    dual = Dual() if method is None else method
-    if not isinstance(dual, Dual):
+def _with_categorical(method: Method | None, categorical: bool | Sequence[int]) -> Method:
+    """The method with this statement on the states; a statement that it has already is not overruled."""
+    chosen = Default() if method is None else method
+    if not isinstance(chosen, (Default, Sequential, Dual)):
         raise InvalidInput(
-            f"categorical= is for the dual method; {type(dual).__name__} takes states as they are. Leave it out."
+            f"categorical= is for Sequential, Dual and Default; {type(chosen).__name__} takes states as they are. Leave it out."
         )
-    stated = dual.choices.categorical
+    stated = chosen.choices.categorical
     columns = categorical if isinstance(categorical, bool) else tuple(int(column) for column in categorical)
     if stated is not None and stated != columns:
         raise InvalidInput(
             f"categorical={categorical!r} is passed, and the method's choices say categorical={stated!r}. Keep one of them."
         )
-    return replace(dual, choices=replace(dual.choices, categorical=columns))
+    return replace(chosen, choices=replace(chosen.choices, categorical=columns))

@@ -1,4 +1,4 @@
-"""What a certificate may name, by kind: kernels, functions, noise bounds, classes and proofs. Open to everybody.
+"""What a certificate may name, by kind: kernels, functions, noise bounds, classes, models and proofs. Open to everybody.
 
     @register("kernel", "my-kernel")
     @dataclass(frozen=True, eq=False)
@@ -35,8 +35,8 @@ def kind(name: str) -> Callable[[C], C]:
 def register(kind: str, name: str) -> Callable[[C], C]:
     """Class decorator, above @dataclass(frozen=True): `name` stands for the class in certificates.
 
-    `kind` is "kernel", "function", "noise", "class" or "proof". A class that is defined again (a cell of a notebook that is
-    run twice) takes its own place.
+    `kind` is "kernel", "function", "noise", "class", "model" or "proof". A class that is defined again (a cell of a
+    notebook that is run twice) takes its own place.
     """
 
     def decorate(cls: C) -> C:

@@ -197,6 +197,16 @@ class Result:
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
         return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
 
+    def with_choice(self, name: str, text: str) -> Result:
+        """The same result with one more choice in words, first in the list and in the certificate."""
+        choices = {name: text, **self.choices}
+        if self.certificate is None:
+            return replace(self, choices=choices)
+        certificate = self.certificate.with_choices(choices)
+        return replace(
+            self, choices=choices, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest}
+        )
+
     def sentence(self) -> str:
         """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
@@ -243,9 +253,18 @@ class Result:
         )
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
+        method = self.choices.get("method")
+        rule = () if method is None else (f"chosen by rule, before a certified row was seen: {method}",)
+        return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
+
+    @property
     def search_words(self) -> str:
-        """What a better search could still change, where that is known; an end that was not asked for is left out."""
+        """What a better search could still change; empty where nothing was searched. An end not asked for is left out."""
         known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
+        if not known:
+            return ""
         if not all(map(math.isfinite, known.values())):
             return "how much a better search could gain is not known"
         gains = ", ".join(f"{number(gap)} ({end})" for end, gap in known.items())
@@ -287,9 +306,8 @@ class Result:
         carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
-        if "states" in self.choices:
-            yield self.choices["states"]
-        if split:
+        yield from self.told
+        if split and self.search_words:
             yield self.search_words
 
     def without_rows(self, problem: Rows) -> Result:

@@ -41,6 +41,16 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
 
 
+def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:
+    """Where the stacks of parts are drawn: within the value range, magnified where they fill less than a quarter of it."""
+    ends = [float(place) for claim in claims for place in (claim.value.mid, claim.bound)] or [limits.low, limits.high]
+    low, high = limits.cut(min(ends), max(ends))
+    if not 0 < high - low < limits.width / 4:
+        return limits.low, limits.high
+    margin = (high - low) / 10
+    return limits.cut(low - margin, high + margin)
+
+
 def assumptions_grid(items: Sequence[Assumption]) -> Grid:
     rows = tuple((item.name, STATE_WORDS[item.state], item.text) for item in items)
     return Grid("Assumptions", ("assumption", "state", "in words"), rows, tuple(item.state for item in items))

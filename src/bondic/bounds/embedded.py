@@ -33,7 +33,7 @@ MOST_NUMBERS = 400_000_000
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """The initial distribution: coordinates of psi_0, what they leave over (in units of value), and the center's mean."""
+    """The initial distribution: coordinates of ψ_0, what they leave over (in units of value), and the mean of q̂."""
 
     coordinates: FloatArray  # (m,)
     left: float
@@ -55,7 +55,7 @@ class Embedded:
     here: FloatArray  # (n, m) coordinates of x_i
     next: Embedding  # of x'_i
     step: Embedding  # of T_i
-    limits: Between  # the range of Y_i = r_i + gamma q*(x'_i), known before the row
+    limits: Between  # [lo_i, hi_i]: the range of Y_i = r_i + gamma q*(x'_i), known before the row
 
     def __len__(self) -> int:
         return int(self.rewards.shape[0])
@@ -187,7 +187,7 @@ def check_limits(limits: tuple[float, float] | None, ball: ValueClass, terms: Te
 
 
 def embed_start(rows: Rows, ball: ValueClass, found: Coordinates, sums: Sums = STANDARD) -> Start:
-    """psi_0 = E_{d_0, pi} k̃(x_0, .)."""
+    """ψ_0 = E k̃(x_0, .) over initial states and the policy's actions."""
     measure = start_measure(rows)
     coordinates = found.approximate(measure.points, measure.weights[0])
     (left,) = found.left_over(measure, [coordinates], sums)
@@ -195,7 +195,7 @@ def embed_start(rows: Rows, ball: ValueClass, found: Coordinates, sums: Sums = S
 
 
 def balance(rows: Rows, weights: Sequence[FloatArray], rates: Sequence[float]) -> Source:
-    """Λ psi_0 - sum_i v_i T_i for every weighting v with its Λ, as measures on points; read batch by batch."""
+    """Λ ψ_0 - sum_i v_i T_i for all weights v with their Λ, as measures on points; read batch by batch."""
     layout = rows.layout
     count = len(rows) * (1 + max(rows.next_draws, 1)) + len(rows.initial.rows)
 

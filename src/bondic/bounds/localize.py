@@ -2,10 +2,11 @@
 
 On one event of probability 1 - delta, at every block end t at once,
 
-    | sum_{i<t} λ_i φ_i Z_i | <= log(2/delta) + sum_{i<t} g( -λ_i |φ_i| |Delta_i| ),
+    | sum_{i<t} λ_i φ_i Z_i | <= log(2/delta) + sum_{i<t} g( -λ_i |φ_i| |Δ_i| ),                          (16)
 
-and the left side is | h + G e | for e = q* - q̂. Bounds of |Delta_i| over what is left of Q give a cylinder, cylinder and ball
-give ellipsoids, ellipsoids give smaller |Delta_i|, and so on. No round costs any probability, no row is ever dropped.
+and the left side is | h + G e | for e = q* - q̂. Bounds of |Δ_i| over what is left of Q give a cylinder (17),
+cylinder and ball give ellipsoids (18), ellipsoids give smaller bounds of |Δ_i|, and so on. Every round is a consequence of
+the same event: none costs any probability. No row is ever dropped.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ FloatArray = npt.NDArray[np.float64]
 _WORTH = 0.995
 """A round that leaves more than this share of the cylinder's size is the last one, when rounds are not prescribed."""
 _WITH_OLD = (0.6, 0.35)
+"""Shares of weight on the newest cylinder and on the one of the block before it."""
 _SLAB_SHARES = (0.2, 0.5)
+"""Shares of weight on the interval that is fed back; the cylinder keeps tau times the rest."""
 
 
 @dataclass(eq=False)
@@ -45,13 +48,13 @@ class Localizer:
     limits: Between  # ranges of Y_i
     best: Ellipsoid
     side: float | None = None  # of a box: every |ẽ_j| is at most this
-    offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i
+    offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i = r_i + gamma q̂(x'_i) - y0_i
     apart: Between = field(default_factory=lambda: Between(np.zeros(0), np.zeros(0)))  # bounds of Y_i - ŷ_i
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
     cylinder: Cylinder | None = None
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
-    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what is to be added to the size
+    _sums: tuple[FloatArray, FloatArray, float] | None = None  # G, h, and what left-overs and roundings add to the size
     _base: FloatArray | None = None  # of a box: how its ellipsoids are shaped
 
     @staticmethod
@@ -163,7 +166,7 @@ class Localizer:
         self.empty = self.empty or bool(np.any(self.apart.low > self.apart.high))
 
     def largest(self) -> FloatArray:
-        """U_i: bounds of |Delta_i| for a center that is clipped to the whole range (14)."""
+        """U_i: bounds of |Δ_i| for a center that is clipped to the whole range (14)."""
         width = (self.limits.high - self.limits.low) * (1 + 4 * U)
         return np.asarray(np.minimum(width, self.apart.largest()))
 
@@ -191,14 +194,14 @@ class Localizer:
         return self.sizes**2 * curvature(-bets) * (1 + 8 * U), loss(-bets), self.apart.largest() <= width
 
     def slab(self, low: float, high: float) -> Cylinder:
-        """J* in [low, high] as a constraint on e: | q̂(start) + psi_0 . ẽ - middle | <= half, what psi_0 leaves over included."""
+        """J* in [low, high] as a constraint on e: | q̂(start) + ψ_0 . ẽ - middle | <= half, what ψ_0 leaves over included."""
         middle, value = 0.5 * (low + high), self.start.value
         half = max(high - middle, middle - low) + self.start.left + value.rad
         size = half * (1 + 8 * U) + 8 * U * (abs(value.mid) + abs(middle))
         return Cylinder(self.start.coordinates[None], np.array([value.mid - middle]), inflate(size))
 
     def feed_back(self, low: float, high: float) -> list[Ellipsoid]:
-        """Ellipsoids that also know J* in [low, high]; no cost in probability. None, if there is no cylinder yet."""
+        """Ellipsoids that also know J* in [low, high]; no cost in probability. None of them if there is no cylinder yet."""
         if self.cylinder is None or self._sums is None:
             return []
         slab = self.slab(low, high)

@@ -68,11 +68,11 @@ class RidgeModel(NextModel):
 
 @dataclass(frozen=True, eq=False)
 class Weighting:
-    """Weights of one end in one block: v_i = theta . T̄_i, capped; theta changes between sub-blocks to stay in balance."""
+    """Weights of one end in one block: v_i = θ . T̄_i, capped; θ changes from sub-block to sub-block to stay in balance."""
 
     rate: float  # λ_i of (13), the same for all rows of the block
     starts: IntArray  # (k,) row of the log where each sub-block begins
-    directions: FloatArray  # (k, seen) theta of each sub-block
+    directions: FloatArray  # (k, seen) θ of each sub-block
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,29 +83,29 @@ class Block:
     model: NextModel
     whitening: FloatArray  # (seen, p): φ_i = T̄_i @ whitening
     rate: float  # λ of the vector event
-    usual: float  # rows with a larger |φ_i| are unlike those before
-    guess: FloatArray  # (seen,) q* - q̂ as it looks, for the middle of the clip
+    usual: float  # rows with a larger |φ_i| are unlike those before, and get a small bet
+    guess: FloatArray  # (seen,) coordinates of q* - q̂ as they look from earlier rows: for the middle of the clip
     margin: Extended  # half-width of the clip of the tails; infinite: the whole range
     weightings: dict[End, Weighting]
 
 
 @dataclass(frozen=True, eq=False)
 class StartBets:
-    """Bets on initial states that are a sample, fixed before those they are used on."""
+    """Bets on initial states that are a sample, fixed before the states they are used on (`start_bets`)."""
 
     skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
-    guess: float  # of the value
-    rates: dict[End, float]  # bet per start, for each end
+    guess: float  # c, of the value
+    rates: dict[End, float]  # b per start, for each end
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All that is fixed beforehand.
+    """All that is fixed before the rows it is used on; and what the evaluation of it needs in order to be repeated.
 
     Parameters
     ----------
     basis : LandmarkBasis
-        Coordinates of the space of Q. Later landmarks may come from anywhere: they only serve the evaluation.
+        Coordinates of the space of Q. Landmarks after the first `seen` may come from anywhere: they serve the evaluation alone.
     seen : int
         How many leading coordinates come from rows before the first block; models, instruments and weights use these alone.
     blocks : tuple of Block
@@ -186,10 +186,10 @@ def _check_start(bets: StartBets) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The predictable columns of one block: floats that are what they are."""
+    """The predictable columns of one block: whatever floats these are, the theorems hold for them."""
 
     predicted: FloatArray  # (n,) of r + gamma q̂(x')
-    embedding: FloatArray  # (n, seen) kappa_i
+    embedding: FloatArray  # (n, seen) κ_i
     instruments: FloatArray  # (n, p) λ_i φ_i
     clip: Between  # of the tails
     weights: dict[End, FloatArray]  # v_i per end
@@ -205,7 +205,14 @@ def columns(
     here: FloatArray,
     limits: Between,
 ) -> Columns:
-    """Apply a block to its rows; `here` are the coordinates of x_i that may be seen, `limits` the ranges of Y_i."""
+    """Apply a block to its rows; `here` are the coordinates of x_i that may be seen, `limits` the ranges [lo_i, hi_i] of Y_i.
+
+        T̄_i = c(x_i) - γ κ_i,    φ_i = T̄_i @ whitening,    λ_i = min( rate, bet / (B_i |φ_i|) )
+        [A_i, C_i] = y_i ± margin, inside the range;        y_i = y0_i + γ κ_i . guess, clipped to the range
+        v_i = θ . T̄_i, capped:  upper end  -bet / (C_i - lo_i) <= v_i <= bet / (hi_i - A_i),  lower end the two swapped
+
+    with bet = 0.99, and 0.2 for rows unlike those before.
+    """
     predicted, kappa = block.model.predict(points, slots, here)
     if predicted.shape != (len(log_rows),) or kappa.shape != here.shape:
         raise InvalidInput(
@@ -234,7 +241,7 @@ def columns(
 
 
 def _along(step: FloatArray, directions: FloatArray, place: IntArray) -> FloatArray:
-    """theta_place(i) . T̄_i, sub-block by sub-block."""
+    """θ . T̄_i with the θ of each row's sub-block."""
     out = np.empty(step.shape[0])
     cuts = np.flatnonzero(np.diff(place, prepend=-1, append=len(directions)))
     for first, last in pairwise(cuts):

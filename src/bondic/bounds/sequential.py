@@ -1,11 +1,12 @@
-"""The sequential localized interval: tails (13) + (15) over all blocks, evaluated jointly over what is left of Q.
+"""The sequential localized interval: tails (13) + (15) over all blocks, at the worst e that is left of Q (19).
 
-For v_i fixed before row i, any number Λ > 0 and μ = Λ psi_0 - sum_i v_i T_i,
+For predictable v_i, any number Λ > 0 and μ = Λ ψ_0 - sum_i v_i T_i,
 
     Λ J* = Λ E_{d_pi,0}[q̂] - sum_i v_i R̂q̂_i + <e, μ> + sum_i v_i Z_i,   e = q* - q̂,                                  (13)
-    Λ J* <= Λ E_{d_pi,0}[q̂] - sum_i v_i R̂q̂_i + log(1/delta) + sup_e { <e, μ> + sum_i g(-v_i Delta_i(e)) },
+    Λ J* <= Λ E_{d_pi,0}[q̂] - sum_i v_i R̂q̂_i + log(1/delta) + sup_e { <e, μ> + sum_i g(-v_i Δ_i(e)) },   (19)
 
-and the lower end the same with -v. The interval is fed back as one more constraint on e, which costs no probability.
+and the lower end the same with -v. e runs over what the rows leave of Q (`localize`). The interval is fed back as one
+more constraint on e, which costs no probability.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ BoolArray = npt.NDArray[np.bool_]
 RARE = "rare events"
 """The part log(1/delta) / Λ: what a jump that no row has shown could still hide."""
 _WORTH = 0.01
+"""The interval is fed back until it gains less than this share of its length, when rounds are not prescribed."""
 _NEGLIGIBLE = 0.01
 """A triangle inequality that costs less than this share of the interval is not replaced by a kernel sum over pairs."""
 
@@ -70,7 +72,7 @@ class Evaluation:
 
 
 def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
-    """(13)-(18) for a plan; rounds as the plan prescribes them, or until they no longer help."""
+    """(13)-(19) for a plan; rounds as the plan prescribes them, or until they no longer help."""
     data = evidence.data
     localizer = Localizer.begin(
         evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus, evidence.found.side
@@ -136,7 +138,7 @@ def _final(evidence: Evidence, claims: dict[End, Claim], sets: Sequence[Ellipsoi
 
 
 def _from_start(evidence: Evidence, candidates: list[Ellipsoid], end: End) -> Claim:
-    """E_{d_pi,0}[q̂] + sup <e, psi_0>: what E alone says about the value."""
+    """E_{d_pi,0}[q̂] + sup <e, ψ_0>: what E alone says about the value."""
     sign, start = _sign(end), evidence.start
     values = [supremum(ellipsoid, sign * start.coordinates, start.left, None) for ellipsoid in candidates]
     bound, center = min(values, key=lambda pair: pair[0])
@@ -163,12 +165,12 @@ class Tail:
     base: Enclosure  # Λ E[q̂] - sum v R̂q̂
     imbalance: FloatArray  # (m,) coordinates of μ
     slack: float  # what they leave over, in units of value times Λ
-    predicted: FloatArray  # (n,)
-    embedding: Embedding  # gamma kappa_i
+    predicted: FloatArray  # (n,) y0_i
+    embedding: Embedding  # gamma κ_i
     following: Embedding  # gamma k̃(x'_i)
-    clip: Between
-    log: float
-    effective: float
+    clip: Between  # [A_i, C_i]
+    log: float  # log(1/delta)
+    effective: float  # (sum |v|)^2 / sum v^2
 
     @staticmethod
     def of(evidence: Evidence, applied: list[Columns], end: End) -> Tail:
@@ -234,10 +236,10 @@ class Tail:
         return self._parts(total * (1 + 4 * U) if total > 0 else total * (1 - 4 * U), center, noise)
 
     def _rows(self, data: Embedded, localizer: Localizer, view: Ellipsoid) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Row by row: the worst g(-v Delta); w_i of the joint form; and for which rows that form may be used.
+        """Row by row: the worst g(-v Δ); w_i of the joint form (19); and for which rows that form may be used.
 
-        These are rows whose clip is inactive over E, or clips to the end of the whole range: then Delta lies between 0 and
-        a_i + gamma <e, D_i>. Their w_i is taken at the most negative -v Delta that is possible.
+        These are rows whose clip is inactive over E, or clips to the end of the whole range: then Δ lies between 0 and
+        a_i + gamma <e, D_i>. Their w_i is taken at the most negative -v Δ that is possible.
         """
         predicted = _moved(view.products(self.embedding), self.predicted)
         outcome = _moved(view.products(self.following), data.outcome, data.value_error).within(

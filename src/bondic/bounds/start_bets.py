@@ -4,9 +4,10 @@ Starts x_1, x_2, ... are independent with E q*(x_j) = J*. For a guess c of J* an
 
     b sum_j ( J* - q*(x_j) )  <=  log(1/delta) + sum_j g( -b (q*(x_j) - c) ),     at every number of starts at once,
 
-so J* - J_emp is about c log(1/delta) B / n_0 plus a term of the size of the true spread of q*, where Hoeffding's inequality pays
-B sqrt(log(1/delta) / n_0) for everything. q*(x_j) is bounded by what is left of Q. Actions drawn at a fixed list of starts
-are independent terms with means of their own; weights of the list multiply the bets.
+whatever c is (Lemma 35). With a good bet J* - J_emp costs about sd sqrt(2 log(1/delta) / n_0), sd the spread of q* over the
+starts, plus log(1/delta) times the losing side of the range over n_0; Hoeffding's inequality has B / 2 in the place of sd.
+q*(x_j) is bounded by what is left of Q. Actions drawn at a fixed list of starts are independent terms with means of their own;
+weights of the list multiply the bets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is left of Q: cylinders (17), and ellipsoids (18) that contain the ball and the cylinders together.
+"""What is left of Q: cylinders (17), and ellipsoids (18) that contain what ball and cylinders have in common.
 
 In the coordinates of `landmarks`, e = (ẽ, e_perp) with |ẽ|^2 + |e_perp|^2 <= r^2 and | h_k + G_k ẽ | <= s_k. With weights
 alpha r^2 + sum_k w_k s_k^2 <= 1 every such e has
@@ -9,7 +9,8 @@ which for any float center ē and P = alpha + sum_k w_k G_k^T G_k reads
 
     (ẽ - ē)^T P (ẽ - ē) + alpha |e_perp|^2  <=  rho^2,     rho^2 = 1 - (left side at ē) + 2 (r + |ē|) |gradient / 2 at ē|.   (18)
 
-Nothing here has to be inverted exactly: any S with S^T P S near 1 gives ẽ = ē + S y, (1 - skew) |y|^2 <= rho^2.
+Any ē is valid, the one where the gradient vanishes is best. Nothing has to be inverted exactly either: any S with
+| S^T P S - 1 | <= skew gives ẽ = ē + S y, (1 - skew) |y|^2 + alpha |e_perp|^2 <= rho^2.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MOST_SKEW = 0.01
 
 @dataclass(frozen=True, eq=False)
 class Cylinder:
-    """| offset + matrix ẽ | <= size: floats that are exact by definition, whatever they stand for."""
+    """| offset + matrix ẽ | <= size: exact floats, as what they miss of h and G is part of the size."""
 
     matrix: FloatArray  # (p, m)
     offset: FloatArray  # (p,)

@@ -1,6 +1,7 @@
 """Coordinates of embeddings in an exact kernel space, through landmarks; what they leave over is bounded (section 9).
 
-Basis b_j = sum_l M_jl k̃(z_l, .), landmarks z_l = (point, slot). Any M will do: its Gram matrix is checked, not believed.
+Basis b_j = sum_l M_jl k̃(z_l, .), landmarks z_l = (point, slot). Any M will do: its Gram matrix is checked, not
+believed (Lemma 31).
 An embedding f (a point, or a next state with the policy's weights) gets floats c_j, which are exact by definition, and
 
     f = sum_j c_j b_j + R,        e in Q - center is seen as  ẽ_j = <e, b_j>  and  e_perp (orthogonal to all b_j):
@@ -8,7 +9,8 @@ An embedding f (a point, or a next state with the policy's weights) gets floats 
     |ẽ|^2 + |e_perp|^2 <= radius^2,      | <e, f> - ẽ . c |  <=  |e_perp| perp + extra.
 
 Ball: perp bounds |R|, extra the little that R is not orthogonal to the basis. Box: the basis are the indicators of pairs,
-and whatever lies on other pairs costs half the value range per unit of mass (extra); nothing is assumed about q*.
+and whatever lies on other pairs costs half the value range per unit of mass (extra); nothing is assumed about q*. Span: the
+basis is its own, e_perp = 0, and nothing is left over but roundings.
 """
 
 from __future__ import annotations
@@ -351,7 +353,7 @@ class SpanCoordinates(Coordinates):
 
     @property
     def radius(self) -> float:
-        return inflate(self.span.radius)
+        return max(inflate(self.span.radius), LEAST)
 
     def single(self, measures: RowMeasures) -> Embedding:
         """c = M k̃(z, f) in floats; kernel values and the product are off by so much per unit of mass."""

@@ -13,10 +13,10 @@ from bondic.cli import options as opt
 from bondic.cli.config import load_config
 
 METHODS = (
-    "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile", "is-bca", "hcope", "dm",
-    "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
+    "auto", "sequential", "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile",
+    "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
-"""`dual` and the names of bondic.baselines.registry."""
+"""bondic's own, and the names of bondic.baselines.registry."""
 PICTURES = ("png", "svg", "pdf")
 
 
@@ -65,11 +65,17 @@ _FOLDER = click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_beg
 _LOG = click.argument("log", shell_complete=_files)
 _ONE = [
     opt.option("--policy", "module:object, a file (ONNX, NPZ, ...), or 'columns'.", required=True, metavar="SPEC"),
-    opt.default("--method", "dual", "dual, or the short name of a baseline.", shell_complete=_methods),
+    opt.default(
+        "--method",
+        "auto",
+        "sequential, dual, or the short name of a baseline; auto: sequential where it applies, else dual.",
+        shell_complete=_methods,
+    ),
 ]
 _FILES = [
     opt.default("--out", Path("bondic-out"), "Folder.", type=opt.PATH),
     opt.flag("--no-rows", "Keep every single row out of report and certificate."),
+    opt.flag("--larger-radii", "Also the interval at 2 and 5 times the radius of Q: takes three times as long."),
     opt.flag("--json as_json", "Print the result as JSON and nothing else."),
     opt.flag("--csv as_csv", "Also write result.csv."),
     opt.flag("--markdown", "Also write summary.md."),
@@ -82,8 +88,8 @@ _LINES = [
     opt.several(
         "--method methods",
         None,
-        "May be repeated; 'all'.",
-        default=["dual"],
+        "As in evaluate; may be repeated; 'all'.",
+        default=["auto"],
         show_default=True,
         shell_complete=_methods,
     ),

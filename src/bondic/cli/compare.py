@@ -30,7 +30,9 @@ def command(log: str, **options: Any) -> int:
     if plot is not None and plot.exists() and not options["force"]:
         raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")
     policies = list(dict.fromkeys(options["policies"]))
-    methods = list(dict.fromkeys(["dual", *BASELINES] if "all" in options["methods"] else options["methods"]))
+    methods = list(
+        dict.fromkeys(["sequential", "dual", *BASELINES] if "all" in options["methods"] else options["methods"])
+    )
     inputs = read_inputs(log, options)
     alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]
     lines: list[Line] = []
@@ -72,7 +74,8 @@ def _title(alpha: float, *, joint: bool) -> str:
 def _line(policy: str, name: str, question: Any, alpha: float, make: Callable[[], Method], *, strict: bool) -> Line:
     """A method that cannot be used on this log, or lacks its library, says why; alone it is an error."""
     try:
-        return Line(policy, name, estimate_interval(question, alpha=alpha, method=make()))
+        result = estimate_interval(question, alpha=alpha, method=make())
+        return Line(policy, result.method if name == "auto" else name, result)
     except BondicError as problem:
         if strict:
             raise

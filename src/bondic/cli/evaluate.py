@@ -27,15 +27,17 @@ from bondic.cli.outputs import (
 from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
 from bondic.methods.frontier import Frontier
+from bondic.methods.larger_radii import larger_radii
 from bondic.methods.sensitivity import result_frontier
+from bondic.proofs.dual import DualProof
 from bondic.proofs.io import save_certificate
-from bondic.rendering import number
+from bondic.rendering import interval_text, number, three
 from bondic.report.exports import result_csv, result_json, result_markdown
 from bondic.report.page import report_page
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
-from bondic.result import Result
+from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 
 
@@ -52,17 +54,24 @@ def command(**options: Any) -> int:
         if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = None if result.proof is None else result_frontier(result, question)
+        frontier = result_frontier(result, question) if isinstance(result.proof, DualProof) else None
+        larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(inputs, question, result, frontier, options)
+        files = _write(inputs, question, result, (frontier, larger), options)
     _print(result, inputs, options)
+    for multiple, found in larger.items():
+        talk.print(f"with {three(multiple)} times the radius: {interval_text(found.low, found.high)}", highlight=False)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
     return EXIT_CODES[result.status]
 
 
 def _write(
-    inputs: Inputs, question: Rows, result: Result, frontier: Frontier | None, options: dict[str, Any]
+    inputs: Inputs,
+    question: Rows,
+    result: Result,
+    varied: tuple[Frontier | None, dict[float, ConfidenceInterval]],
+    options: dict[str, Any],
 ) -> list[str]:
     """Everything that belongs to the result, in one folder."""
     notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
@@ -77,7 +86,8 @@ def _write(
                 result,
                 question,
                 title=options["title"],
-                sensitivity=frontier,
+                sensitivity=varied[0],
+                larger=varied[1],
                 no_rows=options["no_rows"],
                 log=inputs.log,
                 columns=() if inputs.loaded is None else inputs.loaded.names,

@@ -19,7 +19,9 @@ from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 from bondic.estimate import Method
+from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.sequential import PILOT, Sequential
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
@@ -109,22 +111,37 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
 _ASKED = ("gamma", "reward_range", "horizon", "value_range", "draws", "seed", "accept")
 """Options that make_problem takes under the same name."""
 _TUNED = ("seed", "weight_bandwidth", "value_bandwidth")
-_METHOD = ("gauge", "side", "radius", "misspecification", "planned_rows")
+_COMMON = ("side", "radius", "planned_rows")
+_ONLY_DUAL = ("gauge", "misspecification", "weight_bandwidth")
 
 
 def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
-    """`dual` with the options given, or a baseline by its short name."""
-    if name != "dual":
+    """A method of bondic's own with the options given, or a baseline by its short name."""
+    if name not in ("auto", "sequential", "dual"):
         return _baseline(name, options["side"], own_options(name, options["with"]))
     columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
     choices = Choices(categorical=columns, **{name: options[name] for name in _TUNED})
-    return Dual(pilot=parse_pilot(options["pilot"]), choices=choices, **{name: options[name] for name in _METHOD})
+    given: dict[str, Any] = {"choices": choices, **{name: options[name] for name in _COMMON}}
+    pilot, allowance = parse_pilot(options["pilot"]), options["misspecification"]
+    if name == "auto":
+        withheld = options.get("no_rows", False)
+        return Default(pilot=pilot, gauge=options["gauge"], misspecification=allowance, no_rows=withheld, **given)
+    if name == "dual":
+        gauge, share = options["gauge"] or "half", PILOT_SHARE if pilot is None else pilot
+        return Dual(pilot=share, gauge=gauge, misspecification=allowance, **given)
+    for only in _ONLY_DUAL:
+        if options[only]:
+            raise InvalidInput(
+                f"--{only.replace('_', '-')} is an option of the dual method, which the sequential one does not have: leave it "
+                "out, or take --method dual."
+            )
+    return Sequential(pilot=PILOT if pilot is None else pilot, **given)
 
 
-def parse_pilot(text: str | None) -> float | int:
-    """ "0.2" is a share, "500" a number of rows."""
+def parse_pilot(text: str | None) -> float | int | None:
+    """ "0.2" is a share, "500" a number of rows; None: left to the method."""
     if text is None:
-        return PILOT_SHARE
+        return None
     try:
         value = float(text)
     except ValueError as problem:

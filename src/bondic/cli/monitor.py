@@ -121,12 +121,14 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
         raise InvalidInput(f"{folder} exists and holds no monitor. Choose a folder that does not exist yet.")
     columns = stated_columns(options, loaded, rows.observation_dim)
     choices = Choices(categorical=columns, seed=options["seed"], value_bandwidth=options["value_bandwidth"])
-    pilot = PILOT if options["pilot"] is None else parse_pilot(options["pilot"])
+    pilot = parse_pilot(options["pilot"])
     return SequentialMonitor(
         policy,
         _initial(rows, loaded, options),
         may_terminate=not options["never_terminates"],
-        method=Sequential(radius=options["radius"], side=options["side"], pilot=pilot, choices=choices),
+        method=Sequential(
+            radius=options["radius"], side=options["side"], pilot=PILOT if pilot is None else pilot, choices=choices
+        ),
         **{name: options[name] for name in _ASKED},
     )
 

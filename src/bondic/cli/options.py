@@ -146,20 +146,19 @@ QUESTION = [
 METHOD = [
     default("--alpha", 0.1, "Total error probability."),
     default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
-    default(
+    choice(
         "--gauge",
-        "half",
-        "Noise bound of the dual method.",
-        type=click.Choice(["half", "range", "paper", "finite", "self-normalized", "plug-in"]),
+        ("half", "range", "paper", "finite", "self-normalized", "plug-in"),
+        "Noise bound of the dual method; naming one asks for that method. Default: half.",
     ),
     option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic.", type=float),
     option("--pilot", "Rows set aside for tuning: a share such as 0.2, or a whole number.", type=str),
     option("--planned-rows", "Planned length of the log, when it was stopped by looking at it.", type=int),
-    default("--misspecification", 0.0, "Distance of q* to Q, at most."),
+    default("--misspecification", 0.0, "Distance of q* to Q, at most; more than 0 asks for the dual method."),
     option(
         "--weight-bandwidth",
-        "Bandwidth of W in medians of distances, fixed beforehand; W is then made of random features. Default: "
-        "picked on the pilot rows.",
+        "Bandwidth of W in medians of distances, fixed beforehand; W is then made of random features. It asks for the dual "
+        "method. Default: picked on the pilot rows.",
         type=float,
     ),
     default("--value-bandwidth", VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),

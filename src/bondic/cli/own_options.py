@@ -50,7 +50,7 @@ def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None
             known = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
             raise InvalidInput(
                 f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`. Options of the baselines "
-                f"among them: {known or 'no baseline was chosen, and dual has options of the command line'}."
+                f"among them: {known or 'no baseline was chosen, and other methods have options of the command line'}."
             )
     for name in chosen:
         own_options(name, items)

@@ -27,19 +27,20 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, UpdateRecord, read_folder, write_folder
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
-from bondic.methods.sequential import Sequential
+from bondic.methods.sequential import NOTES, Sequential
 from bondic.proofs.assumptions import range_assumption
 from bondic.proofs.certificate import Certificate, UserFunctions
+from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
 from bondic.proofs.sequential import SequentialProof
 from bondic.result import ConfidenceInterval, Result, versions
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements
-from bondic.search.sequential.plan import Planner
+from bondic.search.sequential.plan import Planner, Shape
 from bondic.sums.forms import Sums
 from bondic.terms import in_full, make_terms, range_of
 from bondic.tuning.pilot import SMALLEST_PILOT
-from bondic.tuning.sequential_class import CLASS_NOTES, ChosenClass
+from bondic.tuning.sequential_class import ChosenClass
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,8 @@ class SequentialMonitor:
 
     `update(rows)` takes the rows that came since the last one and returns the interval of all rows so far. The intervals of
     all updates hold at once with probability 1 - alpha, at whatever times updates happen; `interval` is what they have in
-    common. Nothing in common rejects the assumptions, for good.
+    common. Nothing in common rejects the assumptions, for good. A Q that the library chose is given up for good when the log
+    contradicts it, together with what was said before.
 
     Blocks end at rows that `planned_rows` alone decides, never where an update ends, although that would be allowed: an update
     inside a block is evaluated on the part that is there. So an interval depends on the rows, not on how they arrived.
@@ -131,7 +133,7 @@ class SequentialMonitor:
         assert method.planned_rows is not None
         self._statements, self.method, self.alpha = statements, method, alpha
         planned_rows = method.planned_rows
-        self._pilot = method.pilot_rows(planned_rows)
+        self._pilot = method.planned_pilot(planned_rows)
         if not SMALLEST_PILOT <= self._pilot < planned_rows:
             raise InvalidInput(
                 f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {SMALLEST_PILOT} are needed to begin with, "
@@ -206,10 +208,14 @@ class SequentialMonitor:
             return replace(self.result, choices={**self.result.choices, **_held_back(grown)}), fixed, self._plan
         if problem.rows.stop <= self._pilot:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, None
+        if (gone := self._given_up_at()) is not None:
+            why, none = f"the log contradicted it at update {gone}", range_of(problem.terms).low
+            result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, none, clock)
+            return self._with_notes(result, problem, grown), fixed, self._plan
         clock.stage("pilot")
         if fixed is None:
-            pilot = self.method.pilot_of(problem, self._pilot)
-            fixed = _Fixed(pilot, self.method.choose(pilot, problem), self.method.budget(problem, self.alpha))
+            pilot, budget = self.method.pilot_of(problem, self._pilot), self.method.budget(problem, self.alpha)
+            fixed = _Fixed(pilot, self.method.choose(pilot, problem, budget, self._shape), budget)
         elif self._rows is not None:
             fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
         clock.done("pilot")
@@ -220,19 +226,27 @@ class SequentialMonitor:
         clock.done("plan")
         if problem.initial_states.from_rows and plan.start is None:
             return self._waiting(grown, "no episode has begun after the pilot yet"), fixed, None
-        sums, certified = Sums.named(self.method.engine), problem.select(fixed.pilot.rows.stop)
-        result = self.method.evaluate(certified, fixed.chosen, plan, fixed.budget, sums, clock)
-        assert isinstance(result.proof, SequentialProof)
-        notes = {**result.choices, **_held_back(grown)}
-        return replace(result.with_doubts(problem), choices=notes), fixed, result.proof.plan
+        result = self.method.evaluate(problem.select(fixed.pilot.rows.stop), fixed.chosen, plan, fixed.budget, clock)
+        return self._with_notes(result, problem, grown), fixed, plan
+
+    def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
+        return replace(result.with_doubts(problem), choices={**result.choices, **_held_back(grown)})
+
+    def _given_up_at(self) -> int | None:
+        """The update at which the log contradicted the Q that the library had chosen."""
+        return next((k for k, record in enumerate(self._updates, 1) if record.given_up), None)
+
+    @property
+    def _shape(self) -> Shape:
+        assert self.method.planned_rows is not None
+        return self.method.shape(self.method.planned_rows)
 
     def _replayed(self, problem: Rows, fixed: _Fixed) -> Planner:
         """A planner that has seen the rows of all earlier updates, in the same portions."""
-        ends, sums = ends_of(self.method.side), Sums.named(self.method.engine)
-        assert self.method.planned_rows is not None
-        shape = self.method.shape(self.method.planned_rows)
-        first = fixed.pilot.rows.stop
-        planner = Planner.begin(problem, fixed.pilot, fixed.chosen.ball, fixed.budget, ends, shape, sums, fixed.basis)
+        ends, sums, first = ends_of(self.method.side), Sums.named(self.method.engine), fixed.pilot.rows.stop
+        planner = Planner.begin(
+            problem, fixed.pilot, fixed.chosen.ball, fixed.budget, ends, self._shape, sums, fixed.basis
+        )
         done = 0
         for record in self._updates:
             if record.used > max(first, done):
@@ -310,7 +324,7 @@ class SequentialMonitor:
         monitor = SequentialMonitor.__new__(SequentialMonitor)
         monitor._begin(statements, method, alpha)
         monitor._rows, monitor._updates, monitor._certificate = rows, saved.updates, saved.certificate
-        if saved.certificate is not None:
+        if saved.certificate is not None and monitor._given_up_at() is None:
             told = saved.certificate.body["information"]["choices"]
             monitor._go_on(saved.certificate.proof(rows.layout, functions), told)
         return monitor
@@ -322,7 +336,7 @@ class SequentialMonitor:
         plan, seen = proof.plan, slice(proof.plan.seen)
         basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
         pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
-        notes = {name: str(text) for name, text in told.items() if name in CLASS_NOTES}
+        notes = {name: str(text) for name, text in told.items() if name in NOTES}
         assert isinstance(proof.ball, Ball | Box | Span)
         self._plan = plan
         self._fixed = _Fixed(pilot, ChosenClass(proof.ball, notes), proof.budget, basis)
@@ -332,8 +346,11 @@ class SequentialMonitor:
         before, limits = self.running, range_of(self._statements.terms)
         low, high = max(before.low, result.low), min(before.high, result.high)
         status = Status.INTERVAL if low > limits.low or high < limits.high else Status.TRIVIAL
+        given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
         if Status.REJECTED in (before.status, result.status) or low > high:
             low, high, status = limits.low, limits.high, Status.REJECTED
+        elif given_up:  # whatever was said before rests on the same Q
+            low, high, status = limits.low, limits.high, Status.TRIVIAL
         return UpdateRecord(
             rows=len(grown.log),
             used=grown.used,
@@ -343,6 +360,7 @@ class SequentialMonitor:
             running_low=low,
             running_high=high,
             running_status=status.name,
+            given_up=given_up,
             certificate=result.hashes.get("certificate", ""),
             time=datetime.now(UTC).isoformat(timespec="seconds"),
         )

@@ -47,6 +47,7 @@ class UpdateRecord:
     running_low: float
     running_high: float
     running_status: str
+    given_up: bool  # a Q that the library chose, at this update or before
     certificate: str  # digest; empty where nothing could be certified yet
     time: str  # UTC
 

@@ -19,6 +19,7 @@ from bondic.methods.dual import Dual
 from bondic.methods.frontier import Frontier, FrontierPoint
 from bondic.methods.setting import make_setting
 from bondic.proofs.dual import DualProof
+from bondic.proofs.sequential import SequentialProof
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.best_so_far import evaluate_all
@@ -49,7 +50,8 @@ def radius_sensitivity(
     """Search ω for a range of radii (by default 1/30 to 10 times the one chosen), certify all in one pass.
 
     The curve may be read at any radius, also between and beyond those searched: it is valid everywhere and tight near
-    them. W, the pilot and the noise bound are those of `method`.
+    them. W, the pilot and the noise bound are those of `method`. The curve is that of the dual bound; see `larger_radii` for
+    sequential intervals.
     """
     check_alpha(alpha)
     options = Dual() if method is None else method
@@ -70,6 +72,11 @@ def result_frontier(
     `problem` is the question that was answered.
     """
     proof = result.proof
+    if isinstance(proof, SequentialProof):
+        raise InvalidInput(
+            "A sequential interval is planned for one radius and one alpha: there is no curve to read others off. larger_radii "
+            "(--larger-radii) makes it again for larger radii; method=Dual() has the whole curve."
+        )
     if not isinstance(proof, DualProof):
         raise InvalidInput(f"The method {result.method!r} leaves no proof with a class Q: there is no radius to vary.")
     if problem.log_hash != proof.asked.log_hash:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
@@ -10,31 +11,42 @@ from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.instruments import Instruments
 from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.setting import tuning_problem
+from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
+from bondic.proofs.dual import DualProof
 from bondic.proofs.sequential import VECTOR, SequentialProof, claims_of
+from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, make_plan
+from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, foreseen_length, make_plan
+from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
+from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices
-from bondic.tuning.pilot import share_of_rows
-from bondic.tuning.sequential_class import ChosenClass, choose_class
+from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
+from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states
 
+NAME = "sequential"
 PILOT = 0.05
+"""Share of the rows that is set aside to begin with."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
 _ANY_NUMBER = (
     "may have been decided by looking at the log: the interval holds at every number of rows at once, and rates were made for "
     "the planned one"
 )
+_PREDICTED = "predicted"
+NOTES = ("states", "Q", _PREDICTED)
+"""What a choice of Q is told by."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
 START_SHARE = 0.1
@@ -43,14 +55,15 @@ START_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Sequential:
-    """The sequential localized interval: pays for the noise that is observed, not for the worst that is possible.
+    """The sequential localized interval, theory section 9: pays for the noise that the log shows, not for the worst possible.
 
     Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
-    rows, so nothing has to be bought back by a worst-case bound. It holds at every number of rows at once.
+    rows; bad ones make the interval longer, never wrong. It holds at every number of rows at once. Not guaranteed: anything
+    if q* is not in Q, if rows are not in the order of time, or if Q or an argument was picked with the certified rows.
 
     Parameters
     ----------
-    ball : Ball or Box, default None
+    ball : Ball, Box or Span, default None
         Q, the functions that q* is assumed to be among. None: a box where states are names (nothing is assumed), else a
         ball that is chosen on the pilot.
     radius : float, default None
@@ -60,11 +73,12 @@ class Sequential:
     pilot : float or int, default 0.05
         Rows set aside at the beginning: a share below 1, or a number. They are not certified.
     planned_rows : int, default None
-        The number of rows that was planned, if the log may have stopped earlier or later than that; None: its length was fixed.
+        The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
+        beforehand.
     vector_share : float, default 0.2
-        Share of alpha for the event behind what is left of Q.
+        Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
     cuts : tuple of float
-        Ends of blocks, as shares of the planned rows.
+        Ends of blocks, as shares of the planned rows, ascending.
     rank : int, default 200
         Most landmarks: more follow rougher functions, and take longer.
     choices : Choices
@@ -102,49 +116,78 @@ class Sequential:
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
         clock.stage("pilot")
+        pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        wanted = self.pilot_rows(planned)
-        if wanted >= len(problem.rows):
-            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
-        pilot = self.pilot_of(problem, wanted)
-        sums, budget = Sums.named(self.engine), self.budget(problem, alpha)
-        chosen = self.choose(pilot, problem)
+        budget, shape, sums = self.budget(problem, alpha), self.shape(planned), Sums.named(self.engine)
+        chosen = self.choose(pilot, problem, budget, shape)
         clock.done("pilot")
         clock.stage("plan")
-        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), self.shape(planned), sums)
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
         clock.done("plan")
-        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, sums, clock)
+        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock)
 
-    def evaluate(
-        self, certified: Rows, chosen: ChosenClass, plan: Plan, budget: ErrorBudget, sums: Sums, clock: Clock
-    ) -> Result:
+    def evaluate(self, certified: Rows, chosen: ChosenClass, plan: Plan, budget: ErrorBudget, clock: Clock) -> Result:
         """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
-        found = proof.evaluate(proof.evidence(certified, sums))
-        proof = replace(proof, plan=replace(plan, rounds=found.rounds))
+        found = proof.evaluate(proof.evidence(certified, Sums.named(self.engine)))
+        estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
+        why = self._contradicted(certified, chosen.ball)
         clock.done("evaluate")
+        if why:
+            return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
         return Result.of(
-            proof,
+            replace(proof, plan=replace(plan, rounds=found.rounds)),
             certified,
-            method="sequential",
-            estimate=_estimate(found.claims, range_at_all_times(certified.terms).low),
+            method=NAME,
+            estimate=estimate,
             claims=claims_of(found, budget, self.side),
-            choices={
-                "pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified",
-                **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}),
-                **chosen.notes,
-            },
+            choices=self._notes(certified, chosen.notes),
             effective=found.effective,
             seconds=clock.seconds,
         )
+
+    def give_up(
+        self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
+    ) -> Result:
+        """The value range, where the log contradicts what the library chose."""
+        notes = self._notes(certified, told)
+        notes["Q"] = (
+            f"every function with values in the value range, as a ball was given up: {why} ({told.get('Q', '')})"
+        )
+        proof = _value_range_proof(certified, alpha, self.side)
+        return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
+
+    def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
+        rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
+        return {"pilot": rows, **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}), **told}
 
     def shape(self, planned: int) -> Shape:
         """How a plan for so many rows is cut."""
         return Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
 
-    def pilot_rows(self, planned: int) -> int:
+    def _contradicted(self, certified: Rows, ball: Ball | Box | Span) -> str:
+        """Why a ball that the library chose is no answer. Certified rows may say so: the answer is then what needs no row."""
+        chosen = self.ball is None and self.radius is None
+        return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
+
+    def _ask_about_states(self, problem: Rows, planned: int) -> None:
+        """InvalidInput where whole numbers may be names or quantities: more rows than the pilot are looked at for that."""
+        start = problem.rows.start
+        seen = problem.load(start, min(start + share_of_rows(PILOT_SHARE, planned), problem.rows.stop))
+        if self.ball is None and seen is not None:
+            kind_of_states(self.radius, self.choices, seen)
+
+    def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
+        total = len(problem.rows)
+        wanted = self.planned_pilot(total if self.planned_rows is None else self.planned_rows)
+        if wanted >= total:
+            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
+        return wanted
+
+    def planned_pilot(self, planned: int) -> int:
+        """The same where nothing but the planned number of rows is known."""
         if not isinstance(self.pilot, float):
             wanted = int(self.pilot)
         elif 0 < self.pilot < 1:
@@ -165,11 +208,12 @@ class Sequential:
             )
         return pilot
 
-    def choose(self, pilot: Rows, problem: Rows) -> ChosenClass:
-        """Q, from the pilot alone.
+    def choose(self, pilot: Rows, problem: Rows, budget: ErrorBudget, shape: Shape) -> ChosenClass:
+        """Q from the pilot, and how long its interval may be.
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
+        self._ask_about_states(problem, shape.planned)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
@@ -177,7 +221,9 @@ class Sequential:
                 f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
-        return chosen
+        length = foreseen_length(pilot, chosen.ball, budget, ends_of(self.side), shape, Sums.named(self.engine))
+        text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
+        return replace(chosen, notes={**chosen.notes, _PREDICTED: text})
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""
@@ -193,3 +239,18 @@ def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
     """The mean of the doubly robust values behind the ends."""
     values = [claim[VALUE].mid for claim in claims]
     return sum(values) / len(values) if values else otherwise
+
+
+def _value_range_proof(certified: Rows, alpha: float, side: Side) -> DualProof:
+    """Of the value range, from no row: every function in it is in Q, and ω = 0 at both ends. Nothing of alpha is needed."""
+    limits, ends = range_at_all_times(certified.terms), ends_of(side)
+    shares = {"noise": 1.0 - START_SHARE, "initial": START_SHARE}
+    return DualProof(
+        Asked.of(certified),
+        ErrorBudget.split(alpha, shares if sampled_start(certified, len(ends)) is not None else {"noise": 1.0}),
+        side,
+        Box.around(limits.low, limits.high, certified.layout),
+        Instruments(table_kernel(0.5)),
+        Pinelis("half"),
+        dict.fromkeys(ends),
+    )

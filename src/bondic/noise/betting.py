@@ -1,13 +1,15 @@
 """The price of noise in betting form: g(y) = y - log(1 + y) at the deviation that was observed (section 9).
 
-For predictable v_i, centers Ŷ_i inside the range of Y_i and Delta_i = Y_i - Ŷ_i, with -v_i Delta_i > -1 for every outcome,
+For predictable v_i, centers Ŷ_i inside the range of Y_i and Δ_i = Y_i - Ŷ_i, with v_i Δ_i < 1 for every outcome,
 
-    prod_i exp( v_i Z_i - g(-v_i Delta_i) )   is a supermartingale   (its mean factor is e^y (1 - y) <= 1),
+    prod_i exp( v_i Z_i - g(-v_i Δ_i) )   is a supermartingale:  the mean of a factor is e^u (1 - u) <= 1,
+
+u = v_i (q*(x_i) - Ŷ_i), however bad the center is;
 
 so with probability at least 1 - delta, at all n at once,
 
-    sum_i v_i Z_i  <=  log(1/delta) + sum_i g(-v_i Delta_i)                                                   (15)
-    | sum_i λ_i φ_i Z_i |  <=  log(2/delta) + sum_i g(-λ_i |φ_i| |Delta_i|)                                    (16)
+    sum_i v_i Z_i  <=  log(1/delta) + sum_i g(-v_i Δ_i)                                                       (15)
+    | sum_i λ_i φ_i Z_i |  <=  log(2/delta) + sum_i g(-λ_i |φ_i| |Δ_i|)                                        (16)
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from bondic.rounding import TINY, Enclosure, U, log_enclosure
 FloatArray = npt.NDArray[np.float64]
 
 LARGEST_BET = 0.995
-"""Largest |v_i| times the range that Delta_i may have on the losing side; caps are set a little below."""
+"""Largest |v_i| times the range that Δ_i may have on the losing side; caps are set a little below."""
 _SERIES = 1e-3
 
 

@@ -2,11 +2,12 @@
 
 The center is Ŷ = clip_[A, C](ŷ). Known are enclosures ŷ in [y_lo, y_hi], Y in [Y_lo, Y_hi], Y - ŷ in [d_lo, d_hi]. Then
 
-    Delta = Y - Ŷ <= d_hi                                                      if y_hi <= C,
-            Delta <= max( d_hi, min(Y_hi - C, d_hi + y_hi - C) )               else,
-    always  Delta <= Y_hi - clip(y_lo),
+    Δ = Y - Ŷ <= d_hi                                                      if y_hi <= C,
+            Δ <= max( d_hi, min(Y_hi - C, d_hi + y_hi - C) )               else,
+    always  Δ <= Y_hi - clip(y_lo),
 
-and the same mirrored below. "Y_hi <= C" is not enough for the first line: where d_hi < 0 it is false.
+and the same mirrored below. "Y_hi <= C" is not enough for the first line: C = 0.5, ŷ = 0.9, Y = 0.4 has Y - ŷ = -0.5
+and Δ = -0.1.
 """
 
 from __future__ import annotations

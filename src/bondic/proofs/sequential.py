@@ -1,7 +1,8 @@
 """The sequential interval's proof: Q, the division of alpha, and the plan: all that was fixed before the rows it is used on.
 
-Claimed are the ends that `bounds.sequential` finds for this plan. That every block of the plan was made from earlier rows
-cannot be seen in it: verification believes that, as it believes where W of the dual bound comes from, and says so.
+Claimed are the ends that `bounds.sequential` finds for this plan; verification applies the plan to the rows again and recomputes
+them. That every block of the plan was made from earlier rows cannot be seen in a plan: verification believes it, as it believes
+where W of the dual bound comes from, and says so.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
 
 VECTOR = "vector"
-"""The event behind what is left of Q; the tails are called by their ends."""
+"""The share of alpha of (16), the event behind what is left of Q; the tails are called by their ends."""
 
 
 @register("proof", "sequential")
 @dataclass(frozen=True, eq=False)
 class SequentialProof(Proof):
-    """Ends of (13)-(18) for one plan."""
+    """The ends (13)-(19) for one plan."""
 
     asked: Asked
     budget: ErrorBudget  # parts: vector, lower, upper, initial
@@ -117,17 +118,11 @@ class SequentialProof(Proof):
         for what, provenance in (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
-        tested = (
-            ()
-            if assumes_nothing(rows, self.ball)
-            else ("whether the log contradicts Q, beyond the interval's own test",)
-        )
-        return (
-            Review(
-                ("bets stay within the value range, row by row",),
-                ("whether every block of the plan was made from earlier rows alone", *tested),
-            ),
-        )
+        bets = "bets stay within the value range, row by row"
+        blocks = "whether every block of the plan was made from earlier rows alone"
+        if assumes_nothing(rows, self.ball):
+            return (Review((bets, "nothing is assumed about q*: there is no class to test"), (blocks,)),)
+        return (Review((bets,), (blocks, "whether the log contradicts Q, beyond the interval's own test")),)
 
 
 def claims_of(evaluation: Evaluation, budget: ErrorBudget, side: Side) -> Claims:

@@ -24,6 +24,7 @@ _PLAIN = {
     "rewards": "No reward can leave the stated range",
     "values": "The value function lies in the stated class",
     "instruments": "The weights were looked for without the rows they are used on",
+    "plan": "Every block was planned from rows before it",
     "noise": "How chance is bounded",
     "policy": "What the new policy would do",
     "start": "Where it starts",
@@ -32,8 +33,8 @@ _PLAIN = {
 }
 
 
-def answer(result: Result, doubts: Sequence[str] = ()) -> str:
-    """The interval in one sentence and one picture, and under it what it is conditional on."""
+def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "") -> str:
+    """The interval in one sentence and one picture, and under it what it is conditional on, and where that is varied."""
     kind, words = _STATUS[result.status]
     badges = [badge(kind, words), *_held(result), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
@@ -44,14 +45,14 @@ def answer(result: Result, doubts: Sequence[str] = ()) -> str:
         if result.estimate_outside
         else ""
     )
-    states = result.choices.get("states")
+    told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
     return (
         f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
-        f"{interval_picture(result)}{_condition(result)}"
+        f"{interval_picture(result)}{_condition(result, elsewhere)}"
         f"<p>The value is a discounted sum of rewards, not normalized. The point estimate {esc(number(result.estimate))} is a "
         f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
-        f"{f'<p class=soft id=states>{esc(sentence(states))}.</p>' if states else ''}</section>"
+        f"{told}</section>"
     )
 
 
@@ -68,7 +69,7 @@ def _held(result: Result) -> list[str]:
     return [conditional] if result.guarantee == "finite-sample" else [held, conditional]
 
 
-def _condition(result: Result) -> str:
+def _condition(result: Result, elsewhere: str) -> str:
     """What the interval is conditional on and how far it carries beyond that, right under it."""
     if not result.is_conditional:
         return ""
@@ -82,7 +83,7 @@ def _condition(result: Result) -> str:
     )  # fmt: skip
     return (
         '<p class="note" id="condition"><b>Valid if the value function is no rougher than bondic assumes.</b> Nobody has '
-        f"stated this, and no log can prove it. The sliders below show other radii.</p>{tiles}"
+        f"stated this, and no log can prove it. {esc(elsewhere)}</p>{tiles}"
     )
 
 

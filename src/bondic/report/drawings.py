@@ -12,6 +12,7 @@ from bondic.report.bins import Bins, short
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
+from bondic.view import stacks_between
 
 
 class Axis:
@@ -77,7 +78,8 @@ def _estimate_legend(result: Result) -> str:
 def stacked_terms(result: Result) -> str:
     """Both end points as stacks: from the value that the parts lead away from, part by part, to the bound."""
     limits, names = result.value_range, list(dict.fromkeys(name for claim in result.claims for name in claim.steps()))
-    axis = Axis(limits.low, limits.high)
+    first, last = stacks_between(result.claims, limits)
+    axis = Axis(first, last)
     start = " + ".join(part.name for part in result.claims[0].of("value"))
     rows, top = [], 4
     for claim in result.claims:
@@ -98,10 +100,12 @@ def stacked_terms(result: Result) -> str:
         top += 52
     axis_line = (
         f'<line class="rule" x1="2%" x2="98%" y1="{top}" y2="{top}"/>'
-        + axis.text(limits.low, top + 16, number(limits.low))
-        + axis.text(limits.high, top + 16, number(limits.high))
+        + axis.text(first, top + 16, number(first))
+        + axis.text(last, top + 16, number(last))
     )
     legend = "".join(f'<span><i class="t{k % 5}"></i>{escape(name)}</span>' for k, name in enumerate(names))
+    if last - first < limits.width:
+        legend += f"<span>magnified: a part of [{escape(number(limits.low))}, {escape(number(limits.high))}]</span>"
     return (
         f'<svg height="{top + 22}" role="img" aria-label="terms of the end points">{"".join(rows)}{axis_line}</svg>'
         f'<div class="legend"><span>● {escape(start)}, the start of each stack</span>{legend}</div>'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -15,14 +15,15 @@ from bondic.functions.functions import Function
 from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.proofs.dual import DualProof
+from bondic.proofs.proof import Proof
 from bondic.rendering import escape
 from bondic.report import sections
 from bondic.report.answer import answer, assumptions
 from bondic.report.exports import split_notes
 from bondic.report.health import examine
 from bondic.report.support import column_names, find_support
-from bondic.report.what_if import what_if
-from bondic.result import Result
+from bondic.report.what_if import rougher, what_if
+from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -35,6 +36,7 @@ def report_page(
     *,
     title: str,
     sensitivity: Frontier | None = None,
+    larger: Mapping[float, ConfidenceInterval] | None = None,
     no_rows: bool = False,
     log: Log | None = None,
     columns: Sequence[str] = (),
@@ -43,11 +45,12 @@ def report_page(
 ) -> str:
     """The whole report as HTML text.
 
-    `problem` is the question that `result` answers; `log` adds episodes, ends and copies to the data health (a streamed
+    `problem` is the question that `result` answers; `larger` are intervals of `larger_radii`, where they were asked for;
+    `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of
     `read_log`: what touches validity is shown first. `command` is what a reader types to check the number, if there is such
-    a command. What only the dual bound has (radii to vary, weights to show) is left out for other proofs.
+    a command. What only the dual bound has (sliders, weights to show) is left out for other proofs.
     """
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
@@ -61,11 +64,12 @@ def report_page(
     numbers = {} if frontier is None else frontier.to_dict()
     doubts, others = split_notes(notes)
     body = [
-        answer(result, doubts),
+        answer(result, doubts, _elsewhere(frontier, larger)),
         sections.contributions(result),
         "" if frontier is None else _what_if(result, frontier, numbers),
+        rougher(result, larger) if larger else "",
         assumptions(result),
-        _support(result, proof, certified, columns, no_rows) if isinstance(proof, DualProof) else "",
+        _support(result, proof, certified, columns, no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
         sections.verification(result, proof.asked.answers.next is None, command),
     ]
@@ -77,8 +81,15 @@ def _what_if(result: Result, frontier: Frontier, numbers: dict[str, Any]) -> str
     return what_if(frontier, fixed_alpha=fixed, rejected=result.status is Status.REJECTED)
 
 
-def _support(result: Result, proof: DualProof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:
-    omega, found = _shown_omega(result, proof), None
+def _elsewhere(frontier: Frontier | None, larger: Mapping[float, ConfidenceInterval] | None) -> str:
+    """Where a reader finds the interval under a weaker assumption."""
+    if frontier is not None:
+        return "The sliders below show other radii."
+    return "Larger radii are below." if larger else "larger_radii (--larger-radii) makes the interval for larger radii."
+
+
+def _support(result: Result, proof: Proof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:
+    omega, found = _shown_omega(result, proof) if isinstance(proof, DualProof) else None, None
     if omega is not None:
         found = find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)
     return sections.support(result, found, no_rows)

@@ -14,6 +14,7 @@ from bondic.claims import Status
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
 from bondic.result import CONDITIONAL, Result
+from bondic.view import stacks_between
 
 _AMBER = "#d9922b"
 _COLORS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
@@ -34,7 +35,6 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 def terms_figure(result: Result) -> Any:
     """Both end points as stacks of their terms, with the interval and the estimate; a matplotlib Figure."""
     figure, axes = _figure(7.0, 2.6)
-    limits = result.value_range
     if result.status is not Status.REJECTED:
         conditional = result.is_conditional
         label = "interval, valid if Q as chosen holds" if conditional else "interval"
@@ -54,7 +54,7 @@ def terms_figure(result: Result) -> Any:
             axes.plot([], [], "s", color=color, label=name)
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
-    axes.set_xlim(limits.low, limits.high)
+    axes.set_xlim(*stacks_between(result.claims, result.value_range))
     axes.set_xlabel("value of the policy")
     axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from bondic.bounds.sequential import RARE
 from bondic.rendering import html_table, number, sentence
 from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import reward_histogram, stacked_terms, support_map
@@ -12,20 +13,31 @@ from bondic.report.elements import esc, facts
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
+from bondic.view import Grid
 
 
 def contributions(result: Result) -> str:
     """What each part contributes."""
     parts = result.view().parts
-    assert parts is not None  # a result with a certificate has them
+    if parts is None:  # nothing is left of Q, so there are no end points to split
+        return ""
     return (
         '<section id="terms"><h2>What makes the interval long</h2>'
         "<p>Each end starts from a weighted average of the log's rewards. <b>Bias</b> pays for situations that the policy "
-        "reaches and the log does not balance; <b>noise</b> for chance in finitely many rows; the rest for sampled starting "
-        "points, a stated model error and the computer's rounding.</p>"
+        f"reaches and the log does not balance; <b>noise</b> for chance in finitely many rows; {_rare(parts)}the rest for "
+        "sampled starting points, a stated model error and the computer's rounding.</p>"
         f"{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}"
-        f'<p class="soft">{esc(sentence(result.search_words))}.</p></section>'
+        f"{_searched(result)}</section>"
     )
+
+
+def _rare(parts: Grid) -> str:
+    named = any(row[0] == RARE for row in parts.rows)
+    return f"<b>{RARE}</b> for the confidence that is asked for; " if named else ""
+
+
+def _searched(result: Result) -> str:
+    return f'<p class="soft">{esc(sentence(result.search_words))}.</p>' if result.search_words else ""
 
 
 def support(result: Result, found: Support | None, no_rows: bool) -> str:
@@ -37,6 +49,8 @@ def support(result: Result, found: Support | None, no_rows: bool) -> str:
         f"<p>{result.effective_sample_size:.0f} rows' worth of evidence out of {rows} ({100 * share:.3g}%): the bound rests "
         "on rows weighted by how much the policy would be in their situation.</p>"
     )
+    if found is None and result.effective_sample_size > 0:
+        return f"{head}</section>"
     if found is None:
         return f"{head}<p>No row carries weight: the end points do not use the log.</p></section>"
     spread = [[f"{100 * a:g}% of the rows", f"{100 * b:.3g}%"] for a, b in found.shares]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bondic.methods.frontier import Frontier
 from bondic.proofs.assumptions import assumes_nothing
+from bondic.rendering import html_table, interval_text, three
 from bondic.report.elements import esc
+from bondic.result import ConfidenceInterval, Result
 
 _PROVED = (
     "the valid interval", "is proved", "For one α the curve holds for all radii at once; an interval picked because its result "
@@ -62,3 +66,20 @@ data-radius="{"free" if free else "varies"}">{head.format(what=what)}
 <input id="break-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
 <p id="break-out" hidden>{follows} {breaks}</p>
 <noscript><p>The sliders need JavaScript; the reported interval above does not.</p></noscript></section>"""
+
+
+def rougher(result: Result, larger: Mapping[float, ConfidenceInterval]) -> str:
+    """The interval at larger radii, each made anew."""
+    found = {1.0: result.interval, **larger}
+    rows = [
+        (f"{three(multiple)} ×", interval_text(item.low, item.high), three(item.length))
+        for multiple, item in sorted(found.items())
+    ]
+    return (
+        '<section id="rougher"><h2>What if the value function were rougher?</h2><p>The radius r<sub>Q</sub> says how large and '
+        "how rough the value function may be. Data can contradict it, not prove it. Here is the interval for larger radii, "
+        "each made anew from the same rows.</p>"
+        f"{html_table(('radius', 'interval', 'length'), rows)}"
+        '<p class="note">Choose one <b>before</b> looking: an interval picked because its result pleased has no guarantee.</p>'
+        "</section>"
+    )

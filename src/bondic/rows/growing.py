@@ -167,7 +167,8 @@ class GrowingRows:
         following, starts = self._counts(used)
         answers = replace(self.answers, next=self.answers.next[:following], initial=self.answers.initial[:starts])
         asking: dict[str, Any] = {"draws": said.draws, "initial_draws": said.initial_draws, "seed": said.seed}
-        return make_rows(log, answers, said.starts(log), said.terms, **asking)
+        rows = make_rows(log, answers, said.starts(log), said.terms, **asking)
+        return replace(rows, policy=said.policy)  # its answers are held; it may be asked at other states
 
     @property
     def layout(self) -> Layout:

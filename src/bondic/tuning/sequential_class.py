@@ -15,9 +15,6 @@ from bondic.tuning.defaults import Choices, default_ball, default_instruments, d
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
-CLASS_NOTES = ("states", "Q")
-"""Names of the notes on a choice."""
-
 
 @dataclass(frozen=True, eq=False)
 class ChosenClass:
@@ -36,7 +33,7 @@ def choose_class(
     """Q as given; else the box where states are names, which assumes nothing; else a ball made from the pilot."""
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
-    kind = _kind(radius, choices, pilot)
+    kind = kind_of_states(radius, choices, pilot)
     notes = {"states": kind.text + (f"; {kind.question}" if kind.question else "")}
     limits = range_at_all_times(pilot.terms)
     if kind.table and radius is None:
@@ -63,7 +60,7 @@ def _where(pilot: Rows) -> tuple[tuple[int, int], str]:
     return (pilot.rows.start, pilot.rows.stop), pilot.log_hash
 
 
-def _kind(radius: float | None, choices: Choices, pilot: Rows) -> StateKind:
+def kind_of_states(radius: float | None, choices: Choices, pilot: Rows) -> StateKind:
     """Names or numbers, from the pilot alone; a radius speaks of numbers unless something else is stated."""
     stated = check_categorical(choices.categorical, pilot.layout.observation_dim)
     kind = state_kind(pilot_points(pilot), pilot.layout, stated)

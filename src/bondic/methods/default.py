@@ -1,0 +1,175 @@
+"""The method for whoever names none: `Sequential` where it applies, else `Dual`; a rule that no certified row can move.
+
+It looks at statements, at the number of rows that was planned, and at the pilot, which is not certified. So the interval has
+the guarantee of the method it picks; the reason is written into `result.choices["method"]`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from bondic.claims import Side
+from bondic.classes.ball import Ball
+from bondic.classes.box import Box
+from bondic.classes.span import Span
+from bondic.errors import InvalidInput
+from bondic.methods.clock import Progress
+from bondic.methods.dual import Dual
+from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.setting import tuning_problem
+from bondic.noise.bound import NoiseBound
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.search.sequential.basis import PointSlots
+from bondic.search.sequential.plan import MOST_LANDMARKS
+from bondic.sums.forms import Sums
+from bondic.sums.standard import EngineName
+from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import PILOT_SHARE
+from bondic.tuning.sequential_class import kind_of_states
+
+FEWEST_ROWS = 200
+"""A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
+BYTES_PER_NUMBER = 100
+"""Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
+MOST_BYTES = 8_000_000_000
+_FEWEST_LANDMARKS = 50
+"""With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
+
+
+@dataclass(frozen=True)
+class Default:
+    """`Sequential` wherever it applies, else `Dual`: what `estimate_interval` uses when no method is named.
+
+    Parameters
+    ----------
+    ball : Ball, Box or Span, default None
+        Q, the functions that q* is assumed to be among. None: chosen by the method. `Span` is for `Sequential` alone.
+    radius : float, default None
+        Radius of Q with the kernel left to the library. Not together with `ball`.
+    side : {"both", "lower", "upper"}, default "both"
+        Which ends are asked for.
+    pilot : float or int, default None
+        Rows set aside for tuning, a share or a number. None: what the method sets aside, 0.05 (`Sequential`) or 0.2 (`Dual`).
+    planned_rows : int, default None
+        The number of rows that was planned, if the log may have stopped earlier or later than that.
+    choices : Choices
+        What the defaults for Q and W are made of. A statement about W (its bandwidth) asks for `Dual`.
+    gauge : str or NoiseBound, default None
+        A noise bound, which asks for `Dual`.
+    misspecification : float, default 0
+        How far q* may be from Q anywhere; more than 0 asks for `Dual`.
+    no_rows : bool, default False
+        The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows where
+        states are numbers: then `Dual`.
+    engine : str or Sums, default "auto"
+        How kernel sums are computed. The interval stays valid with any.
+    """
+
+    ball: Ball | Box | Span | None = None
+    radius: float | None = None
+    side: Side = "both"
+    pilot: float | int | None = None
+    planned_rows: int | None = None
+    choices: Choices = field(default_factory=Choices)
+    gauge: str | NoiseBound | None = None
+    misspecification: float = 0.0
+    no_rows: bool = False
+    engine: EngineName | Sums = "auto"
+
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        method, why = self.choose(problem)
+        return method.run(problem, alpha, progress).with_choice("method", why)
+
+    def choose(self, problem: Rows) -> tuple[Sequential | Dual, str]:
+        """The method, and why it is that one, in words."""
+        why = self._asked_for() or self._too_short(problem)
+        if not why:
+            sequential = self._sequential()
+            pilot = tuning_problem(problem, sequential.pilot_rows(problem))
+            rank = MOST_LANDMARKS if pilot is None else _landmarks(pilot, self._rows(problem), _room(problem))
+            why = self._impossible(problem, pilot, rank)
+            if not why:
+                fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
+                return replace(sequential, rank=rank), f"sequential{fewer}, the default wherever it applies"
+        return self._dual(why), f"dual, as {why}; elsewhere the default is sequential, whose intervals are shorter"
+
+    def _asked_for(self) -> str:
+        """What only the dual method has, and was asked for."""
+        if self.gauge is not None:
+            return "a noise bound was named (gauge), which only the dual method has"
+        if self.misspecification or (self.ball is not None and self.ball.misspecification):
+            return "an allowance for misspecification was stated, which only the dual method has"
+        if self.choices.weight_bandwidth is not None or self.choices.constant_share is not None:
+            return "W was described (weight_bandwidth or constant_share), which only the dual method has"
+        return ""
+
+    def _too_short(self, problem: Rows) -> str:
+        if self.pilot == 0:
+            return "no rows may be set aside (pilot=0), and the sequential method starts from a pilot"
+        rows = self._rows(problem)
+        return (
+            f"{rows} rows are fewer than the {FEWEST_ROWS} that the sequential method needs"
+            if rows < FEWEST_ROWS
+            else ""
+        )
+
+    def _impossible(self, problem: Rows, pilot: Rows | None, rank: int) -> str:
+        if pilot is None:
+            return "too few rows of the pilot can be used"
+        if isinstance(self.ball, Box) and not problem.layout.discrete:
+            return "Q is a box and actions are numbers, for which the sequential method has no table"
+        if self.no_rows and not self._table(pilot):
+            return "single rows are to be kept out of the certificate, and landmarks of the sequential method are rows"
+        if rank == 0:
+            return f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
+        return ""
+
+    def _table(self, pilot: Rows) -> bool:
+        """Whether Q is a table, whose landmarks are states that many rows share."""
+        if self.ball is not None or self.radius is not None:
+            return isinstance(self.ball, Box)
+        return kind_of_states(None, self.choices, pilot).table
+
+    def _rows(self, problem: Rows) -> int:
+        """A number that is known before the log: the length of a log may be a stopping time."""
+        return len(problem.rows) if self.planned_rows is None else self.planned_rows
+
+    def _sequential(self) -> Sequential:
+        pilot = PILOT if self.pilot is None else self.pilot
+        return Sequential(
+            self.ball, self.radius, self.side, pilot, self.planned_rows, choices=self.choices, engine=self.engine
+        )
+
+    def _dual(self, why: str) -> Dual:
+        if isinstance(self.ball, Span):
+            raise InvalidInput(
+                f"Q is a Span, which is for the sequential method alone, and that does not apply: {why}."
+            )
+        return Dual(
+            ball=self.ball,
+            gauge="half" if self.gauge is None else self.gauge,
+            side=self.side,
+            radius=self.radius,
+            misspecification=self.misspecification,
+            pilot=PILOT_SHARE if self.pilot is None else self.pilot,
+            planned_rows=self.planned_rows,
+            choices=self.choices,
+            engine=self.engine,
+        )
+
+
+def _room(problem: Rows) -> float:
+    """Bytes that may be held: what the user allows for a log that is read in batches, less what reading it takes."""
+    plan = problem.log.plan
+    return float(MOST_BYTES if plan is None else max(min(plan.budget - plan.fixed, MOST_BYTES), 0))
+
+
+def _landmarks(pilot: Rows, rows: int, room: float) -> int:
+    """As many as there is room for; 0 where these are too few to follow the value function."""
+    most = min(int(room / (BYTES_PER_NUMBER * rows)), MOST_LANDMARKS)
+    if most >= _FEWEST_LANDMARKS:
+        return most
+    batch = pilot.whole()
+    pairs = len(PointSlots(batch.logged, batch.slots).distinct(MOST_LANDMARKS))
+    return most if most >= 2 * pairs else 0
