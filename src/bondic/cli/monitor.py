@@ -122,13 +122,14 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
     columns = stated_columns(options, loaded, rows.observation_dim)
     choices = Choices(categorical=columns, seed=options["seed"], value_bandwidth=options["value_bandwidth"])
     pilot = parse_pilot(options["pilot"])
+    method = Sequential(
+        radius=options["radius"], side=options["side"], pilot=PILOT if pilot is None else pilot, choices=choices
+    )
     return SequentialMonitor(
         policy,
         _initial(rows, loaded, options),
         may_terminate=not options["never_terminates"],
-        method=Sequential(
-            radius=options["radius"], side=options["side"], pilot=PILOT if pilot is None else pilot, choices=choices
-        ),
+        method=method,
         **{name: options[name] for name in _ASKED},
     )
 
