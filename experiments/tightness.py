@@ -1,6 +1,7 @@
 """How short the intervals are: every finite-sample method, and two limits that no valid method can beat, on the same logs.
 
-    python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 1] [--problems synthetic,table,gym] [--page docs/tightness.md]
+    python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 1] [--problems synthetic,stated,table,gym]
+                                    [--out out/tightness.json] [--page docs/tightness.md]
 
 All methods see the same log, the same class Q and alpha = 0.1. Limits: the efficient length 2 z sqrt(V*/n), and for unseen
 events (20) with one pair and beta = 1/2, both ends together. Every interval is held against the true value.
@@ -254,7 +255,10 @@ def page(found: list[dict[str, Any]], cases: list[Case]) -> str:
         own = [row for row in found if row["case"] == case.name]
         counts = sorted({row["rows"] for row in own})
         text += [f"## {case.name[0].upper()}{case.name[1:]}", "", f"True value {case.truth:.4f}.", ""]
-        text += ["| method | guarantee | " + " | ".join(f"n = {n}" for n in counts) + " |", "|---|---|" + "---|" * len(counts)]
+        text += [
+            "| method | guarantee | " + " | ".join(f"n = {n}" for n in counts) + " |",
+            "|---|---|" + "---|" * len(counts),
+        ]
         for name in case.methods:
             rows = [row for row in own if row["method"] == name]
             if rows:
@@ -319,12 +323,17 @@ def main() -> int:
         if "gym" in wanted:
             for row in gym_rows(seed):
                 found.append(row)
-                print(f"{row['case']}: [{row['low']:.4g}, {row['high']:.4g}] {row['truth']:.4g} {row['seconds']:.0f} s", flush=True)
+                print(
+                    f"{row['case']}: [{row['low']:.4g}, {row['high']:.4g}] {row['truth']:.4g} {row['seconds']:.0f} s",
+                    flush=True,
+                )
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(options.out, json.dumps(found, indent=1))
     if options.page is not None:
         write_atomically(options.page, page(found, cases))
-    missed = [row for row in found if row["guarantee"] == "finite-sample" and not row["held"] and row["status"] != "REJECTED"]
+    missed = [
+        row for row in found if row["guarantee"] == "finite-sample" and not row["held"] and row["status"] != "REJECTED"
+    ]
     return 1 if len(missed) > 1 + 0.1 * len(found) else 0
 
 
