@@ -51,7 +51,7 @@ def test_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
 
 HEAVY = {"numpy", "scipy", "numba", "pyarrow", "rich", "torch", "matplotlib"}
 LOAD_PACKAGE = "import bondic"
-COMMANDS = ("check", "compare", "demo", "evaluate", "reproduce", "verify")
+COMMANDS = ("check", "compare", "demo", "evaluate", "monitor", "reproduce", "verify")
 SHOW_HELP = """
 from bondic.cli.main import main
 for words in {words!r}:

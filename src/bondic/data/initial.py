@@ -19,6 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_TOLERANCE = 1e-6
+_UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,8 @@ class InitialStates:
             raise InvalidInput(
                 "A sample of initial states has equal weights. Use InitialStates.exact for a weighted list."
             )
-        put("weights", weights / total)
+        # weights that were divided by their sum before are left alone: whoever reads them back has the same ones, to the bit
+        put("weights", weights if abs(total - 1.0) <= count * _UNIT else weights / total)
 
     @staticmethod
     def exact(observations: Any, weights: Any = None) -> InitialStates:
