@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import bondic
+from bondic.bounds.plan import columns
 from bondic.claims import Status
 from bondic.cli import main as cli
 from bondic.errors import InvalidInput, PolicyError
@@ -228,6 +229,31 @@ def test_later_rows_change_nothing_earlier():
     assert planned_alike(mine[-1].proof.plan, theirs[-1].proof.plan, 415)
 
 
+@pytest.mark.parametrize("case", [a_table, smooth])
+def test_what_is_bet_on_a_row_stays_to_the_last_bit(case):
+    """Predictions, instruments and weights are computed again at every update, with more rows and other landmarks."""
+    log, asked, method = case()
+    results = [result for result in watched(new_monitor(asked, method), log, CUTS) if result.proof is not None]
+    found = [_bets(result, log) for result in results]
+    for bets in found[:-1]:
+        for mine, theirs in zip(bets, found[-1], strict=True):
+            assert np.array_equal(mine, theirs[: len(mine)])
+
+
+def _bets(result, log):
+    """Of every certified row: predictions, λ|φ| and the weights of both ends."""
+    proof, plan = result.proof, result.proof.plan
+    data = proof.evidence(proof.asked.rebuild(part(log, slice(result.rows[1])), None, None)).data
+    made = []
+    for block, where in plan.pieces(data.log_rows):
+        rows = data.stretch(where)
+        here = rows.here[:, : plan.seen]
+        made.append(columns(block, data.gamma, rows.log_rows, rows.points, rows.slots, here, rows.limits))
+    sizes = [np.linalg.norm(own.instruments, axis=1) for own in made]
+    others = ([own.predicted for own in made], *([own.weights[end] for own in made] for end in ("lower", "upper")))
+    return [np.concatenate(column) for column in (sizes, *others)]
+
+
 def fussy_sampler():
     """Draws until it likes what it has: how much it takes of its generator depends on the states it is asked at."""
 
@@ -406,6 +432,14 @@ def test_damaged_and_foreign_folders_are_refused(tmp_path):
         with pytest.raises(InvalidInput):
             bondic.SequentialMonitor.load(tmp_path / "b", asked["policy"])
         shutil.rmtree(tmp_path / "b")
+    numbers = tmp_path / "a" / "certificates" / "000002.npz"
+    whole = numbers.read_bytes()
+    arrays = dict(np.load(numbers))
+    name = next(name for name in arrays if name.endswith("directions"))
+    np.savez(numbers, **{**arrays, name: arrays[name] * 2})
+    with pytest.raises(InvalidInput, match="not the certificate of the last update"):
+        bondic.SequentialMonitor.load(tmp_path / "a", asked["policy"])
+    numbers.write_bytes(whole)
     arrays = dict(np.load(tmp_path / "a" / "updates" / "000001.npz"))
     arrays["rewards"][3] = 1.0 - arrays["rewards"][3]
     np.savez(tmp_path / "a" / "updates" / "000001.npz", **arrays)

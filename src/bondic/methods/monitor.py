@@ -91,13 +91,6 @@ class SequentialMonitor:
         Q, the pilot, sides and shares. The pilot is a share of the planned rows, or a number.
     value_range, horizon, may_terminate, time_varying, draws, initial_draws, seed, accept
         As in `make_problem`.
-
-    Examples
-    --------
-    >>> monitor = SequentialMonitor(policy, initial, gamma=0.9, reward_range=(0, 1), planned_rows=5000)
-    >>> result = monitor.update(first_rows)
-    >>> result = monitor.update(more_rows)
-    >>> monitor.interval
     """
 
     def __init__(

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from bondic.data.io.npz import load_arrays
 from bondic.errors import InvalidInput, one_line
-from bondic.proofs.certificate import Certificate
+from bondic.proofs.certificate import Certificate, compute_digest
 from bondic.proofs.io import load_certificate, save_certificate, write_atomically
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -186,7 +186,7 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
     certificate = None
     if updates and updates[-1].certificate:
         certificate = load_certificate(certificate_path(place, len(updates)), most_bytes=2**40)
-        if certificate.digest != updates[-1].certificate:
+        if compute_digest(certificate.body, certificate.arrays) != updates[-1].certificate:
             raise InvalidInput(f"{certificate_path(place, len(updates))} is not the certificate of the last update.")
 
     def part(number: int) -> Arrays:
