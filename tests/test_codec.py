@@ -17,7 +17,9 @@ from hypothesis.extra.numpy import arrays
 from mpmath import mpf
 
 import bondic
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
+from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
 from bondic.errors import InvalidInput, VerificationError
@@ -126,6 +128,15 @@ CLASSES = {
         bondic.Ball, leaves, sizes, st.none() | st.one_of(*FUNCTIONS.values()), st.floats(0, 1), provenances, origins
     ),
     "box": st.builds(Box, sizes, st.none() | st.one_of(*FUNCTIONS.values()), provenances, origins),
+    "span": st.builds(
+        Span,
+        leaves,
+        st.builds(LandmarkBasis, numbers(2, 2), st.just(np.array([0, 1])), numbers(2, 2)),
+        sizes,
+        st.none() | st.one_of(*FUNCTIONS.values()),
+        provenances,
+        origins,
+    ),
 }
 TERMS = st.builds(
     Terms, st.floats(0, 1), st.tuples(sizes, sizes), st.booleans(), st.none() | st.integers(1, 99), st.booleans(),
