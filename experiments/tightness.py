@@ -1,6 +1,6 @@
 """How short the intervals are: every finite-sample method, and two limits that no valid method can beat, on the same logs.
 
-    python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 1] [--problems synthetic,stated,table,gym]
+    python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 1] [--problems synthetic,table,gym]
                                     [--out out/tightness.json] [--page docs/tightness.md]
 
 All methods see the same log, the same class Q and alpha = 0.1. Limits: the efficient length 2 z sqrt(V*/n), and for unseen
@@ -305,12 +305,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1000,5000,20000,100000")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--problems", default="synthetic,stated,table,gym")
+    parser.add_argument("--problems", default="synthetic,table,gym")
     parser.add_argument("--out", type=Path, default=Path("out/tightness.json"))
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     wanted = options.problems.split(",")
-    known = {"synthetic": synthetic, "stated": lambda: synthetic((-1.0, 1.0)), "table": table}
+    known = {"synthetic": synthetic, "table": table}
     cases = [make() for name, make in known.items() if name in wanted]
     found: list[dict[str, Any]] = []
     for seed in range(1, options.seeds + 1):
