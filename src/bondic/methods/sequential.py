@@ -223,7 +223,7 @@ class Sequential:
             )
         length = foreseen_length(pilot, chosen.ball, budget, ends_of(self.side), shape, Sums.named(self.engine))
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
-        return replace(chosen, notes={**chosen.notes, _PREDICTED: text})
+        return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""

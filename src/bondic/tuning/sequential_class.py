@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from bondic.classes.ball import Ball
@@ -22,6 +23,7 @@ class ChosenClass:
 
     ball: Ball | Box | Span
     notes: dict[str, str]
+    length: float = math.nan  # of the interval, as far as the pilot can tell
 
 
 def choose_class(
