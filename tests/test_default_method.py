@@ -167,7 +167,7 @@ def test_a_chosen_class_that_the_policy_contradicts_leaves_the_value_range(side)
     assert result.method == "sequential"
     assert result.status is Status.TRIVIAL
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
-    assert "a ball was given up: the log contradicts it along the policy" in result.choices["Q"]
+    assert "the class was given up: the log contradicts it along the policy" in result.choices["Q"]
     assert not result.chosen
     assert b.verify(result.certificate, problem.log, Fine()).status == "TRIVIAL"
     stated = b.estimate_interval(problem, method=b.Sequential(radius=2.0))  # whoever names a radius vouches for it

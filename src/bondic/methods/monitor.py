@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from bondic.bounds.plan import Plan
-from bondic.claims import Assumption, Conclusion, ErrorBudget, Status, check_alpha, ends_of
+from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
@@ -25,20 +24,20 @@ from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
-from bondic.methods.monitor_files import Saved, UpdateRecord, read_folder, write_folder
+from bondic.methods.monitor_files import Saved, read_folder, write_folder
+from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
 from bondic.methods.sequential import NOTES, Sequential
-from bondic.proofs.assumptions import range_assumption
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
 from bondic.proofs.sequential import SequentialProof
-from bondic.result import ConfidenceInterval, Result, versions
+from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements
 from bondic.search.sequential.plan import Planner, Shape
 from bondic.sums.forms import Sums
-from bondic.terms import in_full, make_terms, range_of
+from bondic.terms import make_terms, range_of
 from bondic.tuning.pilot import SMALLEST_PILOT
 from bondic.tuning.sequential_class import ChosenClass
 
@@ -190,7 +189,8 @@ class SequentialMonitor:
             self._planner = None  # it may have seen rows that are not taken in: made again from those that were
             raise
         self._rows, self._fixed, self._plan, self.result = grown, fixed, plan, result
-        self._updates = (*self._updates, self._record(result, grown))
+        given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
+        self._updates = (*self._updates, next_record(self.running, result, grown, given_up=given_up))
         return result
 
     def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, Plan | None]:
@@ -198,7 +198,7 @@ class SequentialMonitor:
             return self._waiting(grown, "no group of rows is complete yet"), None, None
         problem, fixed = grown.problem(), self._fixed
         if self._rows is not None and grown.used == self._rows.used and self.result is not None:
-            return replace(self.result, choices={**self.result.choices, **_held_back(grown)}), fixed, self._plan
+            return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plan
         if problem.rows.stop <= self._pilot:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, None
         if (gone := self._given_up_at()) is not None:
@@ -223,7 +223,7 @@ class SequentialMonitor:
         return self._with_notes(result, problem, grown), fixed, plan
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
-        return replace(result.with_doubts(problem), choices={**result.choices, **_held_back(grown)})
+        return replace(result.with_doubts(problem), choices={**result.choices, **held_back(grown)})
 
     def _given_up_at(self) -> int | None:
         """The update at which the log contradicted the Q that the library had chosen."""
@@ -250,33 +250,7 @@ class SequentialMonitor:
         return planner
 
     def _waiting(self, grown: GrowingRows, why: str) -> Result:
-        """The value range: nothing is said about the rows yet."""
-        said, low_high = self._statements.terms, range_of(self._statements.terms)
-        low, high = map(in_full, said.reward_range)
-        rewards = Assumption("rewards", f"Every possible reward lies in [{low}, {high}].", "stated")
-        return Result(
-            low=low_high.low,
-            high=low_high.high,
-            estimate=low_high.low,
-            alpha=self.alpha,
-            side=self.method.side,
-            method="sequential",
-            guarantee="finite-sample",
-            status=Status.TRIVIAL,
-            value_range=low_high,
-            claims=(),
-            rejection=None,
-            gap=(np.nan, np.nan),
-            rows=(0, grown.used),
-            budget=ErrorBudget(self.alpha, {}),
-            assumptions=(rewards, *range_assumption(said)),
-            choices={"waiting": f"{why}: the interval is the value range", **_held_back(grown)},
-            seeds={"policy draws": self._statements.seed},
-            versions=versions(),
-            hashes={"log": grown.log.content_hash},
-            effective_sample_size=0.0,
-            seconds={},
-        )
+        return waiting_result(grown, self.alpha, self.method.side, why)
 
     # -- files
 
@@ -334,30 +308,6 @@ class SequentialMonitor:
         self._plan = plan
         self._fixed = _Fixed(pilot, ChosenClass(proof.ball, notes), proof.budget, basis)
 
-    def _record(self, result: Result, grown: GrowingRows) -> UpdateRecord:
-        """A line of the history, with what all intervals have in common."""
-        before, limits = self.running, range_of(self._statements.terms)
-        low, high = max(before.low, result.low), min(before.high, result.high)
-        status = Status.INTERVAL if low > limits.low or high < limits.high else Status.TRIVIAL
-        given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
-        if Status.REJECTED in (before.status, result.status) or low > high:
-            low, high, status = limits.low, limits.high, Status.REJECTED
-        elif given_up:  # whatever was said before rests on the same Q
-            low, high, status = limits.low, limits.high, Status.TRIVIAL
-        return UpdateRecord(
-            rows=len(grown.log),
-            used=grown.used,
-            low=result.low,
-            high=result.high,
-            status=result.status.name,
-            running_low=low,
-            running_high=high,
-            running_status=status.name,
-            given_up=given_up,
-            certificate=result.hashes.get("certificate", ""),
-            time=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
-
 
 def _planned(method: Sequential, planned_rows: int) -> Sequential:
     if not isinstance(method, Sequential):
@@ -373,12 +323,3 @@ def _planned(method: Sequential, planned_rows: int) -> Sequential:
             f"planned_rows={planned_rows}, and method.planned_rows is {method.planned_rows}: pass one of them."
         )
     return replace(method, planned_rows=int(planned_rows))
-
-
-def _held_back(grown: GrowingRows) -> dict[str, str]:
-    waiting = len(grown.log) - grown.used
-    if not waiting:
-        return {}
-    return {
-        "waiting rows": f"{waiting} of {len(grown.log)}: actions are drawn for groups of rows, and the last is not complete"
-    }

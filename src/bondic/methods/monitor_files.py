@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from bondic.data.io.npz import load_arrays
 from bondic.errors import InvalidInput, one_line
+from bondic.methods.monitor_history import UpdateRecord
 from bondic.proofs.certificate import Certificate, compute_digest
 from bondic.proofs.io import load_certificate, save_certificate, write_atomically
 
@@ -33,23 +34,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 FORMAT = "bondic monitor 1"
 STATE, HISTORY = "monitor.json", "history.csv"
 _STATEMENTS = "statements.npz"
-
-
-@dataclass(frozen=True)
-class UpdateRecord:
-    """One update: its interval, and what all intervals up to it have in common."""
-
-    rows: int  # of the log by then
-    used: int  # those that were evaluated
-    low: float
-    high: float
-    status: str
-    running_low: float
-    running_high: float
-    running_status: str
-    given_up: bool  # a Q that the library chose, at this update or before
-    certificate: str  # digest; empty where nothing could be certified yet
-    time: str  # UTC
 
 
 @dataclass(frozen=True, eq=False)

@@ -132,7 +132,7 @@ class Sequential:
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
         found = proof.evaluate(proof.evidence(certified, Sums.named(self.engine)))
         estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
-        why = self._contradicted(certified, chosen.ball)
+        why = self._contradicted(certified, chosen.ball) or _without_starts(certified, plan)
         clock.done("evaluate")
         if why:
             return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
@@ -153,7 +153,7 @@ class Sequential:
         """The value range, where the log contradicts what the library chose."""
         notes = self._notes(certified, told)
         notes["Q"] = (
-            f"every function with values in the value range, as a ball was given up: {why} ({told.get('Q', '')})"
+            f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
         )
         proof = _value_range_proof(certified, alpha, self.side)
         return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
@@ -239,6 +239,16 @@ def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
     """The mean of the doubly robust values behind the ends."""
     values = [claim[VALUE].mid for claim in claims]
     return sum(values) / len(values) if values else otherwise
+
+
+def _without_starts(certified: Rows, plan: Plan) -> str:
+    """Starts that were read off the log are paid for by bets on those after the pilot; without any there is no answer.
+
+    Falling back on another bound would spend the same part of alpha twice.
+    """
+    states = certified.initial_states
+    missing = states.kind == "sample" and states.from_rows and plan.start is None
+    return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
 
 
 def _value_range_proof(certified: Rows, alpha: float, side: Side) -> DualProof:
