@@ -24,6 +24,7 @@ from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
+from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import kind_of_states
@@ -33,6 +34,8 @@ FEWEST_ROWS = 200
 BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 MOST_BYTES = 8_000_000_000
+_PROMISING = 0.95
+"""Share of the value range below which a guess of the length is a promise."""
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
@@ -78,11 +81,15 @@ class Default:
     engine: EngineName | Sums = "auto"
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        method, why = self.choose(problem)
+        method, why = self.choose(problem, alpha)
         return method.run(problem, alpha, progress).with_choice("method", why)
 
-    def choose(self, problem: Rows) -> tuple[Sequential | Dual, str]:
-        """The method, and why it is that one, in words; no certified row is looked at for it."""
+    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Sequential | Dual, str]:
+        """The method, and why it is that one, in words.
+
+        A pilot that promises no more than the value range is enlarged to that of the dual method: it may have been too short to
+        tell. What is certified comes after every row that was looked at.
+        """
         why = self._asked_for() or self._too_short(problem)
         if why:
             return self._dual(why)
@@ -92,8 +99,14 @@ class Default:
         why = self._impossible(problem, pilot, rank)
         if why:
             return self._dual(why)
-        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
-        return replace(sequential, rank=rank), f"sequential{fewer}, the default wherever it applies"
+        sequential = replace(sequential, rank=rank)
+        larger = replace(sequential, pilot=PILOT_SHARE) if self.pilot is None else sequential
+        for method in (sequential, larger):
+            if isinstance(self.ball, Span) or _promises(method, problem, alpha):
+                fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
+                return method, f"sequential{fewer}, the default wherever it applies"
+        seen = larger.pilot_rows(problem)
+        return self._dual(f"the first {seen} rows promise no more than the value range for the sequential method")
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was asked for."""
@@ -159,6 +172,14 @@ class Default:
             engine=self.engine,
         )
         return dual, f"dual, as {why}"
+
+
+def _promises(method: Sequential, problem: Rows, alpha: float) -> bool:
+    """Whether the pilot expects an interval that is shorter than the value range; of tables its guess says too little."""
+    planned = len(problem.rows) if method.planned_rows is None else method.planned_rows
+    pilot, budget = method.pilot_of(problem, method.pilot_rows(problem)), method.budget(problem, alpha)
+    found = method.choose(pilot, problem, budget, method.shape(planned))
+    return isinstance(found.ball, Box) or found.length < _PROMISING * range_at_all_times(problem.terms).width
 
 
 def _room(problem: Rows) -> float:
