@@ -354,7 +354,8 @@ ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "start
         (("--gauge", "finite", "--numeric"), "dual"),
         (("--misspecification", "0.1"), "dual"),
         (("--weight-bandwidth", "1"), "dual"),
-        (("--planned-rows", "900", "--pilot", "100", "--side", "lower", "--radius", "50"), "sequential"),
+        (("--planned-rows", "900", "--pilot", "100", "--side", "lower"), "sequential"),
+        (("--method", "sequential", "--radius", "50", "--side", "lower"), "sequential"),
         (("--method", "sequential", "--categorical", "obs", "--pilot", "0.2"), "sequential"),
     ],
 )
