@@ -35,7 +35,7 @@ WRITTEN = (
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
-_READING = ("memory", "columns", "missing", "text", "actions", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 

@@ -33,7 +33,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 MAY_BE_ABSENT = (
-    "terminations", "truncations", "behavior_action_probs", "behavior_log_probs", "target_action_probs", "target_log_probs",
+    "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
+    "target_action_probs", "target_log_probs",
 )  # fmt: skip
 """Parts that can be stated to be absent, whatever the columns are called: {part: None}, PART=none."""
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")

@@ -97,6 +97,18 @@ class Transitions:
         _arrays.setter(self)("content_hash", digest.hexdigest())
 
     @staticmethod
+    def one_step(observations: Any, actions: Any, rewards: Any, **optional: Any) -> Transitions:
+        """A log in which every row is an episode of its own (a bandit log): nothing follows, and nothing has to be stored."""
+        states = _arrays.matrix("observations", observations)
+        told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in optional]
+        if told:
+            raise InvalidInput(
+                f"Every row of a one-step log ends: leave out {', '.join(told)}, or use Transitions(...)."
+            )
+        ends = np.ones(states.shape[0], dtype=bool)
+        return Transitions(observations, actions, rewards, np.zeros(states.shape), ends, **optional)
+
+    @staticmethod
     def part(columns: Mapping[str, Any], first_row: int, content_hash: str) -> Transitions:
         """Rows `first_row`, ... of a longer log with that hash; keys are checked for the log as a whole elsewhere."""
         rows: Transitions = object.__new__(Transitions)

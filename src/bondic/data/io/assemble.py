@@ -27,18 +27,24 @@ class Assembly:
     """One log being put together from one table."""
 
     def __init__(
-        self, table: Table, columns: Given | None, treatment: Treatment, actions: Sequence[str] | None = None
+        self,
+        table: Table,
+        columns: Given | None,
+        treatment: Treatment,
+        actions: Sequence[str] | None = None,
+        *,
+        one_step: bool = False,
     ) -> None:
         self.table = table
         found, self.absent, self.probs = find_parts(
-            table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",)
+            table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",), one_step=one_step
         )
         if probabilities.lists_of_all_actions(table, found.columns):
             self.probs["logged_action_probs"] = found.columns["target_action_probs"]
             found = replace(
                 found, columns={p: group for p, group in found.columns.items() if p != "target_action_probs"}
             )
-        self.parts = Parts(table, found.columns, treatment, known_actions(actions))
+        self.parts = Parts(table, found.columns, treatment, known_actions(actions), one_step=one_step)
         self.notes = [
             *table.notes,
             *(self._says(part, group) for part, group in {**found.columns, **self.probs}.items()),
@@ -57,7 +63,9 @@ class Assembly:
         probs = {
             part: probabilities.read_probabilities(self.table, part, group, n) for part, group in self.probs.items()
         }
-        if encoded.following is None:
+        if self.parts.one_step:
+            self.notes.append("Every row is an episode of one step, as you stated: nothing follows it.")
+        elif encoded.following is None:
             self._follow(parts, probs, _arrays.flags("terminations", parts["terminations"], n))
         log = self._transitions(parts)
         return self._with_probabilities(log, probs, encoded)

@@ -30,6 +30,7 @@ def read_log(
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
     actions: Sequence[str] | None = None,
+    one_step: bool = False,
     trust_pickle: bool = False,
 ) -> LoadedLog:
     """Read a log: Parquet (file or folder), CSV, NPZ, HDF5 (D4RL, d3rlpy, Minari), a table or a mapping of arrays.
@@ -39,12 +40,14 @@ def read_log(
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
     `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken.
-    Pickles run code when they are loaded: only with `trust_pickle=True`.
+    `one_step=True` states that every row is an episode of its own (a bandit log): next observations and ends are then not
+    needed. Pickles run code when they are loaded: only with `trust_pickle=True`.
 
     Nothing here can tell whether rows were left out before because of what they contained.
     """
     treatment = Treatment(missing, categorical)
-    return Assembly(read_table(source, trust_pickle=trust_pickle), columns, treatment, actions).build()
+    table = read_table(source, trust_pickle=trust_pickle)
+    return Assembly(table, columns, treatment, actions, one_step=one_step).build()
 
 
 def read_table(source: Any, *, trust_pickle: bool = False) -> Table:
