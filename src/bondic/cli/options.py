@@ -72,7 +72,8 @@ LOG = [
     several(
         "--columns",
         "PART=COL[,COL...]",
-        "Columns that hold a part of a transition, where their names do not tell; terminations=none (or "
+        "Columns that hold a part of a transition, where their names do not tell; 'user_feature_*' for all that are called so; "
+        "terminations=none (or "
         "truncations=none) states that there are none. May be repeated.",
     ),
     several(

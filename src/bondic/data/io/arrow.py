@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.feather as feather
 
 from bondic.data.io.table import Column, Table, as_column, unequal_rows
 from bondic.errors import InvalidInput, one_line
+
+SUFFIXES = (".feather", ".arrow", ".ipc")
+
+
+def read_feather(path: Path) -> Table:
+    """Feather and Arrow files, compressed or not."""
+    label = one_line(path.name)
+    try:
+        return arrow_table(feather.read_table(path, memory_map=False), label)
+    except (pa.ArrowException, OSError) as problem:
+        raise InvalidInput(
+            f"{label} cannot be read as Feather ({one_line(problem, 200)}). The file is damaged or incomplete, or a stream of "
+            "batches: write it again with pyarrow.feather or to_feather."
+        ) from problem
 
 
 def is_arrow_like(source: Any) -> bool:

@@ -18,7 +18,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import BoolArray, Table
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, ValidityWarning, shown
+from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class Assembly:
         *,
         one_step: bool = False,
     ) -> None:
-        self.table = table
+        self.table, one_step = table, one_step or table.one_step
         found, self.absent, self.probs = find_parts(
             table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",), one_step=one_step
         )
@@ -46,10 +46,10 @@ class Assembly:
             )
         self.parts = Parts(table, found.columns, treatment, known_actions(actions), one_step=one_step)
         self.notes = [
-            *table.notes,
+            *(note for note in table.notes if not isinstance(note, Doubt)),
             *(self._says(part, group) for part, group in {**found.columns, **self.probs}.items()),
         ]
-        self.doubts = list(found.notes)
+        self.doubts = [*(note for note in table.notes if isinstance(note, Doubt)), *found.notes]
         self.dropped = 0
 
     @staticmethod
@@ -64,7 +64,9 @@ class Assembly:
             part: probabilities.read_probabilities(self.table, part, group, n) for part, group in self.probs.items()
         }
         if self.parts.one_step:
-            self.notes.append("Every row is an episode of one step, as you stated: nothing follows it.")
+            self.notes.append("Every row is an episode of one step: nothing follows it.")
+            if "logged_action_probs" in probs and "next_action_probs" not in probs:
+                probs["next_action_probs"] = np.zeros_like(probs["logged_action_probs"])
         elif encoded.following is None:
             self._follow(parts, probs, _arrays.flags("terminations", parts["terminations"], n))
         log = self._transitions(parts)
@@ -97,7 +99,7 @@ class Assembly:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ValidityWarning)
             try:
-                log = Transitions(**parts)
+                log = Transitions(**parts, unrecorded=self.parts.unrecorded)
             except InvalidInput as problem:
                 if not self.dropped:
                     raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from bondic.data.blocks import RowRange
 from bondic.data.io.arrow import arrow_table
 from bondic.data.io.table import Table
+from bondic.data.names import natural
 from bondic.errors import InvalidInput, one_line, shown
 
 SUFFIXES = (".parquet", ".pq")
@@ -130,11 +130,7 @@ def list_parts(path: Path) -> list[Path]:
     ]
     if not inside:
         raise InvalidInput(f"The folder {path} holds no *.parquet file.")
-    return sorted(inside, key=lambda p: [_natural(part) for part in p.relative_to(path).parts])
-
-
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    return [(0, int(piece)) if piece.isdigit() else (1, piece) for piece in re.split(r"(\d+)", name) if piece]
+    return sorted(inside, key=lambda p: [natural(part) for part in p.relative_to(path).parts])
 
 
 def _open(path: Path, root: Path) -> _File:

@@ -14,6 +14,7 @@ from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.one_step import UNUSED, end_every_row
+from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
 from bondic.data.io.table import BoolArray, Table
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns
 from bondic.data.propensities import PROPENSITIES, refuse_both
@@ -57,6 +58,10 @@ def find_parts(
     rest = {part: value for part, value in given.items() if part not in probabilities.PARTS}
     required = [part for part in REQUIRED if part not in ("terminations", *optional)]
     used = {column for group in probs.values() for column in group}
+    if {"target_action_probs", "target_log_probs"} & set(
+        find_columns(names, rest, required=(), skip=absent, used=used).columns
+    ):
+        required = ["rewards"]  # nothing else is needed of a policy that is known by these columns
     found = find_columns(names, rest, required=required, skip=absent, used=used)
     refuse_both(found.columns)
     if "terminations" not in {*found.columns, *absent, *optional}:
@@ -102,6 +107,7 @@ class Parts:
         self.one_step = one_step
         self.notes: list[str] = []
         self.encodings: dict[str, Encoding] = {}
+        self.unrecorded: tuple[str, ...] = ()  # parts for which others stand in
 
     def read(self) -> tuple[dict[str, Any], Encoded]:
         """Every part by name; next observations are None where no column holds them."""
@@ -115,8 +121,13 @@ class Parts:
         if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
         ended = np.ones(n, dtype=bool) if self.one_step else _arrays.flags("terminations", parts["terminations"], n)
-        here, following = self.columns["observations"], self.columns.get("next_observations")
-        encoded = encode_observations(self.table, here, following, ended, self.treatment)
+        if "observations" in self.columns:
+            here, following = self.columns["observations"], self.columns.get("next_observations")
+            encoded = encode_observations(self.table, here, following, ended, self.treatment)
+        else:
+            told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
+            encoded = steps_as_observations(self.table.source, parts, n, **told)
+        self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings
         parts["observations"], parts["next_observations"] = encoded.observations, encoded.following
@@ -154,6 +165,9 @@ class Parts:
             )
 
     def _actions(self, n: int) -> npt.NDArray[Any]:
+        if "actions" not in self.columns:
+            self.notes.append(NO_ACTIONS)
+            return np.zeros(n, dtype=np.int64)
         group = self.columns["actions"]
         columns = [self.table.column(name, n, " (`actions`)") for name in group]
         for name, column in zip(group, columns, strict=True):

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bondic.data.io import csv, hdf5, minari, npz, parquet, scope_rl
+from bondic.data.io import (
+    arrow,
+    csv,
+    d3rlpy,
+    hdf5,
+    huggingface,
+    jsonl,
+    minari,
+    npz,
+    obp,
+    parquet,
+    sb3_buffer,
+    scope_rl,
+    vowpal,
+)
 from bondic.data.io.arrow import arrow_table, is_arrow_like, to_arrow
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
@@ -20,7 +34,22 @@ from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 
 _PICKLES = (".pkl", ".pickle")
-_KNOWN = (*parquet.SUFFIXES, *csv.SUFFIXES, *npz.SUFFIXES, *hdf5.SUFFIXES)
+_FILES: dict[tuple[str, ...], Callable[[Path], Table]] = {
+    parquet.SUFFIXES: parquet.read_parquet,
+    arrow.SUFFIXES: arrow.read_feather,
+    csv.SUFFIXES: csv.read_csv,
+    npz.SUFFIXES: npz.read_npz,
+    hdf5.SUFFIXES: hdf5.read_hdf5,
+    vowpal.SUFFIXES: vowpal.read_vowpal,
+}
+_KNOWN = (*(ending for endings in _FILES for ending in endings), *jsonl.SUFFIXES)
+_OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Table]], ...] = (
+    (scope_rl.is_scope_rl, scope_rl.read_scope_rl),
+    (obp.is_bandit_feedback, obp.read_bandit_feedback),
+    (sb3_buffer.is_replay_buffer, sb3_buffer.read_replay_buffer),
+    (d3rlpy.is_d3rlpy_dataset, d3rlpy.read_d3rlpy_dataset),
+)
+"""Objects of other libraries, told by what they offer."""
 
 
 def read_log(
@@ -33,10 +62,11 @@ def read_log(
     one_step: bool = False,
     trust_pickle: bool = False,
 ) -> LoadedLog:
-    """Read a log: Parquet (file or folder), CSV, NPZ, HDF5 (D4RL, d3rlpy, Minari), a table or a mapping of arrays.
+    """Read a log: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari), Vowpal Wabbit's bandit
+    logs, a table or a mapping of arrays, or an object of another library (the page on logs lists them).
 
     `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
-    "observations": ["age", "bmi"]}; {"truncations": None} (or terminations) states that there are none. `missing`
+    "observations": ["age", "lab_*"]}; {"truncations": None} (or terminations) states that there are none. `missing`
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
     `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken.
@@ -46,16 +76,20 @@ def read_log(
     Nothing here can tell whether rows were left out before because of what they contained.
     """
     treatment = Treatment(missing, categorical)
-    table = read_table(source, trust_pickle=trust_pickle)
+    table = read_table(source, trust_pickle=trust_pickle, columns=columns)
     return Assembly(table, columns, treatment, actions, one_step=one_step).build()
 
 
-def read_table(source: Any, *, trust_pickle: bool = False) -> Table:
-    """Named columns of a file or table, whatever they mean."""
+def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> Table:
+    """Named columns of a file or table; `columns` says what some of them mean, which a few formats have to know."""
+    return obp.recognized(_read(source, trust_pickle, columns))
+
+
+def _read(source: Any, trust_pickle: bool, columns: Given | None) -> Table:
     if isinstance(source, str) and source.startswith(minari.PREFIX):
         return minari.read_minari_name(source.removeprefix(minari.PREFIX))
     if isinstance(source, str | Path):
-        return _from_path(_home(source), trust_pickle)
+        return _from_path(_home(source), trust_pickle, columns)
     return _from_object(source, "The log")
 
 
@@ -67,8 +101,12 @@ def _home(source: str | Path) -> Path:
 
 
 def _from_object(source: Any, label: str) -> Table:
-    if scope_rl.is_scope_rl(source):
-        return scope_rl.read_scope_rl(source, label)
+    for fits, reader in _OBJECTS:
+        if fits(source):
+            return reader(source, label)
+    huggingface.refuse_splits(source, label)
+    if huggingface.is_dataset(source):
+        source = huggingface.dataset_rows(source)
     if isinstance(source, Mapping):
         return read_mapping(source, label)
     if isinstance(source, np.ndarray):
@@ -81,7 +119,7 @@ def _from_object(source: Any, label: str) -> Table:
         return _from_frame(source, label)
     raise InvalidInput(
         f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
-        "(pandas, polars, pyarrow)."
+        "(pandas, polars, pyarrow, datasets)."
     )
 
 
@@ -96,7 +134,7 @@ def _from_frame(source: Any, label: str) -> Table:
         return Table(label, tuple(names), lambda name: as_column(name, source[name].to_numpy(), label))
 
 
-def _from_path(path: Path, trust_pickle: bool) -> Table:
+def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     try:
         folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as problem:
@@ -108,12 +146,9 @@ def _from_path(path: Path, trust_pickle: bool) -> Table:
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     name = path.name.lower()
-    for suffixes, reader in (
-        (parquet.SUFFIXES, parquet.read_parquet),
-        (csv.SUFFIXES, csv.read_csv),
-        (npz.SUFFIXES, npz.read_npz),
-        (hdf5.SUFFIXES, hdf5.read_hdf5),
-    ):
+    if name.endswith(jsonl.SUFFIXES):
+        return jsonl.read_jsonl(path, columns)
+    for suffixes, reader in _FILES.items():
         if name.endswith(suffixes):
             return reader(path)
     if name.endswith(_PICKLES):
