@@ -87,9 +87,8 @@ def _d3rlpy_episodes(file: Any, label: str) -> Iterator[Episode]:
     for index in range(int(_inside(file, "num_episodes")[()])):
         if f"observations_{index}_0" in file:
             raise InvalidInput(f"{label}: episode {index} has several kinds of observations; one array is needed.")
-        states, actions, rewards = (
-            _value(_inside(file, f"{part}_{index}")) for part in ("observations", "actions", "rewards")
-        )
+        parts = ("rewards", "observations", "actions")
+        rewards, states, actions = (_value(_inside(file, f"{part}_{index}")) for part in parts)
         terminated = bool(_value(_inside(file, f"terminated_{index}")))
         yield d3rlpy_episode(label, index, states, actions, rewards, terminated)
 

@@ -23,7 +23,7 @@ _OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *
 _TELLING = ("rewards", *PROPENSITIES)
 """Parts that are lists only where a line holds several steps; a list of actions may be one action of several dimensions."""
 
-Line = dict[str, Any]
+_Line = dict[str, Any]
 
 
 def read_jsonl(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
@@ -64,15 +64,15 @@ def _objects(path: Path, label: str) -> Iterator[Mapping[str, Any]]:
         raise InvalidInput(f"{label} cannot be read ({one_line(problem, 200)}). Write the file again.") from problem
 
 
-def _flat(line: Mapping[str, Any], prefix: str = "") -> Line:
+def _flat(line: Mapping[str, Any], prefix: str = "") -> _Line:
     """Objects inside objects under dotted names."""
-    out: Line = {}
+    out: _Line = {}
     for name, value in line.items():
         out |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return out
 
 
-def _parts_of(lines: list[Line], stated: Mapping[str, Any]) -> dict[str, str]:
+def _parts_of(lines: list[_Line], stated: Mapping[str, Any]) -> dict[str, str]:
     """The part of a transition that a column holds, by statement or by its usual names."""
     found = {alias: part for part, aliases in ALIASES.items() for alias in aliases}
     by_name = {name: found[name.lower()] for line in lines for name in line if name.lower() in found}
@@ -80,7 +80,7 @@ def _parts_of(lines: list[Line], stated: Mapping[str, Any]) -> dict[str, str]:
     return {name: part for name, part in by_name.items() if part not in stated} | said
 
 
-def _episodes(lines: list[Line], part_of: Mapping[str, str], label: str) -> Table:
+def _episodes(lines: list[_Line], part_of: Mapping[str, str], label: str) -> Table:
     """One row for every step of every line."""
     names = dict.fromkeys(name for line in lines for name in line)
     lengths = [_steps(line, part_of, label, row) for row, line in enumerate(lines)]
@@ -95,7 +95,7 @@ def _episodes(lines: list[Line], part_of: Mapping[str, str], label: str) -> Tabl
     return arrays_table(label, columns, notes=tuple(notes))
 
 
-def _steps(line: Line, part_of: Mapping[str, str], label: str, row: int) -> int:
+def _steps(line: _Line, part_of: Mapping[str, str], label: str, row: int) -> int:
     """The number of steps of a line, on which its lists have to agree."""
     lists = {n: len(v) for n, v in line.items() if isinstance(v, list) and part_of.get(n) in _OF_STEPS}
     if len(set(lists.values())) != 1 or not next(iter(lists.values())):
@@ -107,7 +107,7 @@ def _steps(line: Line, part_of: Mapping[str, str], label: str, row: int) -> int:
     return next(iter(lists.values()))
 
 
-def _of_steps(name: str, lines: list[Line], lengths: list[int]) -> bool:
+def _of_steps(name: str, lines: list[_Line], lengths: list[int]) -> bool:
     """Whether an unknown list has one entry per step: only lists whose length varies with the episode tell."""
     if len(set(lengths)) < 2:
         return False
@@ -132,7 +132,7 @@ def _spread(value: Any, steps: int, name: str, part: str | None, per_step: Colle
 
 
 def _add_keys(
-    columns: dict[str, list[Any]], part_of: Mapping[str, str], lengths: list[int], lines: list[Line]
+    columns: dict[str, list[Any]], part_of: Mapping[str, str], lengths: list[int], lines: list[_Line]
 ) -> Iterator[str]:
     """Episode ids, steps and ends, where the lines do not say them."""
     present = {part for name, part in part_of.items() if name in columns}
