@@ -29,7 +29,7 @@ _Line = dict[str, Any]
 def read_jsonl(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
     """Named columns; `stated` says which of them hold what, where their names do not tell."""
     label = one_line(path.name)
-    lines = [_flat(line) for line in _objects(path, label)]
+    lines = [_flat(line, f"{label}: row {row}") for row, line in enumerate(_objects(path, label))]
     if not lines:
         raise InvalidInput(f"{label} is empty. A log needs at least one line.")
     part_of = _parts_of(lines, stated or {})
@@ -64,11 +64,14 @@ def _objects(path: Path, label: str) -> Iterator[Mapping[str, Any]]:
         raise InvalidInput(f"{label} cannot be read ({one_line(problem, 200)}). Write the file again.") from problem
 
 
-def _flat(line: Mapping[str, Any], prefix: str = "") -> _Line:
+def _flat(line: Mapping[str, Any], where: str, prefix: str = "") -> _Line:
     """Objects inside objects under dotted names."""
     out: _Line = {}
     for name, value in line.items():
-        out |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        found = _flat(value, where, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        if twice := found.keys() & out.keys():
+            raise InvalidInput(f"{where} has two values called {one_line(min(twice))}. Rename one of them.")
+        out |= found
     return out
 
 

@@ -26,6 +26,11 @@ def is_replay_buffer(source: Any) -> bool:
 
 def read_replay_buffer(buffer: Any, label: str = "The replay buffer") -> Table:
     """One row per step and environment, in the order of time."""
+    shapes = {name: np.shape(getattr(buffer, name))[:2] for name in ("rewards", "dones", "actions")}
+    if len(set(shapes.values())) > 1 or len(shapes["rewards"]) < 2 or shapes["rewards"][1] != buffer.n_envs:
+        raise InvalidInput(
+            f"{label} has arrays of (steps, environments) {shapes} for {buffer.n_envs} environments: they do not fit together."
+        )
     size = len(buffer.rewards)
     ring = np.arange(buffer.pos, buffer.pos + size) % size if buffer.full else np.arange(buffer.pos)
     if not ring.size:
