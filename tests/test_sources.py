@@ -294,6 +294,7 @@ def test_a_policy_of_the_pipeline_comes_along():
     refused(given | {"action_dist": dist}, "`position` where there are several")
     refused(given | {"action_dist": dist[:, :2, :1]}, "whole numbers from 0 to 1")
     refused(feedback(pscore=np.ones(49)), "n_rounds is 50")
+    refused(feedback(n_rounds="fifty"), "n_rounds is 'fifty'")
 
 
 def test_tables_of_the_open_bandit_dataset_are_recognized(tmp_path):
@@ -481,6 +482,7 @@ def test_scaled_actions_are_scaled_back():
     raw = b.read_log(buffer(actions=3 * stored, action_space=space)).transitions
     np.testing.assert_allclose(raw.actions[:, 0], 3 * stored[:4].ravel(), rtol=1e-7)
     refused(buffer(pos=0), "empty")
+    refused(buffer(rewards=np.zeros(6)), "do not fit together")
 
 
 @pytest.mark.train

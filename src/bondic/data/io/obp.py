@@ -28,9 +28,9 @@ def is_bandit_feedback(source: Any) -> bool:
 
 def read_bandit_feedback(source: Mapping[str, Any], label: str = "The bandit feedback") -> Table:
     """Contexts are the observations, with the position as a last column where items were shown at several."""
-    rounds = source["n_rounds"]
-    if not isinstance(rounds, int | np.integer):
-        raise InvalidInput(f"{label}: n_rounds is {one_line(repr(rounds))}; a whole number is needed.")
+    if not isinstance(source["n_rounds"], int | np.integer):
+        raise InvalidInput(f"{label}: n_rounds is {one_line(repr(source['n_rounds']))}; a whole number is needed.")
+    rounds = int(source["n_rounds"])
     arrays: dict[str, Any] = {"context": np.asarray(source["context"]), "actions": source["action"]}
     arrays["rewards"] = source["reward"]
     notes = ["The layout is bandit feedback of the Open Bandit Pipeline: every round is an episode of one step."]
