@@ -100,6 +100,28 @@ def test_a_line_for_every_episode_with_a_reward_at_its_end(tmp_path):
     assert any("Every line is an episode" in note for note in loaded.notes)
 
 
+def test_episodes_are_lines_of_any_table_with_lists(tmp_path):
+    expected = b.read_log(lines(tmp_path / "log.jsonl", spoken())).transitions.content_hash
+    table = pa.Table.from_pylist(list(spoken()))
+    pq.write_table(table, tmp_path / "log.parquet")
+    feather.write_feather(table, tmp_path / "log.feather")
+    rows = Dataset(table, list(range(table.num_rows)))
+    for source in (tmp_path / "log.parquet", tmp_path / "log.feather", table, rows):
+        assert b.read_log(source).transitions.content_hash == expected
+
+
+def test_lists_of_one_number_are_that_number():
+    data = {"x": [0.5, 1.5], "action": [0, 1], "reward": [[1.0], [0.0]], "logprob": [[-1.0], [-2.0]]}
+    log = b.read_log(pa.table(data), columns={"observations": "x"}, one_step=True).transitions
+    np.testing.assert_array_equal(log.behavior_log_probs, [-1.0, -2.0])
+
+
+def test_lists_of_the_policys_probabilities_are_those_of_all_actions(tmp_path):
+    rows = [{"x": 0.5 * k, "action": k % 2, "reward": 1.0, "target_probs": [0.25, 0.75]} for k in range(4)]
+    loaded = b.read_log(lines(tmp_path / "log.jsonl", rows), columns={"observations": "x"}, one_step=True)
+    np.testing.assert_array_equal(loaded.logged_action_probs, np.tile([0.25, 0.75], (4, 1)))
+
+
 def test_texts_as_actions_are_coded(tmp_path):
     loaded = b.read_log(lines(tmp_path / "log.jsonl", spoken()), columns={"actions": "tokens"})
     assert loaded.transitions.unrecorded == ("observations",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bondic.data.blocks import RowRange
-from bondic.data.io.arrow import arrow_table
+from bondic.data.io.arrow import arrow_table, whole_table
 from bondic.data.io.table import Table
 from bondic.data.names import natural
 from bondic.errors import InvalidInput, one_line, shown
@@ -24,11 +24,11 @@ SUFFIXES = (".parquet", ".pq")
 _READ_ROWS = 65_536
 
 
-def read_parquet(path: Path) -> Table:
+def read_parquet(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
     """All parts in their natural order, one after the other."""
     files = ParquetFiles(path)
     whole = pa.concat_tables(list(files.pieces(RowRange(0, len(files)), files.names)))
-    return arrow_table(whole, files.label)
+    return whole_table(whole, files.label, stated)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from bondic.data.io import (
     scope_rl,
     vowpal,
 )
-from bondic.data.io.arrow import arrow_table, is_arrow_like, to_arrow
+from bondic.data.io.arrow import is_arrow_like, to_arrow, whole_table
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
@@ -34,15 +34,19 @@ from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 
 _PICKLES = (".pkl", ".pickle")
-_FILES: dict[tuple[str, ...], Callable[[Path], Table]] = {
+_LISTS: dict[tuple[str, ...], Callable[[Path, Given | None], Table]] = {
     parquet.SUFFIXES: parquet.read_parquet,
     arrow.SUFFIXES: arrow.read_feather,
+    jsonl.SUFFIXES: jsonl.read_jsonl,
+}
+"""Formats whose lines may be episodes, with lists of steps: which columns hold what has to be known."""
+_FILES: dict[tuple[str, ...], Callable[[Path], Table]] = {
     csv.SUFFIXES: csv.read_csv,
     npz.SUFFIXES: npz.read_npz,
     hdf5.SUFFIXES: hdf5.read_hdf5,
     vowpal.SUFFIXES: vowpal.read_vowpal,
 }
-_KNOWN = (*(ending for endings in _FILES for ending in endings), *jsonl.SUFFIXES)
+_KNOWN = tuple(ending for endings in (*_LISTS, *_FILES) for ending in endings)
 _OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Table]], ...] = (
     (scope_rl.is_scope_rl, scope_rl.read_scope_rl),
     (obp.is_bandit_feedback, obp.read_bandit_feedback),
@@ -90,7 +94,7 @@ def _read(source: Any, trust_pickle: bool, columns: Given | None) -> Table:
         return minari.read_minari_name(source.removeprefix(minari.PREFIX))
     if isinstance(source, str | Path):
         return _from_path(_home(source), trust_pickle, columns)
-    return _from_object(source, "The log")
+    return _from_object(source, "The log", columns)
 
 
 def _home(source: str | Path) -> Path:
@@ -100,7 +104,7 @@ def _home(source: str | Path) -> Path:
         return Path(source)
 
 
-def _from_object(source: Any, label: str) -> Table:
+def _from_object(source: Any, label: str, columns: Given | None) -> Table:
     for fits, reader in _OBJECTS:
         if fits(source):
             return reader(source, label)
@@ -116,17 +120,17 @@ def _from_object(source: Any, label: str) -> Table:
     if hasattr(source, "to_arrow") and not is_arrow_like(source):
         source = source.to_arrow()
     if is_arrow_like(source):
-        return _from_frame(source, label)
+        return _from_frame(source, label, columns)
     raise InvalidInput(
         f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
         "(pandas, polars, pyarrow, datasets)."
     )
 
 
-def _from_frame(source: Any, label: str) -> Table:
+def _from_frame(source: Any, label: str, columns: Given | None) -> Table:
     """By Arrow; a table with a column that Arrow cannot take goes column by column, and only those in use must be sound."""
     try:
-        return arrow_table(to_arrow(source, label), label)
+        return whole_table(to_arrow(source, label), label, columns)
     except InvalidInput:
         names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
         if not names or not hasattr(source, "to_numpy"):
@@ -140,23 +144,24 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     except (OSError, ValueError) as problem:
         raise InvalidInput(f"{one_line(path, 200)} is not a usable path ({one_line(problem, 200)}).") from problem
     if folder:
-        return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path)
+        return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path, columns)
     if not exists:
         raise InvalidInput(f"There is no file or folder {one_line(path, 200)}.")
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     name = path.name.lower()
-    if name.endswith(jsonl.SUFFIXES):
-        return jsonl.read_jsonl(path, columns)
+    for suffixes, with_lists in _LISTS.items():
+        if name.endswith(suffixes):
+            return with_lists(path, columns)
     for suffixes, reader in _FILES.items():
         if name.endswith(suffixes):
             return reader(path)
     if name.endswith(_PICKLES):
-        return _from_pickle(path, trust_pickle)
+        return _from_pickle(path, trust_pickle, columns)
     raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(_KNOWN)}.")
 
 
-def _from_pickle(path: Path, trust_pickle: bool) -> Table:
+def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     if not trust_pickle:
         raise InvalidInput(
             f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "
@@ -169,4 +174,4 @@ def _from_pickle(path: Path, trust_pickle: bool) -> Table:
         raise InvalidInput(
             f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
         ) from problem
-    return _from_object(content, one_line(path.name))
+    return _from_object(content, one_line(path.name), columns)
