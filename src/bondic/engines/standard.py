@@ -5,6 +5,7 @@
 | pairs | n^2 / 2 | small n, or everything near everything in many dimensions |
 | series | n times features, far points by pairs | wide bandwidths, few dimensions |
 | cutoff | n times neighbors | small bandwidths |
+| cuda | n^2 / 2 on a GPU | everything, where there is one and it is named |
 
 The cheapest is taken; that decides cost and radius, every engine encloses the same numbers.
 """
@@ -27,4 +28,8 @@ def engines(name: str) -> tuple[Engine, ...]:
         "cutoff": (Cutoff(always=True),),
         "pairs": (),
     }
+    if name in ("cuda", "cuda32"):
+        from bondic.engines.cuda import Cuda  # the one that needs torch
+
+        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), Pairs(), Reference())
     return (Constants(), Features(), Pairs(), Reference(), *fast[name])
