@@ -1,17 +1,22 @@
 """The GPU engine without a GPU: the same arithmetic by torch on a processor, and what is said where there is no GPU."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from mpmath import mp, mpf
 
 import bondic
 from bondic.engines import power
-from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _near, _shrunk, check_single
+from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
 from bondic.errors import InvalidInput
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import upper_sum
-from bondic.sums.engine import enclose
+from bondic.sums.engine import Survey, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure
@@ -58,7 +63,6 @@ def test_error_of_a_single_value():
     rng = np.random.default_rng(3)
     points = rng.normal(size=(60, 3)) * 4 + 100
     scales = np.array([0.7, 1.3, 2.0])
-    (rows,) = _near((points,), scales)
     engine = Cuda("float32", "cpu")
     (term,) = normal_form(bondic.Gaussian(scales.tolist()), Layout(3, False, 0, 1))
     found = engine.cross(term, points, points, np.eye(60), Serial())
@@ -72,7 +76,38 @@ def test_error_of_a_single_value():
                 worst = max(worst, float(abs(mpf(found.values[i, j]) - mp.exp(-square / 2))))
     assert worst <= found.error
     assert worst >= found.error / 60  # the bound is one of this engine, not of a worse one
-    assert np.abs(rows).max() < 20
+
+
+def test_points_too_far_for_single_precision():
+    (term,) = normal_form(bondic.Gaussian(1e-5), Layout(1, False, 0, 1))
+    points, columns = np.array([[0.0], [1.0]]), np.ones((2, 1))
+    engine = Cuda("float32", "cpu")
+    assert engine.cost(term, Survey(2, points, columns, 1, 1, Serial())) is None
+    with pytest.raises(InvalidInput, match="too far for float32"):
+        engine.own(term, points, columns, Serial())
+
+
+def test_without_compiled_code():
+    """A machine with NumPy, SciPy and torch alone: an interval and its verification."""
+    code = """
+import sys
+for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
+    sys.modules[name] = None
+import bondic
+from bondic.engines.cuda import Cuda
+from bondic.sums.forms import Sums
+from bondic.sums.linear import Constants, Features
+from bondic.sums.reference import Reference
+from builders import synthetic
+(mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
+result = bondic.estimate_interval(problem, method=bondic.Dual(engine=sums, gauge="plug-in", radius=5.0))
+assert bondic.verify(result.certificate, log, sums=sums).low == result.low
+"""
+    path = os.pathsep.join([str(Path(bondic.__file__).parents[1]), str(Path(__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_wrong_exponential_is_refused(monkeypatch):

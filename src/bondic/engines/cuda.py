@@ -40,6 +40,8 @@ _MOST_SINGLE = 1e4
 _LARGEST_SCALED = 1e7
 _NEAR_COST = 5.8
 """Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
+_MOST_FUSED = 16
+"""Weight columns that are worth passes of their own; more of them go through products of matrices."""
 _GAIN = 1000.0
 """A GPU does about as many pairs while a core does one; only the order of engines depends on it."""
 
@@ -76,8 +78,12 @@ class Cuda(Direct):
         return 0.5 * survey.count * survey.count * (9.0 + survey.width) / _GAIN
 
     def _fits(self, points: FloatArray, scales: FloatArray) -> bool:
-        size = _largest(_near((points,), scales)[0]) if len(points) else 0.0
-        return size <= (_MOST_SINGLE if self.single else _LARGEST_SCALED)
+        half = 0.5 * np.ptp(points, axis=0) * (HALF_LOG2E / scales) if len(points) else np.zeros(1)
+        return bool(half.max() <= self._farthest)
+
+    @property
+    def _farthest(self) -> float:
+        return _MOST_SINGLE if self.single else _LARGEST_SCALED
 
     def own(
         self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
@@ -85,16 +91,17 @@ class Cuda(Direct):
         del executor  # the device has its own
         planned, size = certain(plan(term, points)), term.bounds(points, points)[0]
         keep = planned.alive(points)
-        points, columns = points[keep], columns[keep]
+        if not keep.all():
+            points, columns = points[keep], columns[keep]
         gaussian = planned.gaussian()
         report = progress or (lambda done: None)  # noqa: ARG005
         if gaussian is None:
             shared = labels(planned.equal, points)[0] if planned.equal else None
             recipe, rows = planned.recipe(points, shared)
-            totals = cuda_tiles.symmetric(self._put(rows), recipe, self._put(columns), self._side, _guarded(report))
+            totals = cuda_tiles.symmetric(self._put(rows), recipe, self._put(columns), self._side, report)
             error = planned.bounds(points, points)[1] + size * (2 * self._side + 16) * U
         else:
-            totals, error = self._gaussian(points[:, gaussian[0]], gaussian[1], columns, _guarded(report))
+            totals, error = self._gaussian(points[:, gaussian[0]], gaussian[1], columns, report)
             error *= term.coefficient
         return Share(term.coefficient * totals, inflate(error + 4 * size * U))
 
@@ -105,22 +112,22 @@ class Cuda(Direct):
         count, width = columns.shape
         if not count:
             return np.zeros((0, width)), 0.0
-        (rows,) = _near((points,), scales)
-        self._refuse_large(rows)
+        (rows,) = self._near((points,), scales)
         value = self._value_error(rows)
-        if self.device.startswith("cuda") and width <= 2:
+        if self.device.startswith("cuda") and width <= _MOST_FUSED:
             from bondic.engines import cuda_fused
 
             shrunk, powers = _shrunk(columns) if self.single else (columns, np.zeros(width, dtype=np.int64))
             cut = 4 * _norm(rows) ** 2 > power.LARGEST
-            totals = cuda_fused.symmetric(self._put(rows), self._put(shrunk), cut=cut, report=report)
-            roundings, rest = cuda_fused.chain(self.single)
+            totals = cuda_fused.symmetric(self._rounded(rows), self._rounded(self._put(shrunk)), cut=cut, report=report)
+            roundings, rest = cuda_fused.chain(count, self.single)
             unit = U32 if self.single else U
             # float32: both weights are rounded, and those below 2^-126 of the largest one vanish
             extra = (roundings + 3) * unit * (1 + 1e-3) + rest + (count * 2.0**-100 if self.single else 0.0)
             return np.ldexp(totals, 2 * powers), (1 + value) * extra + value
-        near = Recipe(np.array([NEAR]), np.array([scales.size]), np.ones(scales.size))
-        totals = cuda_tiles.symmetric(self._put(rows), near, self._put_double(columns), self._side, report)
+        totals = cuda_tiles.symmetric(
+            self._rounded(rows), _squares(scales.size), self._put(columns), self._side, report
+        )
         return totals, value + (1 + value) * (2 * self._side + 16) * U
 
     def cross(
@@ -136,35 +143,39 @@ class Cuda(Direct):
         roundings = self._side + 2 + y.shape[0] // self._side
         if not (len(x) and len(y)):
             return Crossed(out, 0.0, roundings)
-        recipe, (rows_x, rows_y), error = self._operands(planned, x, y)
-        found = cuda_tiles.crossed(self._put(rows_x), self._put(rows_y), recipe, self._put_double(columns), self._side)
+        recipe, rows, error = self._operands(planned, x, y)
+        rows_x, rows_y = map(self._rounded, rows)
+        found = cuda_tiles.crossed(rows_x, rows_y, recipe, self._put(columns), self._side)
         out[mine] = term.coefficient * found
         return Crossed(out, error, roundings)
 
     def _operands(
         self, planned: ProductPlan, x: FloatArray, y: FloatArray
-    ) -> tuple[Recipe, tuple[FloatArray, FloatArray], float]:
+    ) -> tuple[Recipe, tuple[torch.Tensor, ...], float]:
         """Recipe, coordinates of both sets, and the error of a value, coefficient included."""
         gaussian = planned.gaussian()
         if gaussian is None:
             mine, others = labels(planned.equal, x, y) if planned.equal else (None, None)
             recipe, rows_x = planned.recipe(x, mine)
-            return recipe, (rows_x, planned.recipe(y, others)[1]), planned.bounds(x, y)[1]
+            return recipe, (self._put(rows_x), self._put(planned.recipe(y, others)[1])), planned.bounds(x, y)[1]
         axes, scales = gaussian
-        rows_x, rows_y = _near((x[:, axes], y[:, axes]), scales)
-        both = np.concatenate([rows_x, rows_y])
-        self._refuse_large(both)
-        near = Recipe(np.array([NEAR]), np.array([scales.size]), np.ones(scales.size))
-        return near, (rows_x, rows_y), planned.coefficient * (1 + 4 * U) * self._value_error(both)
+        rows = self._near((x[:, axes], y[:, axes]), scales)
+        error = max(self._value_error(part) for part in rows)
+        return _squares(scales.size), rows, planned.coefficient * (1 + 4 * U) * error
 
-    def _refuse_large(self, rows: FloatArray) -> None:
-        if not _largest(rows) <= (_MOST_SINGLE if self.single else _LARGEST_SCALED):
+    def _near(self, points: tuple[FloatArray, ...], scales: FloatArray) -> tuple[torch.Tensor, ...]:
+        """Centered and scaled coordinates in float64: k = 2^-|x - y|^2."""
+        low, high = (np.array([edge(part, axis=0) for part in points]) for edge in (np.min, np.max))
+        center, factors = 0.5 * low.min(axis=0) + 0.5 * high.max(axis=0), HALF_LOG2E / scales
+        rows = tuple((self._put(part) - self._put(center)) * self._put(factors) for part in points)
+        if not (far := max(_largest(part) for part in rows)) <= self._farthest:
             raise InvalidInput(
-                f"Points are {_largest(rows):.2g} bandwidths from their center, too far for {self.precision} on a GPU. Use "
+                f"Points are {far:.2g} bandwidths from their center, too far for {self.precision} on a GPU. Use "
                 f'{"precision float64, or " if self.single else ""}engine="pairs".'
             )
+        return rows
 
-    def _value_error(self, rows: FloatArray) -> float:
+    def _value_error(self, rows: torch.Tensor) -> float:
         """Of 2^-t for scaled, centered coordinates."""
         axes = rows.shape[1]
         if not self.single:
@@ -180,28 +191,23 @@ class Cuda(Direct):
     def _put(self, rows: FloatArray) -> torch.Tensor:
         import torch
 
-        kind = torch.float32 if self.single else torch.float64
-        return torch.as_tensor(np.ascontiguousarray(rows)).to(self.device).to(kind)
-
-    def _put_double(self, rows: FloatArray) -> torch.Tensor:
-        import torch
-
         return torch.as_tensor(np.ascontiguousarray(rows)).to(self.device)
 
-
-def _near(points: tuple[FloatArray, ...], scales: FloatArray) -> tuple[FloatArray, ...]:
-    """Centered and scaled coordinates: k = 2^-|x - y|^2."""
-    low, high = (np.array([edge(part, axis=0) for part in points]) for edge in (np.min, np.max))
-    center = 0.5 * low.min(axis=0) + 0.5 * high.max(axis=0)
-    return tuple((part - center) * (HALF_LOG2E / scales) for part in points)
+    def _rounded(self, rows: torch.Tensor) -> torch.Tensor:
+        """In the precision of the engine."""
+        return rows.float() if self.single else rows
 
 
-def _largest(rows: FloatArray) -> float:
-    return float(np.abs(rows).max(initial=0.0) * (1 + 4 * U))
+def _squares(axes: int) -> Recipe:
+    return Recipe(np.array([NEAR]), np.array([axes]), np.ones(axes))
 
 
-def _norm(rows: FloatArray) -> float:
-    return 1.001 * math.sqrt(float(np.einsum("ij,ij->i", rows, rows).max(initial=0.0)))
+def _largest(rows: torch.Tensor) -> float:
+    return float(rows.abs().max()) * (1 + 4 * U)
+
+
+def _norm(rows: torch.Tensor) -> float:
+    return 1.001 * math.sqrt(float((rows * rows).sum(dim=1).max()))
 
 
 def _shrunk(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -209,10 +215,6 @@ def _shrunk(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
     largest = np.abs(columns).max(axis=0)
     powers = np.where(largest > 0, np.frexp(np.maximum(largest, np.finfo(float).tiny))[1], 0)
     return np.ldexp(columns, -powers), powers
-
-
-def _guarded(report: Callable[[float], None]) -> Callable[[float], None]:
-    return lambda done: report(min(1.0, done))
 
 
 def check_device(device: str) -> None:

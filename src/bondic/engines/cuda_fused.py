@@ -21,14 +21,14 @@ from bondic.engines import power
 from bondic.engines.recipes import FloatArray
 from bondic.rounding import U
 
-WIDEST = 2
-"""Weight columns in one pass; more of them go through products of matrices (module cuda_tiles)."""
-TILES = 256
-_SHAPES = {torch.float64: (32, 32, 2), torch.float32: (128, 16, 4)}
-"""Rows, columns and warps of a tile; the fastest of 24 shapes on an H200 (benchmarks/gpu.py)."""
-_FLUSH = {torch.float64: 256, torch.float32: 32}
+_WIDEST = 2
+"""Weight columns in one pass."""
+TILES = 1024
+_SHAPES = {torch.float64: (64, 16, 4), torch.float32: (64, 16, 2)}
+"""Rows, columns and warps of a tile; the fastest of several shapes on an H200."""
+_FLUSH = {torch.float64: 256, torch.float32: 64}
 """Tiles that are added in registers before float64 takes over."""
-_LAUNCH = 1e11
+_LAUNCH = 3e11
 """Pairs between two looks at the keyboard."""
 
 _SHIFTER, _LARGEST = tl.constexpr(power.SHIFTER), tl.constexpr(power.LARGEST)
@@ -137,35 +137,47 @@ def power_of_two(t: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def chain(single: bool) -> tuple[int, float]:
-    """(roundings of a sum in a register, error of what follows in float64 per unit of mass)."""
+def chain(count: int, single: bool) -> tuple[int, float]:
+    """(roundings of a sum in a register, error of what follows in float64 per unit of mass) for so many points."""
     kind = torch.float32 if single else torch.float64
     rows, columns, _ = _SHAPES[kind]
-    # the block's own columns are one strip; strips, a row and a column of a tile are added in float64
-    return max(_FLUSH[kind], rows // columns) + 1, (TILES // _FLUSH[kind] + rows + columns + 8) * U
+    parts = math.ceil((count + rows) / (TILES * columns))
+    # the block's own columns are one strip; strips, a row and a column of a tile, and parts are added in float64
+    return max(_FLUSH[kind], rows // columns) + 1, (TILES // _FLUSH[kind] + rows + columns + parts + 8) * U
 
 
 def symmetric(rows: torch.Tensor, columns: torch.Tensor, *, cut: bool, report: Callable[[float], None]) -> FloatArray:
-    """Totals of u_iw 2^-|z_i - z_j|^2 u_jw, every pair once or twice: (blocks and parts, columns).
+    """Totals of u_iw 2^-|z_i - z_j|^2 u_jw, every pair once or twice: (blocks, columns).
 
     Coordinates (n, axes) and weights (n, width) of one type; `cut`: squares may be too large for 2^-t.
     """
-    bm, bn, warps = _SHAPES[rows.dtype]
     count, width = columns.shape
-    blocks = -(-count // bm)
-    size, parts = blocks * bm, math.ceil(blocks * bm / (TILES * bn))
+    size = -(-count // _SHAPES[rows.dtype][0]) * _SHAPES[rows.dtype][0]
     points = torch.zeros((rows.shape[1], size), dtype=rows.dtype, device=rows.device)
     weights = torch.zeros((width, size), dtype=rows.dtype, device=rows.device)
     points[:, :count], weights[:, :count] = rows.T, columns.T
-    out = torch.zeros((width, parts, blocks), dtype=torch.float64, device=rows.device)
+    out = []
+    for top in range(0, width, _WIDEST):
+        part = weights[top : top + _WIDEST].contiguous()
+        share = len(part) / width
+        out.append(_pass(points, part, cut, lambda done, top=top, share=share: report(top / width + share * done)))  # type: ignore[misc]
+    return np.asarray(torch.cat(out, dim=1).cpu().numpy())
+
+
+def _pass(points: torch.Tensor, weights: torch.Tensor, cut: bool, report: Callable[[float], None]) -> torch.Tensor:
+    """Coordinates (axes, size) and weights (width, size) of whole blocks -> (blocks, width), parts added in any order."""
+    bm, bn, warps = _SHAPES[points.dtype]
+    width, size = weights.shape
+    blocks, parts = size // bm, math.ceil(size / (TILES * bn))
+    out = torch.zeros((width, parts, blocks), dtype=torch.float64, device=points.device)
     step = max(1, int(_LAUNCH / (size * bm)))
     for first in range(0, blocks, step):
         _symmetric[(min(step, blocks - first), parts)](
             points, weights, out, size, first, blocks, parts, TILES,
-            AXES=rows.shape[1], WIDTH=width, CUT=cut, DTYPE=tl.float64 if rows.dtype == torch.float64 else tl.float32,
-            BM=bm, BN=bn, FLUSH=_FLUSH[rows.dtype], num_warps=warps, num_stages=1,
+            AXES=points.shape[0], WIDTH=width, CUT=cut, DTYPE=tl.float64 if points.dtype == torch.float64 else tl.float32,
+            BM=bm, BN=bn, FLUSH=_FLUSH[points.dtype], num_warps=warps, num_stages=1,
         )  # fmt: skip
-        torch.cuda.synchronize(rows.device)
+        torch.cuda.synchronize(points.device)
         done = min(first + step, blocks) / blocks
-        report(done * (2.0 - done))
-    return np.asarray(out.reshape(width, -1).T.contiguous().cpu().numpy())
+        report(min(1.0, done * (2.0 - done)))
+    return out.sum(dim=1).T

@@ -104,7 +104,7 @@ def symmetric(
             part = values(rows[own], rows[other], recipe).to(torch.float64) @ columns[other]
             out.append((columns[own] * part).sum(dim=0) * (1.0 if left == top else 2.0))
         done = min(top + side, count) / count
-        report(done * (2.0 - done))
+        report(min(1.0, done * (2.0 - done)))
     found = torch.stack(out) if out else torch.zeros((0, columns.shape[1]))
     return np.asarray(found.cpu().numpy(), dtype=np.float64)
 

@@ -12,9 +12,9 @@ The cheapest is taken; that decides cost and radius, every engine encloses the s
 
 from __future__ import annotations
 
-from bondic.engines.cutoff import Cutoff
-from bondic.engines.products import Pairs
-from bondic.engines.series import Series
+from importlib.util import find_spec
+
+from bondic.errors import InvalidInput
 from bondic.sums.engine import Engine
 from bondic.sums.linear import Constants, Features
 from bondic.sums.reference import Reference
@@ -22,14 +22,35 @@ from bondic.sums.reference import Reference
 
 def engines(name: str) -> tuple[Engine, ...]:
     """The cut-off comes last: it looks at all points to know its cost, and stops where others are cheaper."""
+    if name in ("cuda", "cuda32"):
+        from bondic.engines.cuda import Cuda  # needs torch, and nothing that is compiled here
+
+        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), Reference())
+    if name == "auto" and not _compiles():
+        return _without_numba()
+    from bondic.engines.cutoff import Cutoff
+    from bondic.engines.products import Pairs
+    from bondic.engines.series import Series
+
     fast: dict[str, tuple[Engine, ...]] = {
         "auto": (Series(), Cutoff()),
         "series": (Series(always=True),),
         "cutoff": (Cutoff(always=True),),
         "pairs": (),
     }
-    if name in ("cuda", "cuda32"):
-        from bondic.engines.cuda import Cuda  # the one that needs torch
-
-        return (Constants(), Features(), Cuda("float64" if name == "cuda" else "float32"), Pairs(), Reference())
     return (Constants(), Features(), Pairs(), Reference(), *fast[name])
+
+
+def _compiles() -> bool:
+    try:
+        return find_spec("numba") is not None
+    except ValueError:  # somebody has put None in its place
+        return False
+
+
+def _without_numba() -> tuple[Engine, ...]:
+    """A machine that has NumPy, SciPy and perhaps torch: its GPU, or the definition."""
+    try:
+        return engines("cuda")
+    except InvalidInput:
+        return (Constants(), Features(), Reference())
