@@ -40,7 +40,7 @@ _MOST_SINGLE = 1e4
 _LARGEST_SCALED = 1e7
 _NEAR_COST = 5.8
 """Scaled and centered coordinates of norm R cost 5.8 R U of a kernel value (rounding.md, (a))."""
-_MOST_FUSED = 16
+_MOST_FUSED = 128
 """Weight columns that are worth passes of their own; more of them go through products of matrices."""
 _GAIN = 1000.0
 """A GPU does about as many pairs while a core does one; only the order of engines depends on it."""
