@@ -177,4 +177,5 @@ def expected(
     here = np.abs(answers - share[:, None] * table[place]).sum(axis=1)
     terms = int(length.max(initial=0)) + 2 * slots + 16
     rounding = 2 * gamma(terms) * (2 * totals + np.abs(answers).sum(axis=1)) + 2 * error * np.abs(answers).sum(axis=1)
-    return Expected(block.predicted[pairs], totals * (1 + gamma(terms)), others + here + rounding)
+    mass = np.asarray(totals * (1 + gamma(terms)), dtype=np.float64)
+    return Expected(block.predicted[pairs], mass, others + here + rounding)

@@ -299,6 +299,7 @@ class SequentialMonitor:
     def _go_on(self, proof: Proof, told: Mapping[str, str]) -> None:
         """With the Q and the plan of a certificate, and what was told about them."""
         assert isinstance(proof, SequentialProof)
+        assert proof.plan is not None
         assert self._rows is not None
         plan, seen = proof.plan, slice(proof.plan.seen)
         basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])

@@ -40,7 +40,9 @@ class Codes:
     widths: FloatArray  # (n,) B_i
     earlier: IntArray  # (n,) rows before with the same pair
     same: IntArray  # (n,) of these, rows with the same outcome
-    starts: tuple[IntArray, FloatArray, IntArray]  # pairs of the initial states, their weights, and the row that tells each
+    starts: tuple[
+        IntArray, FloatArray, IntArray
+    ]  # pairs of the initial states, their weights, and the row that tells each
 
     def __len__(self) -> int:
         return int(self.pairs.size)

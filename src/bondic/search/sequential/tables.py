@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ _QUIET = 0.05
 def finer(cuts: Sequence[float]) -> tuple[float, ...]:
     """Every block in two parts, the last one in parts that halve: these plans are cheap, and their models learn quickly."""
     ends = [0.0, *cuts]
-    found = [point for low, high in zip(ends, ends[1:], strict=False) for point in (0.5 * (low + high), high)]
+    found = [point for low, high in pairwise(ends) for point in (0.5 * (low + high), high)]
     last, length = ends[-1], ends[-1] - ends[-2]
     return tuple(sorted({*found, *(last - length * 0.5**k for k in range(1, _HALVINGS + 1))}))
 
@@ -70,10 +71,8 @@ class TableProposer:
         capacity = Capacity.of(Visits(past, self.gamma, self.radius), share * max(self.planned - past.row, 1))
         balanced = np.zeros(past.size)
         balanced[: self._balanced.size] = self._balanced
-        if total is None:
-            totals = _FIRST / float(past.widths.max())
-        else:
-            totals = np.minimum(total * _LATER, self._most)
+        first = _FIRST / float(past.widths.max())
+        totals = first if total is None else np.minimum(total * _LATER, self._most)
         return capacity, best_aim(capacity, totals, balanced, self._paid, self.log_term)
 
     def extend(self, begin: int, stops: Sequence[int]) -> None:
@@ -98,7 +97,7 @@ class TableProposer:
         numbers = np.full(self.codes.size, -1)
         numbers[self.pairs] = np.arange(self.pairs.size)
         weights = weights_of(block, numbers[pairs], widths, np.zeros(self.pairs.size, dtype=np.int64))
-        balanced = np.bincount(pairs, weights, minlength=known.size)
+        balanced = np.asarray(np.bincount(pairs, weights, minlength=known.size), dtype=np.float64)
         on = after >= 0
         sent = np.bincount(after[on], weights[on], minlength=known.states.shape[0])
         balanced -= (self.gamma * sent[:, None] * known.answers).reshape(-1)

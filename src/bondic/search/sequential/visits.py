@@ -62,7 +62,9 @@ class Visits:
     @cached_property
     def _luck(self) -> FloatArray:
         """z_i; 0 at first visits."""
-        return np.asarray(np.where(self.past.earlier > 0, 2 * self.past.same / np.maximum(self.past.earlier, 1) - 1, 0.0))
+        return np.asarray(
+            np.where(self.past.earlier > 0, 2 * self.past.same / np.maximum(self.past.earlier, 1) - 1, 0.0)
+        )
 
     @cached_property
     def share(self) -> FloatArray:
