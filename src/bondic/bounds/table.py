@@ -136,8 +136,8 @@ class _Values:
 
 def _around(middle: FloatArray, half: FloatArray, error: float) -> Between:
     """middle ± (half + error), rounded outward."""
-    reach = (half + error) * (1 + 4 * U) + 4 * U * np.abs(middle)
-    return Between(middle - reach, middle + reach)
+    width = (half + error) * (1 + 4 * U) + 4 * U * np.abs(middle)
+    return Between(middle - width, middle + width)
 
 
 def evaluate_table(

@@ -128,13 +128,10 @@ class Sequential:
         budget = self.budget(problem, alpha, chosen.table)
         clock.done("pilot")
         clock.stage("plan")
-        plan, table = None, None
+        plan = None
         if chosen.table < 1:
             plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
-        if chosen.table > 0:
-            assert isinstance(chosen.ball, Box)
-            log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
-            table = make_table_plan(problem, pilot, chosen.ball, log_term, planned, shape.cuts, sums)
+        table = self.table_plan(problem, pilot, chosen, budget, shape)
         clock.done("plan")
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table)
 
@@ -165,6 +162,18 @@ class Sequential:
             choices=self._notes(certified, chosen.notes),
             effective=found.effective,
             seconds=clock.seconds,
+        )
+
+    def table_plan(
+        self, problem: Rows, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape
+    ) -> TablePlan | None:
+        """The plan without coordinates, where one was chosen."""
+        if not chosen.table:
+            return None
+        assert isinstance(chosen.ball, Box)
+        log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
+        return make_table_plan(
+            problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
         )
 
     def give_up(
