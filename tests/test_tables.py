@@ -465,7 +465,7 @@ class TestMethod:
         assert found.low < truth
         assert found.low > run(problem, bondic.Sequential()).low
 
-    @pytest.mark.parametrize(("states", "chance"), [(90, 0.0), (8, 0.4)])
+    @pytest.mark.parametrize(("states", "chance"), [(90, 0.0), (20, 0.4)])
     @pytest.mark.parametrize("starts", ["exact", "log"])
     def test_a_log_that_grows(self, tmp_path, states, chance, starts):
         """Updates give what one look at the rows so far gives; a monitor that was away goes on alike."""
