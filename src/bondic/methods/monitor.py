@@ -7,6 +7,7 @@ and whatever decided about them, and hence in the intersection of all of them.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ from bondic.methods.sequential import NOTES, Sequential
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
-from bondic.proofs.sequential import SequentialProof
+from bondic.proofs.sequential import TABLE, TABLE_INITIAL, SequentialProof
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements
@@ -330,8 +331,9 @@ class SequentialMonitor:
         notes = {name: str(text) for name, text in told.items() if name in NOTES}
         assert isinstance(proof.ball, Ball | Box | Span)
         self._plans = _Plans(plan, proof.table)
-        share = 0.0 if proof.table is None else 1.0 if plan is None else 0.5
-        self._fixed = _Fixed(pilot, ChosenClass(proof.ball, notes, table=share), proof.budget, basis)
+        share = math.fsum(proof.budget.get(part) or 0.0 for part in (TABLE_INITIAL, *TABLE.values()))
+        chosen = ChosenClass(proof.ball, notes, table=1.0 if plan is None else share / proof.budget.alpha)
+        self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
 
 
 def _planned(method: Sequential, planned_rows: int) -> Sequential:

@@ -54,6 +54,8 @@ VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
 _CLEARLY = 0.5
 """An interval that is guessed to be shorter than this share of another one is taken to be the shorter one."""
+_MANY, _IN_DOUBT = 0.1, 0.25
+"""Share of pairs that were not seen above which coordinates are not tried; share of alpha without them where both are."""
 START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
@@ -255,10 +257,10 @@ class Sequential:
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
     def _foreseen(self, pilot: Rows, ball: Ball | Box | Span, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
-        """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or half where in doubt.
+        """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
 
-        Coordinates learn where q* can be, which pays once rows are many times pairs / (1 - gamma)^2. Without them nothing is
-        learned about q*, and unseen events alone matter where what follows can be foreseen.
+        Coordinates learn where q* can be, which pays once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
+        alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
         ends, sums = ends_of(self.side), Sums.named(self.engine)
         if not isinstance(ball, Box) or not pilot.answers.exact:
@@ -269,7 +271,7 @@ class Sequential:
         length = foreseen_length(pilot, ball, budget, ends, shape, sums)
         if length < _CLEARLY * table.length:
             return length, 0.0
-        return min(length, table.length), 0.5 if table.noisy else 1.0
+        return min(length, table.length), _IN_DOUBT if table.noisy and table.unseen < _MANY else 1.0
 
     def budget(self, problem: Rows, alpha: float, table: float = 0.0) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; `table` of it for the ends without coordinates.

@@ -158,12 +158,15 @@ class TableOutlook:
     length: float  # of the interval, about
     noisy: bool  # deviations, not unseen events, decide the length
     pairs: int  # visited so far
+    unseen: float  # share of what the policy does that leads to pairs which were not visited
 
 
 def table_outlook(pilot: Rows, box: Box, log_term: float, planned: int, sums: Sums = STANDARD) -> TableOutlook:
     """How long the interval of such a plan would be, from the pilot alone."""
     codes = make_codes(pilot, pilot, box, sums)
     proposer = TableProposer(codes, pilot.gamma, box.radius, pilot.rows.start + planned, log_term)
-    _, aim = proposer.aim(codes.before(pilot.rows.stop), None)
+    capacity, aim = proposer.aim(codes.before(pilot.rows.stop), None)
     length = min(2 * aim.half(log_term), 2 * box.radius)
-    return TableOutlook(length, aim.noise > _QUIET * log_term, proposer.pairs.size)
+    little = 1e-6 * aim.total  # every visited pair can carry that
+    lost = capacity.aim(little, np.zeros(codes.size), 0.0).bias / max(little * box.radius, 1e-300)
+    return TableOutlook(float(length), bool(aim.noise > _QUIET * log_term), proposer.pairs.size, lost)
