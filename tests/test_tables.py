@@ -458,6 +458,18 @@ class TestMethod:
         assert found.terms()["upper"]["initial distribution"] > 0
         assert truth in found.interval
 
+    def test_shares_that_are_asked_for(self):
+        problem, _ = ring(states=6, rows=1200, chance=0.3)
+        parts = [set(run(problem, bondic.Sequential(table_share=share)).budget.parts) for share in (0.0, 0.4, 1.0)]
+        assert parts[0] == {"vector", "lower", "upper"}
+        assert parts[2] == {"table lower", "table upper"}
+        assert parts[1] == parts[0] | parts[2]
+        ball = bondic.Ball(bondic.Gaussian(1.0), 5.0)
+        with pytest.raises(bondic.InvalidInput, match="needs a box"):
+            run(problem, bondic.Sequential(ball=ball, table_share=0.5))
+        with pytest.raises(bondic.InvalidInput, match="table_share=1.5"):
+            bondic.Sequential(table_share=1.5)
+
     def test_one_side(self):
         problem, truth = ring(states=100, rows=12_000, slots=2)
         found = run(problem, bondic.Sequential(side="lower"))

@@ -84,6 +84,9 @@ class Sequential:
         beforehand.
     vector_share : float, default 0.2
         Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
+    table_share : float, default None
+        Share of alpha for a plan without coordinates, where Q is a box: 0 for none, 1 for that plan alone. None: the pilot
+        decides.
     cuts : tuple of float
         Ends of blocks, as shares of the planned rows, ascending.
     rank : int, default 200
@@ -100,6 +103,7 @@ class Sequential:
     pilot: float | int = PILOT
     planned_rows: int | None = None
     vector_share: float = VECTOR_SHARE
+    table_share: float | None = None
     cuts: tuple[float, ...] = CUTS
     rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
@@ -119,6 +123,8 @@ class Sequential:
                 )
         if not 0 < self.vector_share < 1:
             raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
+        if self.table_share is not None and not 0 <= self.table_share <= 1:
+            raise InvalidInput(f"table_share={self.table_share}: a share of alpha, 0 to 1.")
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
@@ -263,12 +269,19 @@ class Sequential:
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
         ends, sums = ends_of(self.side), Sums.named(self.engine)
-        if not isinstance(ball, Box) or not pilot.answers.exact:
+        possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
+        if self.table_share and not possible:
+            raise InvalidInput(
+                f"table_share={self.table_share}: a plan without coordinates needs a box as Q and a policy with probabilities."
+            )
+        if not isinstance(ball, Box) or not possible or self.table_share == 0:
             return foreseen_length(pilot, ball, budget, ends, shape, sums), 0.0
         table = table_outlook(pilot, ball, math.log(len(ends) / budget.alpha), shape.planned, sums)
-        if table.pairs > shape.seen:
+        if table.pairs > shape.seen or self.table_share == 1:
             return table.length, 1.0
         length = foreseen_length(pilot, ball, budget, ends, shape, sums)
+        if self.table_share is not None:
+            return min(length, table.length), self.table_share
         if length < _CLEARLY * table.length:
             return length, 0.0
         return min(length, table.length), _IN_DOUBT if table.noisy and table.unseen < _MANY else 1.0

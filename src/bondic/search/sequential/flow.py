@@ -28,7 +28,7 @@ _MOST = 0.99
 
 
 @dataclass(frozen=True, eq=False)
-class Aim:
+class Flow:
     """Weights for the rows that are left, and what they would lead to."""
 
     total: float  # Λ of all rows
@@ -62,7 +62,7 @@ class Capacity:
         largest = np.where(known, np.minimum(FULL_BET / width, quiet), 0.0)
         return Capacity(visits, np.maximum(coming - _SPREAD * np.sqrt(coming), _SURE * coming), largest)
 
-    def aim(self, total: float, balanced: FloatArray, paid: float, guess: FloatArray | None = None) -> Aim:
+    def aim(self, total: float, balanced: FloatArray, paid: float, guess: FloatArray | None = None) -> Flow:
         """Weights for a Λ in all, when so much was balanced and paid before."""
         past, caps = self.visits.past, self.largest * self.sure
         wanted = total * past.start - balanced
@@ -78,7 +78,7 @@ class Capacity:
         bets = np.minimum(sizes * self.visits.worst, _MOST)
         noise = float(np.sum(np.abs(found) * sizes * self.visits.noise * curvature(-bets)))
         bias = self.visits.radius * float(np.abs(arriving - found).sum())
-        return Aim(total, found, sizes, np.abs(arriving), bias, noise, paid)
+        return Flow(total, found, sizes, np.abs(arriving), bias, noise, paid)
 
     def _sent_on(self, weights: FloatArray) -> FloatArray:
         """γ P^T W: what arrives at pairs."""
@@ -86,9 +86,9 @@ class Capacity:
         return np.asarray((there[:, None] * self.visits.past.answers).reshape(-1))
 
 
-def best_aim(found: Capacity, totals: FloatArray, balanced: FloatArray, paid: float, log_term: float) -> Aim:
+def best_flow(found: Capacity, totals: FloatArray, balanced: FloatArray, paid: float, log_term: float) -> Flow:
     """The one of least length."""
-    aims: list[Aim] = []
+    aims: list[Flow] = []
     for total in totals.tolist():
         aims.append(found.aim(total, balanced, paid, aims[-1].weights if aims else None))
     return min(aims, key=lambda aim: aim.half(log_term))

@@ -18,7 +18,7 @@ from bondic.noise.betting import LARGEST_BET, loss
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import block_ends
 from bondic.search.sequential.codes import Codes, make_codes
-from bondic.search.sequential.flow import Aim, Capacity, best_aim
+from bondic.search.sequential.flow import Capacity, Flow, best_flow
 from bondic.search.sequential.visits import Visits
 from bondic.sums.forms import STANDARD, Sums
 
@@ -65,7 +65,7 @@ class TableProposer:
         """All pairs of the log in the order of their first rows."""
         return np.asarray(self.codes.pairs[self.codes.earlier == 0])
 
-    def aim(self, past: Codes, total: float | None) -> tuple[Capacity, Aim]:
+    def aim(self, past: Codes, total: float | None) -> tuple[Capacity, Flow]:
         """Weights for the rows from the end of the past to the planned one; `total`: Λ of the block before."""
         share = len(past) / max(past.row - past.begin, 1)
         capacity = Capacity.of(Visits(past, self.gamma, self.radius), share * max(self.planned - past.row, 1))
@@ -73,7 +73,7 @@ class TableProposer:
         balanced[: self._balanced.size] = self._balanced
         first = _FIRST / float(past.widths.max())
         totals = first if total is None else np.minimum(total * _LATER, self._most)
-        return capacity, best_aim(capacity, totals, balanced, self._paid, self.log_term)
+        return capacity, best_flow(capacity, totals, balanced, self._paid, self.log_term)
 
     def extend(self, begin: int, stops: Sequence[int]) -> None:
         """Blocks from row `begin` of the log to each of `stops`."""
@@ -111,7 +111,7 @@ class TableProposer:
         self._paid += float(loss(-bets).sum())
 
 
-def _block(stop: int, rate: float, capacity: Capacity, aim: Aim, pairs: IntArray) -> TableBlock:
+def _block(stop: int, rate: float, capacity: Capacity, aim: Flow, pairs: IntArray) -> TableBlock:
     """As it is written down: pairs that were seen, and models of those that have a weight."""
     visits = capacity.visits
     known = pairs[: int(np.count_nonzero(visits.count))]
