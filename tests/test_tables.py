@@ -467,7 +467,7 @@ class TestMethod:
         ball = bondic.Ball(bondic.Gaussian(1.0), 5.0)
         with pytest.raises(bondic.InvalidInput, match="needs a box"):
             run(problem, bondic.Sequential(ball=ball, table_share=0.5))
-        with pytest.raises(bondic.InvalidInput, match="table_share=1.5"):
+        with pytest.raises(bondic.InvalidInput, match="a share of alpha, 0 to 1"):
             bondic.Sequential(table_share=1.5)
 
     def test_one_side(self):
