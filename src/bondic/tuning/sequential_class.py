@@ -24,6 +24,7 @@ class ChosenClass:
     ball: Ball | Box | Span
     notes: dict[str, str]
     length: float = math.nan  # of the interval, as far as the pilot can tell
+    table: float = 0.0  # share of alpha for a plan without coordinates
 
 
 def choose_class(
