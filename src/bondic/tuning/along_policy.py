@@ -23,14 +23,15 @@ from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.policies.logged import logged_action_probs
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Batch, Rows
-from bondic.search.basis import Basis, make_basis
+from bondic.search.actions import Cap
+from bondic.search.basis import Basis, capped_basis
 from bondic.search.model import cloud_coordinates
 
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_ROWS = 8000
 _FEWEST_ROWS = 100
-_COORDINATES = 400
+_CAP = Cap(400, 10)
 _RIDGE = 1e-6
 _ERRORS = 5.0
 """Standard errors by which the log has to contradict Q."""
@@ -45,8 +46,7 @@ def contradiction(question: Rows, ball: Ball) -> float:
     if some is None or len(some) < _FEWEST_ROWS:
         return 0.0
     rows = some.whole()
-    rank = max(10, min(200, _COORDINATES // question.layout.slots))
-    basis = make_basis(ball.kernel, question.layout, rows.logged, rank=rank, tolerance=1e-9)
+    basis = capped_basis(ball.kernel, some, rows.logged, rank=200, cap=_CAP, tolerance=1e-9)
     features, taken = _row_features(rows, basis), _taken(rows, policy)
     return _errors(rows, basis, features, taken, ball)
 
