@@ -81,6 +81,8 @@ class Default:
     engine: EngineName | Sums = "auto"
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        if progress is not None:
+            progress("pilot", 0.0)
         method, why = self.choose(problem, alpha)
         return method.run(problem, alpha, progress).with_choice("method", why)
 
