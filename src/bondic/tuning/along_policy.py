@@ -19,13 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
+from bondic.identity.measure import rows_measure
 from bondic.identity.residual import bellman_residual, values_at_rows
+from bondic.kernels.normal_form import normal_form
 from bondic.policies.logged import logged_action_probs
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Batch, Rows
 from bondic.search.actions import Cap
 from bondic.search.basis import Basis, capped_basis
 from bondic.search.model import cloud_coordinates
+from bondic.sums.forms import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -96,5 +99,13 @@ def _errors(rows: Batch, basis: Basis, features: FloatArray, taken: FloatArray, 
     spread = float(products.std()) / math.sqrt(count)
     here = features.T @ weights / count
     following = cloud_coordinates(basis, rows.next, weights / count) if len(rows.next.points) else np.zeros_like(here)
-    allowed = ball.radius * float(np.linalg.norm(here - rows.gamma * following))
-    return max(abs(float(products.mean())) - allowed, 0.0) / spread if spread > 0 else 0.0
+
+    def beyond(norm: float) -> float:
+        return max(abs(float(products.mean())) - ball.radius * norm, 0.0) / spread if spread > 0 else 0.0
+
+    errors = beyond(float(np.linalg.norm(here - rows.gamma * following)))
+    if errors < _ERRORS:
+        return errors
+    # the landmarks may miss most of the norm, as with many actions: all of it counts
+    (square,) = STANDARD.squares(normal_form(ball.kernel, rows.layout), rows_measure(rows, [weights], count))
+    return beyond(square.sqrt().upper)
