@@ -7,6 +7,7 @@ norm and all its values, so what is feasible for these coordinates is feasible i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,8 @@ from bondic.search.actions import Cap, action_groups, shared_columns
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_FEATURES = 2
+"""Explicit features may be this many times as many as coordinates on landmarks."""
 _FAR = 1e6
 """Beyond this squared distance from the landmarks the matrix product would lose digits that may matter."""
 
@@ -137,14 +140,17 @@ def make_basis(
     tolerance: float = 1e-13,
     seed: int = 0,
     groups: IntArray | None = None,
+    most_features: float = math.inf,
 ) -> Basis:
-    """Explicit features where every term has them; otherwise at most `rank` landmarks per term.
+    """Explicit features where every term has them, and no more than `most_features`; else at most `rank` landmarks per term.
 
     `groups`: the group of every action, where they share coordinates.
     """
     terms = [shared_columns(term, groups) for term in normal_form(kernel, layout)]
     if all(isinstance(leaf, FeatureLeaf) for term, _ in terms for leaf, _ in term.factors):
-        return Basis(kernel, layout, tuple(TermBasis(term, None, None, mixing) for term, mixing in terms))
+        found = Basis(kernel, layout, tuple(TermBasis(term, None, None, mixing) for term, mixing in terms))
+        if found.dimension <= most_features:
+            return found
     pool = _thin(candidates, rank, seed)
     return Basis(kernel, layout, tuple(_landmarks(term, mixing, pool, rank, tolerance) for term, mixing in terms))
 
@@ -153,9 +159,15 @@ def capped_basis(
     kernel: Kernel, rows: Rows, candidates: FloatArray, *, rank: int, cap: Cap, tolerance: float = 1e-13
 ) -> Basis:
     """The same with no more coordinates than the cap: fewer landmarks with many actions, and groups with very many."""
-    groups = action_groups(rows, cap.groups)
-    rank = cap.rank(rank, rows.layout.slots)
-    return make_basis(kernel, rows.layout, candidates, rank=rank, tolerance=tolerance, groups=groups)
+    return make_basis(
+        kernel,
+        rows.layout,
+        candidates,
+        rank=cap.rank(rank, rows.layout.slots),
+        tolerance=tolerance,
+        groups=action_groups(rows, cap.groups),
+        most_features=_FEATURES * cap.coordinates,
+    )
 
 
 def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
