@@ -15,8 +15,8 @@ from rich.console import Console
 
 from bondic.report.progress import progress_bar
 
-SOON = 8.0
-"""Seconds; it takes less than one where the machine has nothing else to do."""
+SOON = 20.0
+"""Seconds, for a busy machine; less than one where it has nothing else to do. The decomposition alone takes minutes."""
 
 POLICY = """
 import sys

@@ -6,14 +6,16 @@ import pytest
 import bondic
 from bondic.classes.ball import Ball
 from bondic.errors import InvalidInput, PolicyError
+from bondic.executors.threads import cores
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import ActionEmbedding, Dirac
 from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.kernels.series import GaussianSeries
+from bondic.methods.forecast import Forecast, forecast
 from bondic.policies import answers
-from bondic.search.actions import Cap, action_groups, grouped, shared_columns
+from bondic.search.actions import Cap, action_groups, grouped, shared_columns, sharing
 from bondic.search.basis import capped_basis, make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
@@ -226,3 +228,34 @@ def test_a_thousand_actions_end_in_an_interval():
     result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
     assert result.low <= truth <= result.high
     assert sum(result.seconds.values()) < 60
+
+
+def test_the_groups_are_told():
+    assert sharing(34, Cap(1000, 20)) == ""
+    log, policy, _ = clicks(400, 60)
+    result = bondic.evaluate_policy(
+        log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",), method=bondic.Dual()
+    )
+    assert (
+        "60 actions share the coordinates of 50 groups, which may cost length but not validity" in result.choices["Q"]
+    )
+
+
+def test_a_forecast_is_said_before_the_work_and_days_are_refused():
+    assert Forecast(10_000, 34, 0.0, 1.0, 0.0).words() == ""
+    long = Forecast(1_000_000, 34, cores() * 900.0, cores() * 300.0, 8.27e9)
+    assert long.words() == "1000000 rows with 34 actions: about 20 minutes and 8.27 GB"
+    long.check()
+    with pytest.raises(InvalidInput, match=r"GaussianSeries.*problem\[:100_000\]"):
+        Forecast(10_000_000, 34, 3e6, 0.0, 0.0).check()
+
+
+def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():
+    """30 columns: no sum over them is linear in the rows, unless the series stands in."""
+    few, many = question(300, 34, 30), question(300, 200, 30)
+    ball = Ball(Gaussian(7.7, on="state") * Dirac(on="action") + Constant(1.0), 1.0)
+    assert forecast(few, ball).seconds == 0.0
+    at = [forecast(few, ball, planned=rows).sums for rows in (100_000, 1_000_000)]
+    assert at[1] == pytest.approx(100 * at[0], rel=0.01)
+    assert forecast(many, ball, planned=100_000).sums > 4 * at[0]
+    assert forecast(few, planned=1_000_000).sums < 0.01 * at[1]  # the default takes the series

@@ -63,6 +63,13 @@ def action_groups(rows: Rows, most: int) -> IntArray | None:
     return grouped(logged / logged.sum(), wanted, most)
 
 
+def sharing(slots: int, cap: Cap) -> str:
+    """What the cap does to so many actions, in words; empty where each has its own coordinates."""
+    if slots <= cap.groups:
+        return ""
+    return f"{slots} actions share the coordinates of {cap.groups} groups, which may cost length but not validity"
+
+
 def _mean(weights: FloatArray) -> FloatArray:
     return weights.mean(axis=0) if len(weights) else np.zeros(weights.shape[1])
 

@@ -16,7 +16,7 @@ from bondic.classes.ball import Ball
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.search import spectral
-from bondic.search.actions import Cap
+from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis
 from bondic.search.model import SearchModel, build_model
 from bondic.search.whiten import second_moments, whiten
@@ -73,7 +73,9 @@ class KernelSearch:
         found = spectral.propose(self.spectrum, sign=sign, radius=radius, kappa=kappa)
         weights = found.weights if self.costs is None else self._sparse(found.weights, sign, radius, kappa)
         omega = self.model.function(weights) if np.any(weights) else None
+        shared = sharing(self.model.weights.layout.slots, _CAP)
         note = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
+        note += f"; {shared}" if shared else ""
         return Found(omega, note, found.primal)
 
     def _sparse(self, w: FloatArray, sign: float, radius: float, kappa: float) -> FloatArray:

@@ -21,9 +21,10 @@ from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
 from bondic.rows import Rows
+from bondic.search.actions import sharing
 from bondic.terms import ValueRange
 from bondic.tuning.long_logs import affordable
-from bondic.tuning.radius import FittedRadius, held_out_radius
+from bondic.tuning.radius import CAP, FittedRadius, held_out_radius
 from bondic.tuning.scales import Scales, measure_scales, pilot_points
 from bondic.tuning.states import Categorical
 
@@ -164,7 +165,8 @@ def default_ball(
     fitted = max(fits, key=lambda fit: fit.radius)
     rows = sources[fits.index(fitted)]
     ball = Ball(kernel, fitted.radius, center, provenance=_looked_at(problem, pilot), origin="chosen")
-    return ball, _radius_note(fitted, rows, half, choices.radius_factor)
+    shared = sharing(problem.layout.slots, CAP)
+    return ball, _radius_note(fitted, rows, half, choices.radius_factor) + (f"; in the fit {shared}" if shared else "")
 
 
 def _looked_at(problem: Rows, pilot: Rows | None) -> Provenance:

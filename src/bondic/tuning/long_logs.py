@@ -21,7 +21,7 @@ from bondic.sums.forms import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 
-_FEWEST_ROWS = 20_000
+FEWEST_ROWS = 20_000
 """Below, every sum over pairs is a matter of seconds or minutes."""
 _SUMS = 3
 """Sums over all rows behind an interval: the initial distribution, and both ends."""
@@ -54,7 +54,7 @@ def _near(points: FloatArray, kernel: Gaussian) -> FloatArray:
 def affordable(kernel: Gaussian, layout: Layout, points: FloatArray, rows: int) -> Gaussian | GaussianSeries:
     """The Gaussian, or its series where the log is too long for it; the Gaussian all the same where no series is near it."""
     whole = kernel * Dirac(on="action") if layout.discrete else kernel
-    if rows < _FEWEST_ROWS or seconds_of_sums(whole, layout, points, rows) <= _MOST_SECONDS:
+    if rows < FEWEST_ROWS or seconds_of_sums(whole, layout, points, rows) <= _MOST_SECONDS:
         return kernel
     columns = list(layout.columns(kernel.on))
     try:

@@ -28,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _FEWEST_ROWS = 20
 _AS_GOOD = 1.05
-_CAP = Cap(1000, 20)
+CAP = Cap(1000, 20)
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class _HeldOut:
             pilot,
             pilot.select(pilot.rows.start, cut),
             pilot.select(cut),
-            capped_basis(values, pilot, points, rank=rank, cap=_CAP, tolerance=1e-9),
-            capped_basis(instruments, pilot, rows.logged, rank=rank, cap=_CAP, tolerance=1e-9),
+            capped_basis(values, pilot, points, rank=rank, cap=CAP, tolerance=1e-9),
+            capped_basis(instruments, pilot, rows.logged, rank=rank, cap=CAP, tolerance=1e-9),
         )
 
     def best(self, center: Function | None) -> tuple[FittedRadius, FloatArray]:
