@@ -13,7 +13,7 @@ from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.kernels.series import GaussianSeries
-from bondic.methods.forecast import Forecast, forecast
+from bondic.methods.forecast import Effort, forecast
 from bondic.policies import answers
 from bondic.search.actions import Cap, action_groups, grouped, shared_columns, sharing
 from bondic.search.basis import capped_basis, make_basis
@@ -242,12 +242,12 @@ def test_the_groups_are_told():
 
 
 def test_a_forecast_is_said_before_the_work_and_days_are_refused():
-    assert Forecast(10_000, 34, 0.0, 1.0, 0.0).words() == ""
-    long = Forecast(1_000_000, 34, cores() * 900.0, cores() * 300.0, 8.27e9)
+    assert Effort(10_000, 34, 0.0, 1.0, 0.0).words() == ""
+    long = Effort(1_000_000, 34, cores() * 900.0, cores() * 300.0, 8.27e9)
     assert long.words() == "1000000 rows with 34 actions: about 20 minutes and 8.27 GB"
     long.check()
     with pytest.raises(InvalidInput, match=r"GaussianSeries.*problem\[:100_000\]"):
-        Forecast(10_000_000, 34, 3e6, 0.0, 0.0).check()
+        Effort(10_000_000, 34, 3e6, 0.0, 0.0).check()
 
 
 def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():

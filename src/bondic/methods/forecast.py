@@ -31,7 +31,7 @@ _MOST_SECONDS = 2 * 86_400.0
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Effort:
     """Seconds of one core and bytes, about.
 
     Parameters
@@ -80,12 +80,12 @@ class Forecast:
 
 def forecast(
     problem: Rows, ball: ValueClass | None = None, choices: Choices | None = None, planned: int | None = None
-) -> Forecast:
+) -> Effort:
     """For the default method, from the first block of the rows; logs of fewer than 20 000 rows take no time worth a word."""
     rows = len(problem.rows) if planned is None else planned
     actions = problem.layout.slots
     if rows < FEWEST_ROWS:
-        return Forecast(rows, actions, 0.0, 0.0, 0.0)
+        return Effort(rows, actions, 0.0, 0.0, 0.0)
     first, said = problem.first_block(), Choices() if choices is None else choices
     sums = 0.0
     if isinstance(ball, Ball) or (ball is None and not kind_of_states(None, said, first).table):
@@ -96,7 +96,7 @@ def forecast(
     memory = BYTES_PER_NUMBER * rows * landmarks + tables
     if problem.log.plan is not None:  # read in batches, within what the user allows
         memory = min(memory, float(problem.log.plan.budget))
-    return Forecast(rows, actions, sums, _STEP * rows * landmarks**2, memory)
+    return Effort(rows, actions, sums, _STEP * rows * landmarks**2, memory)
 
 
 def _duration(seconds: float) -> str:
