@@ -18,7 +18,6 @@ from bondic.rows import Rows
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.tuning.defaults import Choices, default_value_kernel
 from bondic.tuning.long_logs import FEWEST_ROWS, seconds_of_sums
-from bondic.tuning.sequential_class import kind_of_states
 
 BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
@@ -87,9 +86,9 @@ def forecast(
     if rows < FEWEST_ROWS:
         return Effort(rows, actions, 0.0, 0.0, 0.0)
     first, said = problem.first_block(), Choices() if choices is None else choices
-    sums = 0.0
-    if isinstance(ball, Ball) or (ball is None and not kind_of_states(None, said, first).table):
-        kernel = ball.kernel if isinstance(ball, Ball) else default_value_kernel(first, said, planned=rows)
+    sums = 0.0  # of a table, or of a span
+    if ball is None or isinstance(ball, Ball):
+        kernel = default_value_kernel(first, said, planned=rows) if ball is None else ball.kernel
         sums = seconds_of_sums(kernel, problem.layout, first.some_points(FEWEST_ROWS), rows)
     landmarks = min(MOST_LANDMARKS, MOST_BYTES // (BYTES_PER_NUMBER * rows))
     tables = 8.0 * 3 * actions * (rows + len(problem.initial_states))
