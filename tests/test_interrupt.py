@@ -15,8 +15,8 @@ from rich.console import Console
 
 from bondic.report.progress import progress_bar
 
-SOON = 20.0
-"""Seconds, for a busy machine; less than one where it has nothing else to do. The decomposition alone takes minutes."""
+SOON = 5.0
+"""Seconds, for a busy machine: half a second where it has nothing else to do. The decomposition alone takes minutes."""
 
 POLICY = """
 import sys
@@ -67,6 +67,21 @@ def begin(place, policy, *options):
     )
 
 
+WRITING = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from bondic.cli.interrupt import obeying_interrupts
+from bondic.cli.outputs import result_folder
+
+with obeying_interrupts(), result_folder(Path("out/res"), force=False) as folder:
+    (folder / "half").write_text("written")
+    print("asked", file=sys.stderr, flush=True)
+    np.linalg.svd(np.random.default_rng(0).normal(size=(6000, 6000)))
+"""
+
+
 def interrupt(place, process):
     sent = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -82,6 +97,16 @@ def interrupt(place, process):
 def test_compiled_code_does_not_keep_an_interrupt_waiting(place):
     process = begin(place, "compiled")
     assert process.stderr.readline() == "asked\n"
+    time.sleep(0.3)
+    interrupt(place, process)
+
+
+def test_a_folder_that_is_half_written_goes_with_the_program(place):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITING], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr.readline() == "asked\n"
+    assert list((place / "out").iterdir())
     time.sleep(0.3)
     interrupt(place, process)
 
