@@ -20,6 +20,7 @@ import click
 from rich.console import Console
 
 from bondic.claims import Status
+from bondic.cli.interrupt import unfinished
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput, printable
@@ -89,8 +90,9 @@ def result_folder(target: Path, *, force: bool) -> Iterator[Path]:
     except OSError as problem:
         raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
     try:
-        yield working
-        working.chmod(0o755)
+        with unfinished(working):
+            yield working
+            working.chmod(0o755)
         _move(working, place)
     except OSError as problem:
         raise InvalidInput(

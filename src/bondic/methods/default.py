@@ -15,6 +15,7 @@ from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
+from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES, forecast
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
@@ -31,11 +32,8 @@ from bondic.tuning.sequential_class import kind_of_states
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
-BYTES_PER_NUMBER = 100
-"""Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 TABLE_BYTES = 400
 """Memory of a row of a table without coordinates, as measured."""
-MOST_BYTES = 8_000_000_000
 _PROMISING = 0.95
 """Share of the value range below which a guess of the length is a promise."""
 _FEWEST_LANDMARKS = 50
@@ -83,6 +81,9 @@ class Default:
     engine: EngineName | Sums = "auto"
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        if progress is not None:
+            progress("pilot", 0.0)
+        forecast(problem, self.ball, self.choices, self.planned_rows).check()
         method, why = self.choose(problem, alpha)
         return method.run(problem, alpha, progress).with_choice("method", why)
 

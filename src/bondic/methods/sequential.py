@@ -251,7 +251,7 @@ class Sequential:
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
         self._ask_about_states(problem, shape.planned)
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
             raise TunedOnCertifiedRows(
