@@ -23,6 +23,7 @@ _HOMES = {
     "Blocks": "bondic.data.blocks",
     "RowRange": "bondic.data.blocks",
     "RowProbabilities": "bondic.policies.protocol",
+    "LoggedTarget": "bondic.policies.logged_target",
     "CallablePolicy": "bondic.policies.protocol",
     "CallableSampler": "bondic.policies.protocol",
     "TablePolicy": "bondic.policies.discrete",

@@ -64,7 +64,13 @@ def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path
 _FOLDER = click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_begun)
 _LOG = click.argument("log", shell_complete=_files)
 _ONE = [
-    opt.option("--policy", "module:object, a file (ONNX, NPZ, ...), or 'columns'.", required=True, metavar="SPEC"),
+    opt.option(
+        "--policy",
+        "module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), or 'logged' (of "
+        "the logged actions).",
+        required=True,
+        metavar="SPEC",
+    ),
     opt.default(
         "--method",
         "auto",

@@ -11,12 +11,11 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
 from bondic.data.log import Log
+from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
-
-_MAY_BE_ABSENT = ("terminations", "truncations")
 
 
 def read_rows(
@@ -61,7 +60,7 @@ def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
         if part in out:
             raise InvalidInput(f"--columns {part} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,...")
         group = [name.strip() for name in names.split(",")]
-        absent = part in _MAY_BE_ABSENT and names.lower() == "none"
+        absent = part in MAY_BE_ABSENT and names.lower() == "none"
         out[part] = None if absent else group[0] if len(group) == 1 else group
     return out
 

@@ -17,8 +17,25 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "truncations": ("truncations", "truncation", "truncated", "timeouts", "timeout"),
     "episode_ids": ("episode_ids", "episode_id", "episodes", "episode", "trajectory_id", "patient_id"),
     "timesteps": ("timesteps", "timestep", "time_step", "steps", "step", "t"),
-    "behavior_action_probs": ("behavior_action_probs", "behavior_prob", "behaviour_action_probs", "pscore", "propensity"),
+    "behavior_action_probs": (
+        "behavior_action_probs", "behavior_probs", "behavior_prob", "behaviour_action_probs", "behavior_propensity", "pscore",
+        "propensity", "propensity_score",
+    ),
+    "behavior_log_probs": (
+        "behavior_log_probs", "behavior_log_prob", "behavior_logprobs", "behavior_logprob", "logprobs_behavior",
+        "logprob_behavior", "logprobs", "logprob", "log_probs", "log_prob",
+    ),
+    "target_action_probs": (
+        "target_action_probs", "target_action_prob", "target_probs", "target_prob", "target_propensity",
+    ),
+    "target_log_probs": (
+        "target_log_probs", "target_log_prob", "target_logprobs", "target_logprob", "logprobs_target", "logprob_target",
+    ),
 }  # fmt: skip
+MAY_BE_ABSENT = (
+    "terminations", "truncations", "behavior_action_probs", "behavior_log_probs", "target_action_probs", "target_log_probs",
+)  # fmt: skip
+"""Parts that can be stated to be absent, whatever the columns are called: {part: None}, PART=none."""
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
 DONE_NAMES = ("dones", "done", "terminals", "terminal")
 """Names under which logs often mix both kinds of episode end."""
@@ -42,16 +59,17 @@ def find_columns(
     *,
     required: Iterable[str] = REQUIRED,
     skip: Collection[str] = (),
+    used: Collection[str] = (),
 ) -> ColumnMap:
     """Match the columns of a table with the parts of a transition; `given` settles what the names do not.
 
-    Parts in `skip` are not looked for.
+    Parts in `skip` are not looked for, and columns in `used` have another meaning already.
     """
     names = list(present)
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(given or {}).items():
         found[_known_part(part)] = given_columns(part, value, names)
-    taken = {column for group in found.values() for column in group}
+    taken = {column for group in found.values() for column in group} | set(used)
     for part, aliases in ALIASES.items():
         if part not in found and part not in skip and (group := match_one(part, aliases, names, taken)):
             found[part] = group

@@ -86,6 +86,9 @@ class LogStream(ABC):
                     "need the same columns, types and dimensions."
                 )
 
+    def has(self, column: str) -> bool:
+        return self._first.has(column)
+
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""
         wanted = RowRange(0, len(self)) if rows is None else rows

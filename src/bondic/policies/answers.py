@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from bondic.errors import InvalidInput, PolicyError
 from bondic.policies import protocol
+from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -95,6 +96,8 @@ def ask_start(
     """The policy at the initial states, and whether means over its actions are exact."""
     if isinstance(policy, StoredAnswers):
         return policy.at_start(states.shape[0], action_dim)
+    if isinstance(policy, LoggedTarget):  # it has no answers
+        return StartAnswers(np.zeros((0, 1) if action_dim == 0 else (0, 1, action_dim)), action_dim == 0, True, 1)
     if protocol.is_time_dependent(policy) and times is None:
         raise InvalidInput(
             "The policy depends on time, but the problem does not: pass horizon= or time_varying=True (the log needs "
@@ -119,6 +122,7 @@ def ask_next(policy: Any, states: NextStates, start: StartAnswers, generator: Ge
     """The policy at next states: probabilities of all actions, or draws."""
     if isinstance(policy, StoredAnswers):
         return policy.at_next(states)
+    refuse_logged_target(policy, "the policy's probabilities of all actions at next and initial states")
     count, slots = states.rows.size, start.slots
     if not start.discrete:
         dimension = int(start.initial.shape[2])

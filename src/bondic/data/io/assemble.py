@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,11 @@ class Assembly:
         found, self.absent, self.probs = find_parts(
             table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",)
         )
+        if probabilities.lists_of_all_actions(table, found.columns):
+            self.probs["logged_action_probs"] = found.columns["target_action_probs"]
+            found = replace(
+                found, columns={p: group for p, group in found.columns.items() if p != "target_action_probs"}
+            )
         self.parts = Parts(table, found.columns, treatment, known_actions(actions))
         self.notes = [
             *table.notes,

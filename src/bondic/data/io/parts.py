@@ -14,14 +14,15 @@ from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.table import BoolArray, Table
-from bondic.data.names import ALIASES, REQUIRED, ColumnMap, find_columns
+from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns
+from bondic.data.propensities import PROPENSITIES, refuse_both
 from bondic.errors import InvalidInput, one_line, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
 _MOST_LISTED = 100
 _FLAGS = ("true", "false")
-_SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs")
+_SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
 
 
 def checked_columns(columns: Any) -> dict[str, Any]:
@@ -43,15 +44,17 @@ def find_parts(
     """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
     stated = checked_columns(stated)
     absent = {part for part, value in stated.items() if value is None}
-    if absent - {"terminations", "truncations"}:
+    if absent - set(MAY_BE_ABSENT):
         raise InvalidInput(
-            "columns={part: None} can be said of `terminations` and `truncations` alone: there are none."
+            f"columns={{part: None}} can be said of {', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} alone: there are none."
         )
     given = {part: value for part, value in stated.items() if value is not None}
     probs = probabilities.find_probabilities(names, given)
     rest = {part: value for part, value in given.items() if part not in probabilities.PARTS}
     required = [part for part in REQUIRED if part not in ("terminations", *optional)]
-    found = find_columns(names, rest, required=required, skip=absent)
+    used = {column for group in probs.values() for column in group}
+    found = find_columns(names, rest, required=required, skip=absent, used=used)
+    refuse_both(found.columns)
     if "terminations" not in {*found.columns, *absent}:
         raise InvalidInput(
             f"No column for `terminations` among {shown(names)}. Name it, columns={{'terminations': 'name'}} "
