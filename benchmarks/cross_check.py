@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import bondic
-from bondic.baselines.episodes import episode_numbers
+from bondic.rows.episodes import episode_numbers
 from bondic.baselines.features import make_design
 from bondic.baselines.lstd import restrict
 from bondic.baselines.registry import make_baseline

@@ -68,6 +68,7 @@ _HOMES = {
     "Default": "bondic.methods.default",
     "Sequential": "bondic.methods.sequential",
     "Dual": "bondic.methods.dual",
+    "Propensities": "bondic.methods.propensities",
     "Primal": "bondic.methods.primal",
     "SequentialMonitor": "bondic.methods.monitor",
     "Frontier": "bondic.methods.frontier",

@@ -79,6 +79,8 @@ def _column(part: Transitions, whose: str) -> FloatArray:
 def _logs(part: Transitions, whose: str) -> FloatArray:
     given, probabilities = getattr(part, f"{whose}_log_probs"), getattr(part, f"{whose}_action_probs")
     if given is None and probabilities is None:
-        raise InvalidInput(_MISSING if whose == "behavior" else "The log does not hold the target policy's probabilities.")
+        raise InvalidInput(
+            _MISSING if whose == "behavior" else "The log does not hold the target policy's probabilities."
+        )
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(probabilities) if given is None else given)

@@ -38,7 +38,9 @@ LARGEST_SHARE = 0.99
 _STEPS = 40
 
 
-def plug_in_rates(values: FloatArray, planned: int, probability: float, start: tuple[float, float, float]) -> FloatArray:
+def plug_in_rates(
+    values: FloatArray, planned: int, probability: float, start: tuple[float, float, float]
+) -> FloatArray:
     """sqrt( 2 log(1/delta) / (N s_i^2) ), s_i^2 the variance of the values before the i-th: nothing in it is from later.
 
     N values are planned. `start` are a mean, a variance > 0 and the number of values that they count for. It is the rate that

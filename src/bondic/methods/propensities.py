@@ -1,0 +1,218 @@
+"""Intervals from propensities as a method: read ratios, fit a control variate on earlier rows, bet, write it down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bondic.bounds.control import Control
+from bondic.bounds.control_fit import linear_control
+from bondic.bounds.propensities import Value, estimate_of, ways
+from bondic.bounds.weighted import Weighted, ask_target, read_weighted, single_rows
+from bondic.bounds.weighted_values import Stated
+from bondic.claims import End, ErrorBudget, Side, ends_of
+from bondic.classes.provenance import Provenance
+from bondic.errors import InvalidInput
+from bondic.methods.clock import Clock, Progress
+from bondic.policies.logged_target import LoggedTarget
+from bondic.proofs.asked import Asked
+from bondic.proofs.propensities import PropensityProof
+from bondic.rendering import three
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.search.controls import Regressor, regressor_control
+
+NAME = "propensities"
+PILOT = 0.05
+"""Share of the rows before the first block of a control variate, and before the contexts whose value is asked for."""
+_ENOUGH = 200
+_MOST_NUMBERS = 2**24
+"""Probabilities and predictions that a certificate holds at most: 128 MB each."""
+
+
+@dataclass(frozen=True)
+class Propensities:
+    """Intervals from propensities, theory section 13: nothing is assumed about the value function, and nothing about overlap.
+
+    The log holds b_i(a_i|s_i), the probability with which the behavior took the action; behavior may change from row to row
+    (from episode to episode). Bets on the weighted rewards, with rates from earlier rows, make the interval; it holds at every
+    number of rows at once. Not guaranteed: anything if the propensities are wrong by more than was stated, if rows are not in
+    the order of time, or if a bound of the ratios was picked by looking at those of the log.
+
+    Parameters
+    ----------
+    value : {"population", "contexts"}, default "population"
+        The value over the distribution that states (starts of episodes) are drawn from, or over the states of the certified
+        rows, wherever they come from (single decisions only).
+    side : {"both", "lower", "upper"}, default "both"
+        Which ends are asked for; the other one is reported as that of the value range.
+    off_by : float, default 1
+        Γ: no action was drawn with more than Γ times the probability that the log states.
+    largest_ratio : float, default None
+        No ratio π/b exceeds it, at any state and action. With it, or with the next one, single decisions are weighed doubly
+        robustly too; without, the interval needs no bound at all.
+    least_behavior_prob : float, default None
+        The behavior takes no action with a smaller probability.
+    model : "linear", None or a regressor, default "linear"
+        The control variate: ridge regression that is fitted again when verifying; none; or any object with `fit(X, y)` and
+        `predict(X)`, whose predictions are stored.
+    pilot : float or int, default 0.05
+        Rows before the first bet on doubly robust values, and before the first context of value="contexts": a share, or a
+        number.
+    planned_rows : int, default None
+        The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
+        beforehand.
+    """
+
+    value: Value = "population"
+    side: Side = "both"
+    off_by: float = 1.0
+    largest_ratio: float | None = None
+    least_behavior_prob: float | None = None
+    model: Literal["linear"] | Regressor | None = "linear"
+    pilot: float | int = PILOT
+    planned_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.value not in ("population", "contexts"):
+            raise InvalidInput(f"value={self.value!r}: 'population' or 'contexts'.")
+        if not (self.model is None or self.model == "linear" or isinstance(self.model, Regressor)):
+            raise InvalidInput(f"model={self.model!r}: 'linear', None, or an object with fit(X, y) and predict(X).")
+        _ = self.stated  # refuses bounds that are none
+
+    @property
+    def stated(self) -> Stated:
+        return Stated(float(self.off_by), self.largest_ratio, self.least_behavior_prob)
+
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        clock = Clock(progress)
+        clock.stage("ratios")
+        contexts, single = self.value == "contexts", single_rows(problem)
+        if contexts and not single:
+            raise InvalidInput(
+                "The value over the certified contexts is for single decisions; these rows are episodes."
+            )
+        every = self._every_action(problem, single)
+        target = ask_target(problem, every_action=every)
+        columns = read_weighted(problem, target, every_action=every)
+        clock.done("ratios")
+        clock.stage("fit")
+        borders = self._borders(columns) if contexts or self._may_fit(single) else ()
+        control = self._control(columns, borders) if borders and self._may_fit(single) else None
+        clock.done("fit")
+        clock.stage("bets")
+        certified = problem.select(borders[0]) if contexts else problem
+        budget = ErrorBudget.split(alpha, dict.fromkeys(ends_of(self.side), 1.0))
+        rates, provenance = None, Provenance()
+        if contexts:
+            rates = self._rates(columns, control, borders[0], budget)
+            provenance = Provenance("rates", (problem.rows.start, borders[0]), problem.log_hash)
+        proof = PropensityProof(
+            Asked.of(certified), budget, self.side, self.value, self.stated, self._planned(columns), target, control, rates,
+            provenance,
+        )  # fmt: skip
+        return self._result(proof, certified, columns, clock)
+
+    def _result(self, proof: PropensityProof, certified: Rows, columns: Weighted, clock: Clock) -> Result:
+        if certified.rows.start > columns.rows[0]:
+            columns = proof.columns(certified)
+        claims = proof.claims_on(certified, columns)
+        lower, upper = (proof.ways(columns.seen_from(end)) for end in ("lower", "upper"))
+        clock.done("bets")
+        return Result.of(
+            proof,
+            certified,
+            method=NAME,
+            estimate=estimate_of(columns, lower, upper),
+            claims=claims,
+            choices=self._notes(columns, proof, [way.name for way in lower]),
+            effective=_effective(columns),
+            seconds=clock.seconds,
+        )
+
+    def _may_fit(self, single: bool) -> bool:
+        return single and self.model is not None and self.stated.cap() is not None and self.off_by == 1.0
+
+    def _every_action(self, problem: Rows, single: bool) -> bool:
+        """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
+        discrete = problem.layout.discrete and not isinstance(problem.policy, LoggedTarget)
+        return self._may_fit(single) and discrete and len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+
+    def _planned(self, columns: Weighted) -> int:
+        """Units that rates are made for; a planned number of rows stands for episodes of the length seen."""
+        if self.planned_rows is None:
+            return columns.units
+        return max(1, round(self.planned_rows * columns.units / len(columns.rows)))
+
+    def _borders(self, columns: Weighted) -> tuple[int, ...]:
+        """Rows of the log where blocks begin: after the pilot, then after twice as many rows each."""
+        count = len(columns.rows)
+        planned = count if self.planned_rows is None else self.planned_rows
+        if isinstance(self.pilot, float) and 0 < self.pilot < 1:
+            first = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
+        else:
+            first = int(self.pilot)
+        if not 1 <= first < count:
+            raise InvalidInput(f"A pilot of {first} rows cannot be set aside from a log of {count} rows.")
+        places = []
+        while first < count:
+            places.append(int(columns.rows[first]))
+            first *= 2
+        return tuple(places)
+
+    def _control(self, columns: Weighted, borders: tuple[int, ...]) -> Control:
+        if self.model == "linear":
+            return linear_control(columns, borders)
+        assert isinstance(self.model, Regressor)
+        slots = 1 if columns.probs is None else columns.probs.shape[1]
+        if len(columns.rows) * slots > _MOST_NUMBERS:
+            raise InvalidInput(
+                f"Predictions for {len(columns.rows)} rows and {slots} actions do not fit into a certificate: model='linear'."
+            )
+        return regressor_control(columns, borders, self.model)
+
+    def _rates(
+        self, columns: Weighted, control: Control | None, border: int, budget: ErrorBudget
+    ) -> dict[End, tuple[float, ...]]:
+        """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot."""
+        before = int(np.searchsorted(columns.rows, border))
+        count = len(columns.rows) - before
+        pilot = columns.first(before)
+        found: dict[End, tuple[float, ...]] = {}
+        for end in ends_of(self.side):
+            seen = ways(pilot.seen_from(end), None, self.stated)
+            spreads = [max(float(way.values.var()), 1e-6 * pilot.limits.width**2) for way in seen]
+            if control is not None:
+                spreads.append(control.expected[1])
+            found[end] = tuple(math.sqrt(2 * math.log(1 / budget[end]) / (count * spread)) for spread in spreads)
+        return found
+
+    def _notes(self, columns: Weighted, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
+        found = {
+            "ratios": f"largest {three(float(columns.ratios.values.max()))}, mean {three(float(columns.ratios.values.mean()))} "
+            "(1 where the behavior takes every action that the policy takes)",
+            "weighed": " and ".join(names),
+        }
+        if proof.value == "contexts":
+            found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
+        if columns.episodes is None and self.off_by == 1.0 and self.stated.cap() is None:
+            found["control variate"] = (
+                "none, as no bound of the ratios was stated: largest_ratio= or least_behavior_prob= may shorten the interval"
+            )
+        elif proof.control is not None:
+            found["control variate"] = (
+                f"fitted on the rows before each of the blocks that begin at {proof.control.borders}"
+            )
+        if self.planned_rows is not None:
+            found["number of rows"] = "may have been decided by looking at the log: rates were made for the planned one"
+        return found
+
+
+def _effective(columns: Weighted) -> float:
+    """(sum of ratios)^2 / sum of squared ratios."""
+    values = columns.ratios.values
+    return float(values.sum() ** 2 / np.sum(values**2)) if values.any() else 0.0
