@@ -69,6 +69,7 @@ _HOMES = {
     "Sequential": "bondic.methods.sequential",
     "Dual": "bondic.methods.dual",
     "Propensities": "bondic.methods.propensities",
+    "breakdown_factor": "bondic.methods.propensity_breakdown",
     "Primal": "bondic.methods.primal",
     "SequentialMonitor": "bondic.methods.monitor",
     "Frontier": "bondic.methods.frontier",

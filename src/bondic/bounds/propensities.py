@@ -1,6 +1,7 @@
 """Both ends from propensities: what is bet on, with which rates, and what comes out (section 13).
 
-Population value: the wealth (22) of bets on every unit, a mixture over several ways to weigh the same rows. Over these contexts: (21).
+Population value: the wealth (22) of bets on every unit, a mixture over several ways to weigh the same rows. Value over these
+contexts: (21), with one rate.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control
+from bondic.bounds.dual import NOISE
 from bondic.bounds.weighted import Weighted
 from bondic.bounds.weighted_values import (
     Robust,
@@ -37,8 +39,8 @@ BETS = ((1.0, 0.5), (2.0, 0.9))
 take. Fixed here: by experiment on click and classification logs, within a tenth of the best single bet."""
 _SEEN = 50.0
 """Values that a guess from the rows before the first bet counts for."""
-MEAN, NOISE = "weighted mean", "noise"
-"""Parts of a claim."""
+MEAN = "weighted mean"
+"""The value part of a claim."""
 
 
 @dataclass(frozen=True, eq=False)

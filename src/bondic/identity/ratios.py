@@ -20,8 +20,8 @@ IntArray = npt.NDArray[np.int64]
 LARGEST = 1e150
 """Products of ratios are cut here: what is weighed by them is >= 0, so that less of it is on the safe side."""
 _MISSING = (
-    "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which every logged "
-    "action was taken, or use a method that does not need them, such as Sequential() or Dual()."
+    "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which every "
+    "logged action was taken, or use a method that does not need them, such as Sequential() or Dual()."
 )
 
 

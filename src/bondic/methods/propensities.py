@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ NAME = "propensities"
 PILOT = 0.05
 """Share of the rows before the first block of a control variate, and before the contexts whose value is asked for."""
 _ENOUGH = 200
+_BOTH: tuple[End, ...] = ("lower", "upper")
 _MOST_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
 
@@ -63,9 +64,9 @@ class Propensities:
     pilot : float or int, default 0.05
         Rows before the first bet on doubly robust values, and before the first context of value="contexts": a share, or a
         number.
-    planned_rows : int, default None
-        The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
-        beforehand.
+    planned : int, default None
+        The number of decisions (episodes) that was planned, where the log may have stopped earlier or later; None: the number
+        that it holds was fixed beforehand.
     """
 
     value: Value = "population"
@@ -75,13 +76,15 @@ class Propensities:
     least_behavior_prob: float | None = None
     model: Literal["linear"] | Regressor | None = "linear"
     pilot: float | int = PILOT
-    planned_rows: int | None = None
+    planned: int | None = None
 
     def __post_init__(self) -> None:
         if self.value not in ("population", "contexts"):
             raise InvalidInput(f"value={self.value!r}: 'population' or 'contexts'.")
         if not (self.model is None or self.model == "linear" or isinstance(self.model, Regressor)):
             raise InvalidInput(f"model={self.model!r}: 'linear', None, or an object with fit(X, y) and predict(X).")
+        if self.planned is not None and self.planned < 1:
+            raise InvalidInput(f"planned={self.planned}: a number of decisions (episodes) of 1 or more.")
         _ = self.stated  # refuses bounds that are none
 
     @property
@@ -121,7 +124,8 @@ class Propensities:
         if certified.rows.start > columns.rows[0]:
             columns = proof.columns(certified)
         claims = proof.claims_on(certified, columns)
-        lower, upper = (proof.ways(columns.seen_from(end)) for end in ("lower", "upper"))
+        exact = replace(self.stated, off_by=1.0)
+        lower, upper = (ways(columns.seen_from(end), proof.control, exact) for end in _BOTH)
         clock.done("bets")
         return Result.of(
             proof,
@@ -143,15 +147,12 @@ class Propensities:
         return self._may_fit(single) and discrete and len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
 
     def _planned(self, columns: Weighted) -> int:
-        """Units that rates are made for; a planned number of rows stands for episodes of the length seen."""
-        if self.planned_rows is None:
-            return columns.units
-        return max(1, round(self.planned_rows * columns.units / len(columns.rows)))
+        """Units that rates are made for."""
+        return columns.units if self.planned is None else self.planned
 
     def _borders(self, columns: Weighted) -> tuple[int, ...]:
         """Rows of the log where blocks begin: after the pilot, then after twice as many rows each."""
-        count = len(columns.rows)
-        planned = count if self.planned_rows is None else self.planned_rows
+        count, planned = len(columns.rows), self._planned(columns)
         if isinstance(self.pilot, float) and 0 < self.pilot < 1:
             first = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
         else:
@@ -180,7 +181,7 @@ class Propensities:
     ) -> dict[End, tuple[float, ...]]:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot."""
         before = int(np.searchsorted(columns.rows, border))
-        count = len(columns.rows) - before
+        count = max(self._planned(columns) - before, 1)
         pilot = columns.first(before)
         found: dict[End, tuple[float, ...]] = {}
         for end in ends_of(self.side):
@@ -207,8 +208,6 @@ class Propensities:
             found["control variate"] = (
                 f"fitted on the rows before each of the blocks that begin at {proof.control.borders}"
             )
-        if self.planned_rows is not None:
-            found["number of rows"] = "may have been decided by looking at the log: rates were made for the planned one"
         return found
 
 

@@ -1,6 +1,6 @@
 """Wealth of somebody who bets that a mean is larger: the population value from propensities (section 13).
 
-Values X_1, X_2, ... with E[X_i | past] <= J and X_i >= a_i, a_i known beforehand. Rates v_i >= 0 come from the past. For 0 < c < 1
+Values X_1, X_2, ... with E[X_i | past] <= J and X_i >= a, a known beforehand. Rates v_i >= 0 come from the past. For 0 < c < 1
 
     W_n(J) = prod_i ( 1 + v_i(J) (X_i - J) ),     v_i(J) = min( v_i, c / (J - a) ),                            (22)
 

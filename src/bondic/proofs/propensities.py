@@ -103,6 +103,7 @@ class PropensityProof(Proof):
             *self._control(),
             Assumption("policy", self._policy_text(rows), "stated"),
             self._start(rows),
+            Assumption("number", self._number(rows), "stated"),
             process_assumption(rows),
         )
 
@@ -147,6 +148,10 @@ class PropensityProof(Proof):
             "the value is that over the population of states."
         )
         return Assumption("start", text if single_rows(rows) else _EPISODES, "stated")
+
+    def _number(self, rows: Rows) -> str:
+        units = "decisions" if single_rows(rows) else "episodes"
+        return f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later, for any reason."
 
     @property
     def slack(self) -> float:

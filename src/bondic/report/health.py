@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from bondic.data.initial import episode_starts
 from bondic.data.log import Log
+from bondic.policies.logged_target import LoggedTarget
 from bondic.report.bins import FEWEST_ROWS, Bins, range_bins
 from bondic.rows import Rows
 
@@ -51,6 +52,7 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
     low, high = question.terms.reward_range
     bins = range_bins(low, high)
     counts, total, final, rows = np.zeros(len(bins)), 0.0, 0, len(question)
+    asked = not isinstance(question.policy, LoggedTarget)  # else nothing is known of other actions than the logged ones
     width = question.layout.slots if question.layout.discrete else question.layout.action_dim
     logged, target, weight, used = np.zeros(width), np.zeros(width), 0.0, np.zeros(width, dtype=np.int64)
     distinct = None
@@ -58,6 +60,8 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
         counts += np.bincount(bins.of(part.rewards), minlength=len(bins))
         total += float(part.rewards.sum())
         final += int((~part.continues).sum())
+        if not asked:
+            continue
         if part.layout.discrete:
             used += np.bincount(part.slots, minlength=width)
             target += part.next.weights.sum(axis=0)
@@ -73,7 +77,7 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
         ActionUse(
             f"action {k}", float(logged[k]), float(target[k]) / max(weight, 1e-300), -1 if thin[k] else int(used[k])
         )
-        for k in range(width)
+        for k in range(width if asked else 0)
     )
     if no_rows:
         counts[counts < FEWEST_ROWS] = 0.0
