@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control, LinearControl, linear_design
-from bondic.bounds.weighted import Weighted
+from bondic.bounds.decisions import Decisions
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ _IN_SAMPLE = 1.5
 """Residuals of the rows that a fit has seen are smaller than those of other rows."""
 
 
-def linear_control(columns: Weighted, borders: tuple[int, ...]) -> LinearControl:
+def linear_control(columns: Decisions, borders: tuple[int, ...]) -> LinearControl:
     """q̂ of every block from all rows before it; `columns` begin with the first row that may be looked at."""
     before = int(np.searchsorted(columns.rows, borders[0]))
     seen = columns.observations[:before] if columns.observations.shape[1] <= _MOST_COLUMNS else np.zeros((before, 0))
@@ -41,7 +41,7 @@ def linear_control(columns: Weighted, borders: tuple[int, ...]) -> LinearControl
     return LinearControl(int(columns.rows[0]), borders, clip, expected, center, scale, np.array(fits))
 
 
-def guess_range(columns: Weighted, predictions: FloatArray) -> tuple[tuple[float, float], tuple[float, float]]:
+def guess_range(columns: Decisions, predictions: FloatArray) -> tuple[tuple[float, float], tuple[float, float]]:
     """Where to cut predictions, and mean and variance of X, from the rows that were predicted: the first ones."""
     count, limits = len(predictions), columns.limits
     low, high = (float(np.clip(np.quantile(predictions, tail), limits.low, limits.high)) for tail in _TAILS)

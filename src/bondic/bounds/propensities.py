@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from bondic.bounds.control import Control
 from bondic.bounds.dual import NOISE
-from bondic.bounds.weighted import Weighted
-from bondic.bounds.weighted_values import (
+from bondic.bounds.decisions import Decisions
+from bondic.bounds.decision_values import (
     Robust,
     Stated,
     check_ratios,
@@ -55,7 +55,7 @@ class Way:
     robust: Robust | None = None
 
 
-def ways(columns: Weighted, control: Control | None, stated: Stated) -> tuple[Way, ...]:
+def ways(columns: Decisions, control: Control | None, stated: Stated) -> tuple[Way, ...]:
     """Free of caps first; doubly robust where q̂ and a cap are there."""
     check_ratios(columns.ratios, stated)
     limits = columns.limits
@@ -79,7 +79,7 @@ def ways(columns: Weighted, control: Control | None, stated: Stated) -> tuple[Wa
     return free, Way("doubly robust", values, robust.floor, robust.first, start, robust)
 
 
-def population_claim(columns: Weighted, found: Sequence[Way], planned: int, probability: float) -> Claim:
+def population_claim(columns: Decisions, found: Sequence[Way], planned: int, probability: float) -> Claim:
     """E_{d_0}[value] is at least where the mixture's wealth once reached 1/delta."""
     gamblers = []
     for way in found:
@@ -93,7 +93,7 @@ def population_claim(columns: Weighted, found: Sequence[Way], planned: int, prob
     return _claim(columns, found, lower_end(gamblers, limits.low, limits.high, probability), probability)
 
 
-def contexts_claim(columns: Weighted, found: Sequence[Way], rates: Sequence[float], probability: float) -> Claim:
+def contexts_claim(columns: Decisions, found: Sequence[Way], rates: Sequence[float], probability: float) -> Claim:
     """The mean of E[value | s_i] over these rows, (21), with one rate for every way."""
     limits, count = columns.limits, len(columns.rows)
     if columns.episodes is not None or any(way.first for way in found) or len(rates) != len(found):
@@ -121,7 +121,7 @@ def _centers(way: Way) -> tuple[FloatArray, FloatArray]:
     return centers, np.maximum(centers - way.floor, 0.0) * (1 + 8 * U)
 
 
-def _claim(columns: Weighted, found: Sequence[Way], bound: float, probability: float) -> Claim:
+def _claim(columns: Decisions, found: Sequence[Way], bound: float, probability: float) -> Claim:
     """The end as the weighted mean of the way that was weighed last, less what chance may have added to it."""
     way, limits = found[-1], columns.limits
     bound = min(max(bound, limits.low), limits.high)
@@ -137,7 +137,7 @@ def _claim(columns: Weighted, found: Sequence[Way], bound: float, probability: f
     return Claim(columns.end, parts, uses_log=bound > limits.low)
 
 
-def estimate_of(columns: Weighted, found: Sequence[Way], mirrored: Sequence[Way]) -> float:
+def estimate_of(columns: Decisions, found: Sequence[Way], mirrored: Sequence[Way]) -> float:
     """A guess of the value without a guarantee: the doubly robust mean, or the least varying mix of both ends' values.
 
     Values from below use v_lo as a control variate, those from above v_hi; the mix of them that varies least on these rows

@@ -12,8 +12,8 @@ import numpy as np
 from bondic.bounds.control import Control
 from bondic.bounds.control_fit import linear_control
 from bondic.bounds.propensities import Value, estimate_of, ways
-from bondic.bounds.weighted import Weighted, ask_target, read_weighted, single_rows
-from bondic.bounds.weighted_values import Stated
+from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
+from bondic.bounds.decision_values import Stated
 from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
@@ -101,7 +101,7 @@ class Propensities:
             )
         every = self._every_action(problem, single)
         target = ask_target(problem, every_action=every)
-        columns = read_weighted(problem, target, every_action=every)
+        columns = read_decisions(problem, target, every_action=every)
         clock.done("ratios")
         clock.stage("fit")
         borders = self._borders(columns) if contexts or self._may_fit(single) else ()
@@ -120,7 +120,7 @@ class Propensities:
         )  # fmt: skip
         return self._result(proof, certified, columns, clock)
 
-    def _result(self, proof: PropensityProof, certified: Rows, columns: Weighted, clock: Clock) -> Result:
+    def _result(self, proof: PropensityProof, certified: Rows, columns: Decisions, clock: Clock) -> Result:
         if certified.rows.start > columns.rows[0]:
             columns = proof.columns(certified)
         claims = proof.claims_on(certified, columns)
@@ -146,11 +146,11 @@ class Propensities:
         discrete = problem.layout.discrete and not isinstance(problem.policy, LoggedTarget)
         return self._may_fit(single) and discrete and len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
 
-    def _planned(self, columns: Weighted) -> int:
+    def _planned(self, columns: Decisions) -> int:
         """Units that rates are made for."""
         return columns.units if self.planned is None else self.planned
 
-    def _borders(self, columns: Weighted) -> tuple[int, ...]:
+    def _borders(self, columns: Decisions) -> tuple[int, ...]:
         """Rows of the log where blocks begin: after the pilot, then after twice as many rows each."""
         count, planned = len(columns.rows), self._planned(columns)
         if isinstance(self.pilot, float) and 0 < self.pilot < 1:
@@ -165,7 +165,7 @@ class Propensities:
             first *= 2
         return tuple(places)
 
-    def _control(self, columns: Weighted, borders: tuple[int, ...]) -> Control:
+    def _control(self, columns: Decisions, borders: tuple[int, ...]) -> Control:
         if self.model == "linear":
             return linear_control(columns, borders)
         assert isinstance(self.model, Regressor)
@@ -177,7 +177,7 @@ class Propensities:
         return regressor_control(columns, borders, self.model)
 
     def _rates(
-        self, columns: Weighted, control: Control | None, border: int, budget: ErrorBudget
+        self, columns: Decisions, control: Control | None, border: int, budget: ErrorBudget
     ) -> dict[End, tuple[float, ...]]:
         """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot."""
         before = int(np.searchsorted(columns.rows, border))
@@ -192,7 +192,7 @@ class Propensities:
             found[end] = tuple(math.sqrt(2 * math.log(1 / budget[end]) / (count * spread)) for spread in spreads)
         return found
 
-    def _notes(self, columns: Weighted, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
+    def _notes(self, columns: Decisions, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
         found = {
             "ratios": f"largest {three(float(columns.ratios.values.max()))}, mean {three(float(columns.ratios.values.mean()))} "
             "(1 where the behavior takes every action that the policy takes)",
@@ -211,7 +211,7 @@ class Propensities:
         return found
 
 
-def _effective(columns: Weighted) -> float:
+def _effective(columns: Decisions) -> float:
     """(sum of ratios)^2 / sum of squared ratios."""
     values = columns.ratios.values
     return float(values.sum() ** 2 / np.sum(values**2)) if values.any() else 0.0

@@ -15,8 +15,8 @@ import numpy as np
 from bondic.bounds.control import Control, LinearControl
 from bondic.bounds.control_fit import linear_control, same_control
 from bondic.bounds.propensities import Value, Way, contexts_claim, population_claim, ways
-from bondic.bounds.weighted import Target, Weighted, ask_target, check_draws, read_weighted, single_rows
-from bondic.bounds.weighted_values import Stated
+from bondic.bounds.decisions import Target, Decisions, ask_target, check_draws, read_decisions, single_rows
+from bondic.bounds.decision_values import Stated
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.data.blocks import RowRange
@@ -68,24 +68,24 @@ class PropensityProof(Proof):
     def guarantee(self) -> Guarantee:
         return "finite-sample"
 
-    def columns(self, rows: Rows) -> Weighted:
+    def columns(self, rows: Rows) -> Decisions:
         """What is weighed, as seen from the lower end."""
-        return read_weighted(rows, self.target, every_action=self.control is not None and self.control.by_action)
+        return read_decisions(rows, self.target, every_action=self.control is not None and self.control.by_action)
 
-    def ways(self, columns: Weighted) -> tuple[Way, ...]:
+    def ways(self, columns: Decisions) -> tuple[Way, ...]:
         return ways(columns, self.control, self.stated)
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
         del sums
         return self.claims_on(rows, self.columns(rows))
 
-    def claims_on(self, rows: Rows, columns: Weighted) -> Claims:
+    def claims_on(self, rows: Rows, columns: Decisions) -> Claims:
         """The ends, from columns that were read before."""
         if self.value == "population":
             check_draws(rows, columns)
         return Claims(tuple(self._claim(columns.seen_from(end)) for end in ends_of(self.side)))
 
-    def _claim(self, columns: Weighted) -> Claim:
+    def _claim(self, columns: Decisions) -> Claim:
         probability, found = self.budget[columns.end], self.ways(columns)
         if self.rates is None:
             return population_claim(columns, found, self.planned, probability)
@@ -151,7 +151,7 @@ class PropensityProof(Proof):
 
     def _number(self, rows: Rows) -> str:
         units = "decisions" if single_rows(rows) else "episodes"
-        return f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later, for any reason."
+        return f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
 
     @property
     def slack(self) -> float:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from bondic.bounds.control import StoredControl
 from bondic.bounds.control_fit import guess_range
-from bondic.bounds.weighted import Weighted
+from bondic.bounds.decisions import Decisions
 from bondic.errors import InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ class Regressor(Protocol):
     def predict(self, X: FloatArray) -> FloatArray: ...
 
 
-def regressor_control(columns: Weighted, borders: tuple[int, ...], model: Regressor) -> StoredControl:
+def regressor_control(columns: Decisions, borders: tuple[int, ...], model: Regressor) -> StoredControl:
     """q̂ of every block from all rows before it; columns of X are the state, then one for every action."""
     stops = [*np.searchsorted(columns.rows, borders).tolist(), len(columns.rows)]
     first, found = stops[0], list[FloatArray]()
@@ -43,7 +43,7 @@ def regressor_control(columns: Weighted, borders: tuple[int, ...], model: Regres
     return StoredControl(int(columns.rows[0]), borders, *guessed, rows)
 
 
-def _predict(columns: Weighted, part: slice, model: Regressor) -> FloatArray:
+def _predict(columns: Decisions, part: slice, model: Regressor) -> FloatArray:
     count = len(columns.rows[part])
     actions = 1 if columns.probs is None else columns.probs.shape[1]
     found = []
@@ -57,7 +57,7 @@ def _predict(columns: Weighted, part: slice, model: Regressor) -> FloatArray:
     return np.column_stack(found) if count else np.zeros((0, actions))
 
 
-def _inputs(columns: Weighted, part: slice, slots: npt.NDArray[np.int64]) -> FloatArray:
+def _inputs(columns: Decisions, part: slice, slots: npt.NDArray[np.int64]) -> FloatArray:
     states = columns.observations[part]
     if columns.probs is None:
         return states

@@ -1,6 +1,6 @@
 """Values X whose mean is at most the value of the policy, unit by unit, rounded down (section 13).
 
-Everything is a lower end here: the upper one is that of the negated rewards (`Weighted.seen_from`).
+Everything is a lower end here: the upper one is that of the negated rewards (`Decisions.seen_from`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control
-from bondic.bounds.weighted import Weighted
+from bondic.bounds.decisions import Decisions
 from bondic.errors import InvalidInput
 from bondic.identity.ratios import LARGEST, Ratios
 from bondic.rounding import TINY, U, next_down
@@ -62,7 +62,7 @@ def check_ratios(ratios: Ratios, stated: Stated) -> None:
         )
 
 
-def free_values(columns: Weighted, off_by: float) -> FloatArray:
+def free_values(columns: Decisions, off_by: float) -> FloatArray:
     """v_lo + ρ (r - v_lo) / Γ for single rows; >= v_lo whatever the ratios are, so nothing about them is stated."""
     low = columns.limits.low
     gain = np.maximum(columns.rewards - low, 0.0) * (1 - 4 * U)
@@ -75,7 +75,7 @@ def _above(low: float, gains: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(total - 4 * U * np.abs(total), low))
 
 
-def per_decision_values(columns: Weighted, off_by: float) -> tuple[FloatArray, float]:
+def per_decision_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
     """v_0 + sum_t γ^t ρ_{0:t} (r_t + γ v_{t+1} - v_t) / Γ^(t+1), v_t the least value that the reward range leaves at time t.
 
     No term is negative, so steps that were not recorded (an episode that was cut) are left out on the safe side. Returns the
@@ -94,7 +94,7 @@ def per_decision_values(columns: Weighted, off_by: float) -> tuple[FloatArray, f
     return _above(floors[0], _sums(columns, terms_of)), float(floors[0])
 
 
-def whole_values(columns: Weighted, off_by: float) -> tuple[FloatArray, float]:
+def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
     """v_lo + ρ_{0:T-1} (G + γ^T v_lo 1[cut] - v_lo)_+ / Γ^T with a stated value range: weights of whole episodes.
 
     A return lies in the range, whatever follows, so that the bracket of a complete episode is >= 0; of one that was cut its
@@ -113,7 +113,7 @@ def whole_values(columns: Weighted, off_by: float) -> tuple[FloatArray, float]:
     return _above(low, gain * cumulative(columns, off_by).low()[last]), low
 
 
-def cumulative(columns: Weighted, off_by: float = 1.0) -> Ratios:
+def cumulative(columns: Decisions, off_by: float = 1.0) -> Ratios:
     """ρ_{0:t} / Γ^(t+1) for every row, cut at LARGEST; products of ratios row by row of their episodes."""
     assert columns.episodes is not None
     assert columns.steps is not None
@@ -143,7 +143,7 @@ def _run(values: FloatArray, first: IntArray, lengths: IntArray) -> FloatArray:
     return found
 
 
-def _sums(columns: Weighted, values: FloatArray) -> FloatArray:
+def _sums(columns: Decisions, values: FloatArray) -> FloatArray:
     """Per episode; values are >= 0 or good to what the caller adds."""
     assert columns.episodes is not None
     assert columns.steps is not None
@@ -151,7 +151,7 @@ def _sums(columns: Weighted, values: FloatArray) -> FloatArray:
     return np.asarray(total - np.abs(total) * (int(columns.steps.max()) + 4) * 2 * U)
 
 
-def _last_rows(columns: Weighted) -> IntArray:
+def _last_rows(columns: Decisions) -> IntArray:
     """The last row of every episode, (units,)."""
     assert columns.episodes is not None
     last = np.zeros(columns.units, dtype=np.int64)
@@ -165,7 +165,7 @@ def _powers(gamma: float, exponents: IntArray) -> FloatArray:
     return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))[exponents]
 
 
-def _floors(columns: Weighted, last: int) -> FloatArray:
+def _floors(columns: Decisions, last: int) -> FloatArray:
     """v_0, ..., v_last with v_t <= r + γ v_{t+1} for every reward, and v_t <= r where the process may end."""
     terms, low = columns.terms, columns.terms.reward_range[0]
     floors = np.zeros(last + 1)
@@ -187,7 +187,7 @@ class Robust:
     first: int  # values before it belong to rows that trained q̂
 
 
-def robust_values(columns: Weighted, control: Control, stated: Stated) -> Robust:
+def robust_values(columns: Decisions, control: Control, stated: Stated) -> Robust:
     """E_π[q̂(s_i, .)] + ρ_i (r_i - q̂(s_i, a_i)); needs a stated bound of the ratios, as r - q̂ may be negative."""
     cap, limits = stated.cap(), columns.limits
     assert cap is not None

@@ -44,7 +44,7 @@ class Target:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class Decisions:
     """Rows that count, in order, as seen from one end: the upper one is the lower one of the negated rewards."""
 
     end: End
@@ -72,7 +72,7 @@ class Weighted:
         """Of a unit's value, as seen from this end."""
         return range_of(self.terms)
 
-    def first(self, count: int) -> Weighted:
+    def first(self, count: int) -> Decisions:
         """The first rows alone, where every row is a unit."""
         assert self.episodes is None
         names = ("rows", "rewards", "continues", "observations", "slots")
@@ -80,7 +80,7 @@ class Weighted:
         probs = None if self.probs is None else self.probs[:count]
         return replace(self, ratios=ratios, probs=probs, **{name: getattr(self, name)[:count] for name in names})
 
-    def seen_from(self, end: End) -> Weighted:
+    def seen_from(self, end: End) -> Decisions:
         """The same rows for an end."""
         if end == self.end:
             return self
@@ -93,7 +93,7 @@ def _negated(terms: Terms) -> Terms:
     return replace(terms, reward_range=(-high, -low), value_range=stated)
 
 
-def read_weighted(rows: Rows, target: Target | None, *, every_action: bool) -> Weighted:
+def read_decisions(rows: Rows, target: Target | None, *, every_action: bool) -> Decisions:
     """The columns of the rows, as seen from the lower end.
 
     `target` are stored answers; without them the log's columns are read (LoggedTarget), or the policy is asked. `every_action`
@@ -106,7 +106,7 @@ def read_weighted(rows: Rows, target: Target | None, *, every_action: bool) -> W
     return _in_units(rows, _joined(parts))
 
 
-def _columns(rows: Rows, part: Transitions, where: RowRange, told: FloatArray | None) -> Weighted:
+def _columns(rows: Rows, part: Transitions, where: RowRange, told: FloatArray | None) -> Decisions:
     """Those of one batch that count; `told` is what the policy says at its states."""
     frame = make_frame(part, rows.terms)
     kept = np.flatnonzero(frame.kept)
@@ -115,7 +115,7 @@ def _columns(rows: Rows, part: Transitions, where: RowRange, told: FloatArray | 
     every = told if told is not None and told.ndim == 2 else None
     taken = told if every is None else every[np.arange(len(part)), slots]
     found = logged_ratios(part, taken, rows.layout.slots)
-    return Weighted(
+    return Decisions(
         "lower",
         rows.terms,
         kept + where.start,
@@ -128,7 +128,7 @@ def _columns(rows: Rows, part: Transitions, where: RowRange, told: FloatArray | 
     )
 
 
-def _joined(parts: list[Weighted]) -> Weighted:
+def _joined(parts: list[Decisions]) -> Decisions:
     def all_of(name: str) -> npt.NDArray[np.generic]:
         return np.concatenate([getattr(part, name) for part in parts])
 
@@ -171,7 +171,7 @@ def single_rows(rows: Rows) -> bool:
     return not any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows))
 
 
-def _in_units(rows: Rows, columns: Weighted) -> Weighted:
+def _in_units(rows: Rows, columns: Decisions) -> Decisions:
     """Every row by itself, or in episodes, whose steps are checked."""
     if single_rows(rows):
         return columns
@@ -185,7 +185,7 @@ def _in_units(rows: Rows, columns: Weighted) -> Weighted:
     return replace(columns, episodes=episodes, steps=steps)
 
 
-def check_draws(rows: Rows, columns: Weighted) -> None:
+def check_draws(rows: Rows, columns: Decisions) -> None:
     """InvalidInput where the units do not begin at states of a stated, exact initial distribution."""
     first = np.arange(columns.units) if columns.steps is None else np.flatnonzero(columns.steps == 0)
     check_starts(rows, first)
