@@ -1,5 +1,6 @@
 """The interval from propensities: means of what is weighed, verification, refusals, and agreement of all ways to ask."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -269,7 +270,7 @@ def test_smaller_alpha_and_larger_factors_give_longer_intervals():
     lengths = [interval(log, Propensities(), alpha=alpha).length for alpha in (0.2, 0.1, 0.01)]
     assert lengths == sorted(lengths)
     results = [interval(log, Propensities(off_by=factor)) for factor in (1.0, 1.05, 1.5, 4.0)]
-    for inner, outer in zip(results, results[1:], strict=False):
+    for inner, outer in itertools.pairwise(results):
         assert outer.low <= inner.low
         assert outer.high >= inner.high
 
@@ -321,10 +322,10 @@ def test_episodes_hold_the_value_and_verify():
 class Mean:
     """The simplest regressor: the mean of what it was fitted on."""
 
-    def fit(self, X, y):  # noqa: N803
+    def fit(self, X, y):
         self.mean, self.width = float(y.mean()), X.shape[1]
 
-    def predict(self, X):  # noqa: N803
+    def predict(self, X):
         assert X.shape[1] == self.width
         return np.full(len(X), self.mean)
 

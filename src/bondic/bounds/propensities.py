@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control
-from bondic.bounds.dual import NOISE
-from bondic.bounds.decisions import Decisions
 from bondic.bounds.decision_values import (
     Robust,
     Stated,
@@ -25,6 +23,8 @@ from bondic.bounds.decision_values import (
     robust_values,
     whole_values,
 )
+from bondic.bounds.decisions import Decisions
+from bondic.bounds.dual import NOISE
 from bondic.claims import Claim, Part
 from bondic.errors import InvalidInput
 from bondic.noise.betting import tail_term

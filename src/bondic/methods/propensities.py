@@ -11,9 +11,9 @@ import numpy as np
 
 from bondic.bounds.control import Control
 from bondic.bounds.control_fit import linear_control
-from bondic.bounds.propensities import Value, estimate_of, ways
-from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
 from bondic.bounds.decision_values import Stated
+from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
+from bondic.bounds.propensities import BETS, Value, estimate_of, ways
 from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
@@ -179,17 +179,21 @@ class Propensities:
     def _rates(
         self, columns: Decisions, control: Control | None, border: int, budget: ErrorBudget
     ) -> dict[End, tuple[float, ...]]:
-        """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot."""
+        """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
         before = int(np.searchsorted(columns.rows, border))
         count = max(self._planned(columns) - before, 1)
-        pilot = columns.first(before)
         found: dict[End, tuple[float, ...]] = {}
         for end in ends_of(self.side):
-            seen = ways(pilot.seen_from(end), None, self.stated)
-            spreads = [max(float(way.values.var()), 1e-6 * pilot.limits.width**2) for way in seen]
+            pilot, price = columns.first(before).seen_from(end), 2 * math.log(1 / budget[end]) / count
+            (way,) = ways(pilot, None, self.stated)
+            spread = max(float(way.values.var()), 1e-6 * pilot.limits.width**2)
+            rates = [math.sqrt(price / spread)]
             if control is not None:
-                spreads.append(control.expected[1])
-            found[end] = tuple(math.sqrt(2 * math.log(1 / budget[end]) / (count * spread)) for spread in spreads)
+                room = max(pilot.sign * one - pilot.limits.low for one in control.clip)
+                loss = max(float(self.stated.caps(pilot.probs, before).max()) * room, 1e-9 * pilot.limits.width)
+                uncut = min(most / multiple for multiple, most in BETS) / loss
+                rates.append(min(math.sqrt(price / control.expected[1]), uncut))
+            found[end] = tuple(rates)
         return found
 
     def _notes(self, columns: Decisions, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:

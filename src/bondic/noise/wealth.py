@@ -2,7 +2,7 @@
 
 Values X_1, X_2, ... with E[X_i | past] <= J and X_i >= a, a known beforehand. Rates v_i >= 0 come from the past. For 0 < c < 1
 
-    W_n(J) = prod_i ( 1 + v_i(J) (X_i - J) ),     v_i(J) = min( v_i, c / (J - a) ),                            (22)
+    W_n(J) = prod_i ( 1 + v_i(J) (X_i - J) ),     v_i(J) = min( v_i, c / (J - a)_+ ),                          (22)
 
 is a supermartingale that starts at 1: the mean of a factor is at most 1, and no factor is below 1 - c. So it ever reaches
 1/delta with probability at most delta (Ville). It decreases in J whatever the values are, and so does a mixture of such
@@ -77,9 +77,8 @@ class Gambler:
     def growth(self, candidate: float) -> FloatArray:
         """log of every factor of (22), rounded down. The two differences and the rate are good to a few U, relatively."""
         gap = candidate - self.floor
-        if not gap > 0:
-            raise NumericalError("A candidate below everything that can happen cannot be bet against.")
-        bets = np.minimum(self.rates, self.most / gap) * (self.values - candidate)
+        rates = np.minimum(self.rates, self.most / gap) if gap > 0 else self.rates  # below the floor nothing can be lost
+        bets = rates * (self.values - candidate)
         # values below the floor could only come from rounding; the bet is then cut where the floor would have left it
         logs = np.log1p(np.maximum(bets - 8 * U * np.abs(bets), -self.most * (1 + 8 * U)))
         return np.asarray(logs - 8 * U * np.abs(logs))

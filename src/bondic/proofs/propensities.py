@@ -14,9 +14,9 @@ import numpy as np
 
 from bondic.bounds.control import Control, LinearControl
 from bondic.bounds.control_fit import linear_control, same_control
-from bondic.bounds.propensities import Value, Way, contexts_claim, population_claim, ways
-from bondic.bounds.decisions import Target, Decisions, ask_target, check_draws, read_decisions, single_rows
 from bondic.bounds.decision_values import Stated
+from bondic.bounds.decisions import Decisions, Target, ask_target, check_draws, read_decisions, single_rows
+from bondic.bounds.propensities import Value, Way, contexts_claim, population_claim, ways
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.data.blocks import RowRange
