@@ -115,7 +115,7 @@ def single(rng: np.random.Generator) -> list[Check]:
             over_contexts,
         ),
         judged("propensities off by Γ, which is stated", misstated, Propensities(off_by=factor)),
-        judged("propensities off by Γ, not stated", misstated, Propensities(), role="control"),
+        judged("propensities off by Γ, not stated, lower end", misstated, Propensities(side="lower"), role="control"),
     ]
 
 
@@ -213,6 +213,7 @@ def episodes(rng: np.random.Generator) -> list[Check]:
     return [
         judged("cut after four steps", log, Propensities(), value, **stated),
         judged("two steps", log, Propensities(), early, horizon=2, **stated),
+        judged("two steps, doubly robust", log, Propensities(least_behavior_prob=0.4), early, horizon=2, **stated),
         judged("propensities off by 1.2, which is stated", log, Propensities(off_by=1.2), value, **stated),
     ]
 

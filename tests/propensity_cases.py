@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
@@ -46,6 +47,18 @@ def question(log, policy=None, *, reward_range=(0.0, 1.0), gamma=0.0, **statemen
 
 def interval(log, method, *, alpha=0.1, **statements):
     return bondic.estimate_interval(question(log, **statements), alpha=alpha, method=method)
+
+
+def slow_rates(values, planned, probability, start):
+    """The rule with sums that begin anew for every value."""
+    mean, variance, weight = start
+    found, deviations = [], []
+    for i in range(len(values)):
+        center = (weight * mean + math.fsum(values[:i])) / (weight + i)
+        spread = (weight * variance + math.fsum(deviations)) / (weight + i)
+        found.append(math.sqrt(2 * math.log(1 / probability) / (planned * spread)))
+        deviations.append((values[i] - center) ** 2)
+    return np.array(found)
 
 
 # --- episodes of at most three steps over two states, every path listed -------------------------------------------------

@@ -11,15 +11,9 @@ import bondic
 from bondic import Propensities
 from bondic.bounds.control import StoredControl
 from bondic.bounds.control_fit import fit_linear, linear_control
-from bondic.bounds.decision_values import (
-    Stated,
-    cumulative,
-    free_values,
-    per_decision_values,
-    robust_values,
-    whole_values,
-)
+from bondic.bounds.decision_values import Stated, free_values, robust_values
 from bondic.bounds.decisions import ask_target, read_decisions
+from bondic.bounds.episode_values import cumulative, largest_sum, per_decision_values, robust_returns, whole_values
 from bondic.errors import InvalidInput, VerificationError
 from bondic.identity.ratios import logged_ratios
 from conformance_proofs import Answer, ProofCase
@@ -152,6 +146,39 @@ def test_weights_of_whole_episodes_with_a_stated_value_range(end):
     assert float(np.array(weights) @ values) <= columns.sign * walk_value() + 1e-12
     whole = columns_of(question(walk_log(paths), TwoStates(), horizon=STEPS, **stated)).seen_from(end)
     assert columns.sign * float(np.array(weights) @ whole_values(whole, 1.0)[0]) == pytest.approx(walk_value(STEPS))
+
+
+@pytest.mark.parametrize("end", ["lower", "upper"])
+@pytest.mark.parametrize("horizon", [STEPS, None])
+def test_doubly_robust_returns_have_the_mean_of_the_policy_and_a_floor(end, horizon):
+    """Whatever is predicted; where episodes are cut the mean stays on the safe side."""
+    rng = np.random.default_rng(3)
+    paths, weights = zip(*all_walks(), strict=True)
+    stated = {"reward_range": (-0.5, 2.0), "gamma": 0.8} | ({} if horizon is None else {"horizon": horizon})
+    log = walk_log([paths[0], *paths])
+    columns = columns_of(question(log, TwoStates(), **stated)).seen_from(end)
+    first = len(paths[0])
+    guess = rng.uniform(-1.0, 4.0, (2, STEPS))[log.observations[first:, 0].astype(int), log.timesteps[first:]]
+    control = StoredControl(0, (first,), (-0.3, 3.0), (0.5, 1.0), guess[:, None])
+    found = robust_returns(columns, control, Stated(largest_ratio=1.02 if horizon is None else 2.25))
+    mean, value = float(np.array(weights) @ found.values), columns.sign * walk_value(horizon)
+    assert found.first == 1
+    if horizon is None:
+        assert mean <= value + 1e-12
+    else:
+        assert mean == pytest.approx(value, rel=1e-12)
+        assert np.all(found.values >= found.floor)
+
+
+def test_products_of_ratios_are_bounded_by_a_horizon_or_by_the_discount():
+    problem = question(drawn_walks(5), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
+    columns = columns_of(problem)
+    assert largest_sum(columns, 1.2) == pytest.approx(1.2 / (1 - 0.96))
+    assert math.isinf(largest_sum(columns, 1.25))
+    bounded = replace(columns, terms=replace(columns.terms, horizon=3))
+    assert largest_sum(bounded, 2.0) == pytest.approx(2 + 0.8 * 4 + 0.64 * 8)
+    assert math.isinf(largest_sum(replace(columns, terms=replace(columns.terms, horizon=10**6)), 2.0))
+    assert largest_sum(replace(columns, terms=replace(columns.terms, gamma=0.0, horizon=3)), 2.0) == pytest.approx(2.0)
 
 
 def test_products_of_ratios_begin_anew_in_every_episode():
@@ -319,6 +346,34 @@ def test_episodes_hold_the_value_and_verify():
         assert bondic.verify(result.certificate, log, TwoStates()).low == pytest.approx(result.low, rel=1e-9)
 
 
+def two_steps(n, seed=0):
+    """Episodes of two steps whose rewards follow the state, and a behavior that differs from the policy."""
+    rng = np.random.default_rng(seed)
+    state, action = rng.integers(0, 2, (n, 2)), rng.integers(0, 2, (n, 2))
+    reward = np.clip(0.1 + 0.7 * state + 0.1 * action + 0.03 * rng.normal(size=(n, 2)), 0, 1)
+    following = np.column_stack([state[:, 1], np.zeros(n, dtype=int)])
+    return bondic.Transitions(
+        state.reshape(-1, 1).astype(float), action.ravel(), reward.ravel(), following.reshape(-1, 1).astype(float),
+        np.tile([False, True], n), episode_ids=np.repeat(np.arange(n), 2), timesteps=np.tile([0, 1], n),
+        behavior_action_probs=np.full(2 * n, 0.5),
+    )  # fmt: skip
+
+
+def test_doubly_robust_returns_shorten_the_interval_of_short_episodes():
+    log, policy = two_steps(3000), bondic.TablePolicy([[0.1, 0.9], [0.1, 0.9]])
+    stated = {"policy": policy, "gamma": 1.0, "horizon": 2}
+    free, capped = (interval(log, method, **stated) for method in (Propensities(), Propensities(largest_ratio=1.8)))
+    assert "doubly robust" in capped.choices["weighed"]
+    assert 2 * (0.45 + 0.09) in capped.interval
+    assert capped.length < 0.8 * free.length
+    found = bondic.verify(capped.certificate, log, policy)
+    assert any("fitted again" in text for text in found.checks)
+    unbounded = interval(log, Propensities(largest_ratio=1.8), policy=policy, gamma=0.9)
+    assert "doubly robust" not in unbounded.choices["weighed"]
+    with pytest.raises(InvalidInput, match="single decisions"):
+        interval(log, Propensities(largest_ratio=1.8, model=Mean()), **stated)
+
+
 class Mean:
     """The simplest regressor: the mean of what it was fitted on."""
 
@@ -471,6 +526,15 @@ class TestContexts(_Case):
         forged = bondic.Result.of(replace(answer.proof, provenance=seen), answer.rows, method="propensities")
         with pytest.raises(VerificationError, match="certified"):
             bondic.verify(forged.certificate, answer.log)
+
+
+class TestRobustReturns(ProofCase):
+    @classmethod
+    def make(cls) -> Answer:
+        log, policy = two_steps(700), bondic.TablePolicy([[0.1, 0.9], [0.1, 0.9]])
+        problem = question(log, policy, gamma=1.0, horizon=2)
+        result = bondic.estimate_interval(problem, method=Propensities(largest_ratio=1.8))
+        return Answer(result, problem, log, policy)
 
 
 class TestEpisodes(ProofCase):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bondic.errors import NumericalError
 from bondic.noise.wealth import ContextBets, Gambler, contexts_end, lower_end, plug_in_rates
+from propensity_cases import slow_rates
 
 mp.mp.dps = 50
 START = (0.5, 0.25, 1.0)
@@ -25,18 +26,6 @@ def slow_wealth(gamblers, candidate):
             wealth[k] *= 1 + rate * (mp.mpf(one.values[i]) - candidate)
         best = max(best, mp.fsum(wealth))
     return best
-
-
-def slow_rates(values, planned, probability, start):
-    """The rule with sums that begin anew for every value."""
-    mean, variance, weight = start
-    found, deviations = [], []
-    for i in range(len(values)):
-        center = (weight * mean + math.fsum(values[:i])) / (weight + i)
-        spread = (weight * variance + math.fsum(deviations)) / (weight + i)
-        found.append(math.sqrt(2 * math.log(1 / probability) / (planned * spread)))
-        deviations.append((values[i] - center) ** 2)
-    return np.array(found)
 
 
 def gamblers_on(values, probability=0.05, floor=0.0, planned=None):

@@ -65,7 +65,8 @@ class LinearControl(Control):
         return bool(self.coefficients.shape[2] > 1)
 
     def predict(self, rows: IntArray, observations: FloatArray) -> FloatArray:
-        design = linear_design(observations, self.center, self.scale)
+        seen = observations[:, observations.shape[1] - self.center.size :]
+        design = linear_design(seen, self.center, self.scale)
         found = np.empty((len(rows), self.coefficients.shape[2]))
         block = np.searchsorted(self.borders, rows, side="right") - 1
         for k in range(len(self.borders)):

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bondic.bounds.control import Control, LinearControl, linear_design
 from bondic.bounds.decisions import Decisions
+from bondic.bounds.episode_values import control_states, returns_with
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -74,6 +75,34 @@ def fit_linear(design: FloatArray, slots: IntArray, rewards: FloatArray, actions
     for action, both in parts.items():
         found[:, action] += both[:, -1] - both[:, :-1] @ shared
     return found
+
+
+def episode_control(columns: Decisions, borders: tuple[int, ...]) -> LinearControl:
+    """q̂ of the state and the step, by temporal differences under the target policy, from all episodes before every block.
+
+    sum ρ z (z - γ z')' w + κ w = sum ρ z r over steps with a next one or an end; z' is 0 after an end.
+    """
+    assert columns.episodes is not None
+    before = int(np.searchsorted(columns.rows, borders[0]))
+    states = control_states(columns)
+    states = states if states.shape[1] <= _MOST_COLUMNS else states[:, -1:]
+    center, spread = states[:before].mean(axis=0), states[:before].std(axis=0)
+    scale = np.where(spread > 0, spread, 1.0)
+    design = linear_design(states, center, scale)
+    last = np.append(np.diff(columns.episodes) != 0, True)
+    following = np.where(columns.continues[:, None], np.roll(design, -1, axis=0), 0.0)
+    weights = np.where(columns.continues & last, 0.0, columns.ratios.values)
+    fits = []
+    for stop in np.searchsorted(columns.rows, borders):
+        weighed = weights[:stop, None] * design[:stop]
+        left = weighed.T @ (design[:stop] - columns.terms.gamma * following[:stop]) + _OWN * np.eye(design.shape[1])
+        fits.append(np.linalg.solve(left, weighed.T @ columns.rewards[:stop])[:, None])
+    guess = (design @ fits[0])[:, 0]
+    limits, first = columns.limits, int(columns.episodes[before])
+    low, high = (float(np.clip(np.quantile(guess[:before], tail), limits.low, limits.high)) for tail in _TAILS)
+    values = returns_with(columns, np.clip(guess, low, high))[:first]
+    expected = (float(values.mean()), max(_IN_SAMPLE * float(values.var()), 1e-6 * max(limits.width, 1e-150) ** 2))
+    return LinearControl(int(columns.rows[0]), borders, (low, high), expected, center, scale, np.array(fits))
 
 
 def same_control(first: Control, second: Control) -> bool:

@@ -15,7 +15,6 @@ from bondic.bounds.decisions import Decisions
 from bondic.errors import InvalidInput
 from bondic.identity.ratios import LARGEST, Ratios
 from bondic.rounding import TINY, U, next_down
-from bondic.terms import implied_range
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -66,114 +65,13 @@ def free_values(columns: Decisions, off_by: float) -> FloatArray:
     """v_lo + ρ (r - v_lo) / Γ for single rows; >= v_lo whatever the ratios are, so nothing about them is stated."""
     low = columns.limits.low
     gain = np.maximum(columns.rewards - low, 0.0) * (1 - 4 * U)
-    return _above(low, np.minimum(columns.ratios.low(), LARGEST) * gain / off_by)
+    return above(low, np.minimum(columns.ratios.low(), LARGEST) * gain / off_by)
 
 
-def _above(low: float, gains: FloatArray) -> FloatArray:
+def above(low: float, gains: FloatArray) -> FloatArray:
     """low + gains, from below: gains are >= 0 and good to a few U."""
     total = low + np.maximum(gains * (1 - 16 * U) - TINY, 0.0)
     return np.asarray(np.maximum(total - 4 * U * np.abs(total), low))
-
-
-def per_decision_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
-    """v_0 + sum_t γ^t ρ_{0:t} (r_t + γ v_{t+1} - v_t) / Γ^(t+1), v_t the least value that the reward range leaves at time t.
-
-    No term is negative, so steps that were not recorded (an episode that was cut) are left out on the safe side. Returns the
-    values and v_0, below which none of them can be.
-    """
-    assert columns.steps is not None
-    assert columns.episodes is not None
-    steps, terms = columns.steps, columns.terms
-    floors = _floors(columns, int(steps.max()) + 1)
-    following = np.where(columns.continues, terms.gamma * floors[steps + 1], 0.0)
-    gain = columns.rewards + following - floors[steps]
-    size = np.abs(columns.rewards) + np.abs(following) + np.abs(floors[steps])
-    gain = np.maximum(gain - 8 * U * size, 0.0)
-    weights = cumulative(columns, off_by).low()
-    terms_of = gain * weights * _powers(terms.gamma, steps)
-    return _above(floors[0], _sums(columns, terms_of)), float(floors[0])
-
-
-def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
-    """v_lo + ρ_{0:T-1} (G + γ^T v_lo 1[cut] - v_lo)_+ / Γ^T with a stated value range: weights of whole episodes.
-
-    A return lies in the range, whatever follows, so that the bracket of a complete episode is >= 0; of one that was cut its
-    mean is at least what stands here.
-    """
-    assert columns.steps is not None
-    low, steps = columns.limits.low, columns.steps
-    last = _last_rows(columns)
-    powers = _powers(columns.terms.gamma, steps)
-    returns = _sums(columns, columns.rewards * powers)
-    error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 4 * U
-    rest = np.where(columns.continues[last], low * _powers(columns.terms.gamma, steps[last] + 1), 0.0)
-    gain = returns + rest - low
-    error += (steps[last] + 32) * 4 * U * (np.abs(returns) + np.abs(rest) + abs(low))
-    gain = np.maximum(gain - error, 0.0)
-    return _above(low, gain * cumulative(columns, off_by).low()[last]), low
-
-
-def cumulative(columns: Decisions, off_by: float = 1.0) -> Ratios:
-    """ρ_{0:t} / Γ^(t+1) for every row, cut at LARGEST; products of ratios row by row of their episodes."""
-    assert columns.episodes is not None
-    assert columns.steps is not None
-    order = np.argsort(columns.episodes, kind="stable")
-    with np.errstate(divide="ignore"):
-        logs = np.log(columns.ratios.values[order] / off_by)
-    dead = np.isneginf(logs)
-    logs[dead] = 0.0
-    first = np.flatnonzero(columns.steps[order] == 0)
-    lengths = np.diff(np.append(first, order.size))
-    steps = columns.steps[order]
-    products = _run(logs, first, lengths)
-    zero = _run(dead.astype(np.float64), first, lengths) > 0
-    sizes = _run(np.abs(logs), first, lengths)
-    errors = _run(columns.ratios.errors[order], first, lengths) + (steps + 16) * 4 * U * (1.0 + sizes)
-    values = np.where(zero, 0.0, np.exp(np.minimum(products, np.log(LARGEST))))
-    back = np.empty(order.size, dtype=np.int64)
-    back[order] = np.arange(order.size)
-    return Ratios(values[back], np.minimum(errors[back], 0.5))
-
-
-def _run(values: FloatArray, first: IntArray, lengths: IntArray) -> FloatArray:
-    """Running sums that begin anew at `first`, episode by episode: no episode sees the size of another."""
-    found = np.empty(values.size)
-    for top, length in zip(first.tolist(), lengths.tolist(), strict=True):
-        found[top : top + length] = np.cumsum(values[top : top + length])
-    return found
-
-
-def _sums(columns: Decisions, values: FloatArray) -> FloatArray:
-    """Per episode; values are >= 0 or good to what the caller adds."""
-    assert columns.episodes is not None
-    assert columns.steps is not None
-    total = np.bincount(columns.episodes, weights=values, minlength=columns.units)
-    return np.asarray(total - np.abs(total) * (int(columns.steps.max()) + 4) * 2 * U)
-
-
-def _last_rows(columns: Decisions) -> IntArray:
-    """The last row of every episode, (units,)."""
-    assert columns.episodes is not None
-    last = np.zeros(columns.units, dtype=np.int64)
-    last[columns.episodes] = np.arange(columns.episodes.size)
-    return last
-
-
-def _powers(gamma: float, exponents: IntArray) -> FloatArray:
-    """γ^t, from below where it is positive."""
-    table = np.array([1.0, *np.cumprod(np.full(int(exponents.max()), gamma))])
-    return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))[exponents]
-
-
-def _floors(columns: Decisions, last: int) -> FloatArray:
-    """v_0, ..., v_last with v_t <= r + γ v_{t+1} for every reward, and v_t <= r where the process may end."""
-    terms, low = columns.terms, columns.terms.reward_range[0]
-    floors = np.zeros(last + 1)
-    floors[last] = implied_range(terms, last).low
-    for time in range(last - 1, -1, -1):
-        step = next_down(next_down(low + next_down(terms.gamma * floors[time + 1])))
-        floors[time] = min(implied_range(terms, time).low, step)
-    return floors
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,11 @@ class Decisions:
         return len(self.rows) if self.episodes is None else int(self.episodes.max()) + 1
 
     @property
+    def one_by_one(self) -> bool:
+        """Whether the rows of every unit stand together, as control variates of episodes need them."""
+        return self.episodes is None or bool(np.all(np.diff(self.episodes) >= 0))
+
+    @property
     def sign(self) -> float:
         return 1.0 if self.end == "lower" else -1.0
 

@@ -14,17 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control
-from bondic.bounds.decision_values import (
-    Robust,
-    Stated,
-    check_ratios,
-    free_values,
-    per_decision_values,
-    robust_values,
-    whole_values,
-)
+from bondic.bounds.decision_values import Robust, Stated, check_ratios, free_values, robust_values
 from bondic.bounds.decisions import Decisions
 from bondic.bounds.dual import NOISE
+from bondic.bounds.episode_values import largest_sum, per_decision_values, robust_returns, whole_values
 from bondic.claims import Claim, Part
 from bondic.errors import InvalidInput
 from bondic.noise.betting import tail_term
@@ -66,17 +59,26 @@ def ways(columns: Decisions, control: Control | None, stated: Stated) -> tuple[W
         if columns.terms.value_range is not None:
             values, floor = whole_values(columns, stated.off_by)
             found.append(Way("whole episodes", values, floor, start=begin))
-        return tuple(found)
+        return (*found, *_robust(columns, control, stated))
     free = Way("weighted rewards", free_values(columns, stated.off_by), limits.low, start=begin)
-    if control is None or stated.off_by > 1.0 or stated.cap() is None:
-        return (free,)
-    robust = robust_values(columns, control, stated)
+    return free, *_robust(columns, control, stated)
+
+
+def _robust(columns: Decisions, control: Control | None, stated: Stated) -> tuple[Way, ...]:
+    """Doubly robust values, where there is a control variate and a bound of what they can lose."""
+    cap = stated.cap()
+    if control is None or stated.off_by > 1.0 or cap is None:
+        return ()
+    single = columns.episodes is None
+    if not (columns.one_by_one and (single or np.isfinite(largest_sum(columns, cap)))):
+        raise InvalidInput("Doubly robust returns need episodes one after the other, and a bound of their steps.")
+    robust = (robust_values if single else robust_returns)(columns, control, stated)
     if not robust.values.size:
-        return (free,)
+        return ()
     values = np.concatenate([np.full(robust.first, robust.floor), robust.values])
     mean, variance = control.expected
     start = (columns.sign * mean, variance, _SEEN)
-    return free, Way("doubly robust", values, robust.floor, robust.first, start, robust)
+    return (Way("doubly robust", values, robust.floor, robust.first, start, robust),)
 
 
 def population_claim(columns: Decisions, found: Sequence[Way], planned: int, probability: float) -> Claim:

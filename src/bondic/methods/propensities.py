@@ -10,9 +10,10 @@ from typing import Literal
 import numpy as np
 
 from bondic.bounds.control import Control
-from bondic.bounds.control_fit import linear_control
+from bondic.bounds.control_fit import episode_control, linear_control
 from bondic.bounds.decision_values import Stated
 from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
+from bondic.bounds.episode_values import first_rows, largest_sum
 from bondic.bounds.propensities import BETS, Value, estimate_of, ways
 from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
@@ -54,16 +55,16 @@ class Propensities:
     off_by : float, default 1
         Γ: no action was drawn with more than Γ times the probability that the log states.
     largest_ratio : float, default None
-        No ratio π/b exceeds it, at any state and action. With it, or with the next one, single decisions are weighed doubly
-        robustly too; without, the interval needs no bound at all.
+        No ratio π/b exceeds it, at any state and action. With it, or with the next one, rows are weighed doubly robustly too
+        (episodes if a horizon bounds their products); without, the interval needs no bound at all.
     least_behavior_prob : float, default None
         The behavior takes no action with a smaller probability.
     model : "linear", None or a regressor, default "linear"
         The control variate: ridge regression that is fitted again when verifying; none; or any object with `fit(X, y)` and
         `predict(X)`, whose predictions are stored.
     pilot : float or int, default 0.05
-        Rows before the first bet on doubly robust values, and before the first context of value="contexts": a share, or a
-        number.
+        Decisions (episodes) before the first bet on doubly robust values, and before the first context of value="contexts": a
+        share, or a number.
     planned : int, default None
         The number of decisions (episodes) that was planned, where the log may have stopped earlier or later; None: the number
         that it holds was fixed beforehand.
@@ -104,8 +105,12 @@ class Propensities:
         columns = read_decisions(problem, target, every_action=every)
         clock.done("ratios")
         clock.stage("fit")
-        borders = self._borders(columns) if contexts or self._may_fit(single) else ()
-        control = self._control(columns, borders) if borders and self._may_fit(single) else None
+        borders = self._borders(columns)
+        if contexts and not borders:
+            raise InvalidInput(
+                f"A pilot of {self.pilot} rows cannot be set aside from a log of {len(columns.rows)} rows."
+            )
+        control = self._control(columns, borders) if borders and self._may_fit(columns) else None
         clock.done("fit")
         clock.stage("bets")
         certified = problem.select(borders[0]) if contexts else problem
@@ -138,36 +143,49 @@ class Propensities:
             seconds=clock.seconds,
         )
 
-    def _may_fit(self, single: bool) -> bool:
-        return single and self.model is not None and self.stated.cap() is not None and self.off_by == 1.0
+    def _capped(self) -> bool:
+        return self.model is not None and self.stated.cap() is not None and self.off_by == 1.0
+
+    def _may_fit(self, columns: Decisions) -> bool:
+        """Whether doubly robust values have a floor: ratios are bounded, and so are the steps of an episode."""
+        cap = self.stated.cap()
+        if cap is None or not self._capped():
+            return False
+        return columns.episodes is None or (columns.one_by_one and math.isfinite(largest_sum(columns, cap)))
 
     def _every_action(self, problem: Rows, single: bool) -> bool:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
         discrete = problem.layout.discrete and not isinstance(problem.policy, LoggedTarget)
-        return self._may_fit(single) and discrete and len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+        fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+        return single and discrete and fits and self._capped()
 
     def _planned(self, columns: Decisions) -> int:
         """Units that rates are made for."""
         return columns.units if self.planned is None else self.planned
 
     def _borders(self, columns: Decisions) -> tuple[int, ...]:
-        """Rows of the log where blocks begin: after the pilot, then after twice as many rows each."""
-        count, planned = len(columns.rows), self._planned(columns)
+        """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
+        count, planned = columns.units, self._planned(columns)
         if isinstance(self.pilot, float) and 0 < self.pilot < 1:
-            first = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
+            place = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
+        elif self.pilot >= 1 and float(self.pilot).is_integer():
+            place = int(self.pilot)
         else:
-            first = int(self.pilot)
-        if not 1 <= first < count:
-            raise InvalidInput(f"A pilot of {first} rows cannot be set aside from a log of {count} rows.")
-        places = []
-        while first < count:
-            places.append(int(columns.rows[first]))
-            first *= 2
-        return tuple(places)
+            raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
+        starts = columns.rows if columns.episodes is None else columns.rows[first_rows(columns)]
+        found = []
+        while place < count:
+            found.append(int(starts[place]))
+            place *= 2
+        return tuple(found)
 
     def _control(self, columns: Decisions, borders: tuple[int, ...]) -> Control:
         if self.model == "linear":
-            return linear_control(columns, borders)
+            return (linear_control if columns.episodes is None else episode_control)(columns, borders)
+        if columns.episodes is not None:
+            raise InvalidInput(
+                "A regressor is for single decisions; episodes have the control variate 'linear', or None."
+            )
         assert isinstance(self.model, Regressor)
         slots = 1 if columns.probs is None else columns.probs.shape[1]
         if len(columns.rows) * slots > _MOST_NUMBERS:
@@ -208,6 +226,8 @@ class Propensities:
             found["control variate"] = (
                 "none, as no bound of the ratios was stated: largest_ratio= or least_behavior_prob= may shorten the interval"
             )
+        elif proof.control is None and self._capped():
+            found["control variate"] = "none: too few decisions, or nothing bounds the products of ratios in an episode"
         elif proof.control is not None:
             found["control variate"] = (
                 f"fitted on the rows before each of the blocks that begin at {proof.control.borders}"

@@ -80,7 +80,9 @@ class Gambler:
     def growth(self, candidate: float) -> FloatArray:
         """log of every factor of (22), rounded down. The two differences and the rate are good to a few U, relatively."""
         gap = candidate - self.floor
-        rates = np.minimum(self.rates, self.most / gap) if gap > 0 else self.rates  # below the floor nothing can be lost
+        rates = (
+            np.minimum(self.rates, self.most / gap) if gap > 0 else self.rates
+        )  # below the floor nothing can be lost
         bets = rates * (self.values - candidate)
         # values below the floor could only come from rounding; the bet is then cut where the floor would have left it
         logs = np.log1p(np.maximum(bets - 8 * U * np.abs(bets), -self.most * (1 + 8 * U)))

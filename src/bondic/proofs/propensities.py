@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bondic.bounds.control import Control, LinearControl
-from bondic.bounds.control_fit import linear_control, same_control
+from bondic.bounds.control_fit import episode_control, linear_control, same_control
 from bondic.bounds.decision_values import Stated
 from bondic.bounds.decisions import Decisions, Target, ask_target, check_draws, read_decisions, single_rows
 from bondic.bounds.propensities import Value, Way, contexts_claim, population_claim, ways
@@ -206,7 +206,8 @@ class PropensityProof(Proof):
         if not isinstance(control, LinearControl):
             return Review(unchecked=("whether stored predictions come from earlier rows alone",))
         stretch = rows.restricted(RowRange(control.begun, rows.rows.stop))
-        again = linear_control(self.columns(stretch), control.borders)
+        columns = self.columns(stretch)
+        again = (linear_control if columns.episodes is None else episode_control)(columns, control.borders)
         refuse(not same_control(again, control), "The control variate is not the one that earlier rows give.")
         return Review(("the control variate of every block was fitted again on the rows before it",))
 
