@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import bondic
 from bondic import Propensities
@@ -146,6 +148,27 @@ def test_weights_of_whole_episodes_with_a_stated_value_range(end):
     assert float(np.array(weights) @ values) <= columns.sign * walk_value() + 1e-12
     whole = columns_of(question(walk_log(paths), TwoStates(), horizon=STEPS, **stated)).seen_from(end)
     assert columns.sign * float(np.array(weights) @ whole_values(whole, 1.0)[0]) == pytest.approx(walk_value(STEPS))
+
+
+@pytest.mark.parametrize("end", ["lower", "upper"])
+def test_the_value_after_a_cut_is_bounded_at_its_own_time(end):
+    """Rewards in [1, 2] for five steps, every episode cut after two: v_0 is far above v_2, which is all that is known."""
+    log = bondic.Transitions(
+        np.zeros((4, 1)), np.zeros(4, dtype=int), np.array([1.5, 1.0, 1.0, 2.0]), np.zeros((4, 1)), np.zeros(4, dtype=bool),
+        truncations=np.array([False, True] * 2), episode_ids=np.array([0, 0, 1, 1]), timesteps=np.array([0, 1] * 2),
+        behavior_action_probs=np.ones(4),
+    )  # fmt: skip
+    stated = {
+        "reward_range": (1.0, 2.0),
+        "gamma": 1.0,
+        "horizon": 5,
+        "may_terminate": False,
+        "value_range": (0.0, 11.0),
+    }
+    columns = columns_of(question(log, bondic.TablePolicy([[1.0]]), **stated)).seen_from(end)
+    expected = [2.5 + 3.0, 3.0 + 3.0] if end == "lower" else [-(2.5 + 6.0), -(3.0 + 6.0)]
+    assert whole_values(columns, 1.0)[0] == pytest.approx(expected)
+    assert per_decision_values(columns, 1.0)[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
@@ -395,6 +418,44 @@ def test_any_regressor_can_be_the_control_variate():
         result.without_rows(question(log))
 
 
+@pytest.mark.parametrize("method", [Propensities(), CAPPED, Propensities(value="contexts", least_behavior_prob=0.2)])
+def test_a_log_that_is_read_in_batches_gives_the_same_interval(method):
+    log = decisions(900)
+    data = {name: column for name, column in log.columns().items() if column is not None}
+    stream = bondic.stream_log(data, batch_rows=70)
+    held, read = interval(log, method), interval(stream, method)
+    assert (read.low, read.high) == (held.low, held.high)
+    assert read.proof.target is None
+    again = bondic.verify(read.certificate, stream, ThreeStates())
+    assert (again.low, again.high) == pytest.approx((held.low, held.high), rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 1e-9, 0.3, 1.0, 7.0, 1e6, 1e200]), st.floats(0, 1)), min_size=1, max_size=30
+    ),
+    st.sampled_from([(0.0, 1.0), (-5.0, -2.0), (1e6, 1e6 + 1e-3), (3.0, 3.0), (-1e-8, 1e8)]),
+    st.sampled_from(
+        [Propensities(), Propensities(off_by=3.0), Propensities(largest_ratio=1e201), Propensities(side="upper")]
+    ),
+)
+def test_any_log_gives_an_interval_inside_the_range_that_verifies(rows, limits, method):
+    """Ratios from 0 to 1e200, ranges of any size: nothing overflows, and nothing is claimed beyond the range."""
+    low, high = limits
+    ratios, shares = (np.array(column) for column in zip(*rows, strict=True))
+    rewards = np.clip(low + (high - low) * shares, low, high)
+    log = one_step(
+        np.zeros((len(rows), 1)), np.zeros(len(rows), dtype=int), rewards,
+        behavior_log_probs=np.full(len(rows), -500.0),
+        target_log_probs=np.minimum(np.log(np.maximum(ratios, 1e-300)) - 500.0, 0.0),
+    )  # fmt: skip
+    result = interval(log, method, policy=bondic.LoggedTarget(), reward_range=limits)
+    slack = 1e-9 * max(abs(low), abs(high))
+    assert low - slack <= result.low <= result.high <= high + slack
+    assert bondic.verify(result.certificate, log).status == result.status.name
+
+
 # --- the breakdown factor -------------------------------------------------------------------------------
 
 
@@ -471,6 +532,20 @@ def test_impossible_propensities_are_rejected_and_said():
     assert "the propensities" in result.summary()
     assert "q* in Q" not in result.summary()
     assert {a.state for a in result.assumptions if a.name == "propensities"} == {"rejected"}
+
+
+@pytest.mark.parametrize("method", [Propensities(), Propensities(largest_ratio=1e101)])
+def test_a_weight_beyond_all_measure_is_a_contradiction_not_nothing(method):
+    """Three ratios of 1e100 among thirty: both ends leave the range, which rounding must not hide."""
+    ratios = np.ones(30)
+    ratios[[2, 9, 20]] = 1e100
+    log = one_step(
+        np.zeros((30, 1)), np.zeros(30, dtype=int), np.linspace(0, 1, 30), behavior_log_probs=np.full(30, -690.0),
+        target_log_probs=np.log(ratios) - 690.0,
+    )  # fmt: skip
+    result = interval(log, method, policy=bondic.LoggedTarget())
+    assert result.status is bondic.Status.REJECTED
+    assert bondic.verify(result.certificate, log).status == "REJECTED"
 
 
 def test_the_report_renders():

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bondic.bounds.control import Control, LinearControl, linear_design
 from bondic.bounds.decisions import Decisions
 from bondic.bounds.episode_values import control_states, returns_with
+from bondic.noise.wealth import moderate
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -21,6 +22,8 @@ _MOST_COLUMNS = 200
 """With more observed numbers than this, q̂ has one number for every action and looks at no state."""
 _TAILS = (0.01, 0.99)
 """Predictions are cut where those for the rows before the first block end, but for a hundredth on either side."""
+_MOST_WEIGHT = 100.0
+"""Of one step in a fit: larger ratios would leave nothing to the others."""
 _IN_SAMPLE = 1.5
 """Residuals of the rows that a fit has seen are smaller than those of other rows."""
 
@@ -50,7 +53,7 @@ def guess_range(columns: Decisions, predictions: FloatArray) -> tuple[tuple[floa
     single = cut.shape[1] == 1 or columns.probs is None
     means = cut[:, 0] if single or columns.probs is None else np.einsum("ij,ij->i", columns.probs[:count], cut)
     taken = cut[:, 0] if single else cut[np.arange(count), columns.slots[:count]]
-    values = means + columns.ratios.values[:count] * (columns.rewards[:count] - taken)
+    values = moderate(means + columns.ratios.values[:count] * (columns.rewards[:count] - taken))
     least = 1e-6 * max(limits.width, 1e-150) ** 2
     return (low, high), (float(values.mean()), max(_IN_SAMPLE * float(values.var()), least))
 
@@ -91,7 +94,7 @@ def episode_control(columns: Decisions, borders: tuple[int, ...]) -> LinearContr
     design = linear_design(states, center, scale)
     last = np.append(np.diff(columns.episodes) != 0, True)
     following = np.where(columns.continues[:, None], np.roll(design, -1, axis=0), 0.0)
-    weights = np.where(columns.continues & last, 0.0, columns.ratios.values)
+    weights = np.where(columns.continues & last, 0.0, np.minimum(columns.ratios.values, _MOST_WEIGHT))
     fits = []
     for stop in np.searchsorted(columns.rows, borders):
         weighed = weights[:stop, None] * design[:stop]
@@ -100,7 +103,7 @@ def episode_control(columns: Decisions, borders: tuple[int, ...]) -> LinearContr
     guess = (design @ fits[0])[:, 0]
     limits, first = columns.limits, int(columns.episodes[before])
     low, high = (float(np.clip(np.quantile(guess[:before], tail), limits.low, limits.high)) for tail in _TAILS)
-    values = returns_with(columns, np.clip(guess, low, high))[:first]
+    values = moderate(returns_with(columns, np.clip(guess, low, high))[:first])
     expected = (float(values.mean()), max(_IN_SAMPLE * float(values.var()), 1e-6 * max(limits.width, 1e-150) ** 2))
     return LinearControl(int(columns.rows[0]), borders, (low, high), expected, center, scale, np.array(fits))
 

@@ -13,7 +13,7 @@ from bondic.bounds.decision_values import Robust, Stated, above
 from bondic.bounds.decisions import Decisions
 from bondic.identity.ratios import LARGEST, Ratios
 from bondic.rounding import U, next_down
-from bondic.terms import implied_range
+from bondic.terms import implied_range, range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -43,10 +43,10 @@ def per_decision_values(columns: Decisions, off_by: float) -> tuple[FloatArray, 
 
 
 def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
-    """v_lo + ρ_{0:T-1} (G + γ^T v_lo 1[cut] - v_lo)_+ / Γ^T with a stated value range: weights of whole episodes.
+    """v_lo + ρ_{0:T-1} (G + γ^T v_T 1[cut] - v_lo)_+ / Γ^T with a stated value range: weights of whole episodes.
 
-    A return lies in the range, whatever follows, so that the bracket of a complete episode is >= 0; of one that was cut its
-    mean is at least what stands here.
+    v_T is the least value in the range at the time of a cut. A return lies in the range, whatever follows, so that the bracket
+    of a complete episode is >= 0; of one that was cut its mean is at least what stands here.
     """
     assert columns.steps is not None
     low, steps = columns.limits.low, columns.steps
@@ -54,7 +54,8 @@ def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
     powers = _powers(columns.terms.gamma, steps)
     returns = _sums(columns, columns.rewards * powers)
     error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 4 * U
-    rest = np.where(columns.continues[last], low * _powers(columns.terms.gamma, steps[last] + 1), 0.0)
+    later = np.array([range_of(columns.terms, time).low for time in range(int(steps.max()) + 2)])[steps[last] + 1]
+    rest = np.where(columns.continues[last], later * _powers(columns.terms.gamma, steps[last] + 1), 0.0)
     gain = returns + rest - low
     error += (steps[last] + 32) * 4 * U * (np.abs(returns) + np.abs(rest) + abs(low))
     gain = np.maximum(gain - error, 0.0)
@@ -103,7 +104,7 @@ def _last_rows(columns: Decisions) -> IntArray:
     """The last row of every episode, (units,)."""
     assert columns.episodes is not None
     last = np.zeros(columns.units, dtype=np.int64)
-    last[columns.episodes] = np.arange(columns.episodes.size)
+    np.maximum.at(last, columns.episodes, np.arange(columns.episodes.size))
     return last
 
 

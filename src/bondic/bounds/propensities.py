@@ -21,7 +21,7 @@ from bondic.bounds.episode_values import largest_sum, per_decision_values, robus
 from bondic.claims import Claim, Part
 from bondic.errors import InvalidInput
 from bondic.noise.betting import tail_term
-from bondic.noise.wealth import ContextBets, Gambler, contexts_end, lower_end, plug_in_rates
+from bondic.noise.wealth import ContextBets, Gambler, contexts_end, lower_end, moderate, plug_in_rates
 from bondic.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]
@@ -129,7 +129,9 @@ def _claim(columns: Decisions, found: Sequence[Way], bound: float, probability: 
     bound = min(max(bound, limits.low), limits.high)
     used = way.values[way.first :]
     mean = certified_sum(used).mid / used.size
-    value = max(mean, bound)  # bets may have been won before the mean fell
+    value = min(
+        max(mean, bound), limits.high
+    )  # bets may have been won before the mean fell; and it may exceed the range
     noise = Enclosure(value) - bound
     parts = (
         Part(MEAN, Enclosure(columns.sign * value), "value"),
@@ -146,7 +148,7 @@ def estimate_of(columns: Decisions, found: Sequence[Way], mirrored: Sequence[Way
     has a control variate in between.
     """
     way, other = found[-1], mirrored[-1]
-    low, high = way.values[way.first :], -other.values[other.first :]
+    low, high = moderate(way.values[way.first :]), moderate(-other.values[other.first :])
     gap = high - low
     spread = float(np.var(gap))
     mix = float(np.clip(-np.cov(low, gap)[0, 1] / spread, 0.0, 1.0)) if spread > 0 and low.size > 1 else 0.5

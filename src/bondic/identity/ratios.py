@@ -17,7 +17,7 @@ from bondic.rounding import U
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-LARGEST = 1e150
+LARGEST = 1e130
 """Products of ratios are cut here: what is weighed by them is >= 0, so that less of it is on the safe side."""
 _MISSING = (
     "The log has no propensities. Pass `behavior_action_probs` (or `behavior_log_probs`), the probability with which every "

@@ -19,6 +19,7 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
+from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.proofs.asked import Asked
 from bondic.proofs.propensities import PropensityProof
@@ -101,7 +102,8 @@ class Propensities:
                 "The value over the certified contexts is for single decisions; these rows are episodes."
             )
         every = self._every_action(problem, single)
-        target = ask_target(problem, every_action=every)
+        # the certificate of a log that is read in batches asks the policy again: there is nothing to store
+        target = ask_target(problem, every_action=every) if problem.log.held else None
         columns = read_decisions(problem, target, every_action=every)
         clock.done("ratios")
         clock.stage("fit")
@@ -204,7 +206,7 @@ class Propensities:
         for end in ends_of(self.side):
             pilot, price = columns.first(before).seen_from(end), 2 * math.log(1 / budget[end]) / count
             (way,) = ways(pilot, None, self.stated)
-            spread = max(float(way.values.var()), 1e-6 * pilot.limits.width**2)
+            spread = max(float(moderate(way.values).var()), 1e-6 * pilot.limits.width**2)
             rates = [math.sqrt(price / spread)]
             if control is not None:
                 room = max(pilot.sign * one - pilot.limits.low for one in control.clip)
@@ -237,5 +239,8 @@ class Propensities:
 
 def _effective(columns: Decisions) -> float:
     """(sum of ratios)^2 / sum of squared ratios."""
-    values = columns.ratios.values
-    return float(values.sum() ** 2 / np.sum(values**2)) if values.any() else 0.0
+    largest = float(columns.ratios.values.max())
+    if largest == 0.0:
+        return 0.0
+    shares = columns.ratios.values / largest
+    return float(shares.sum() ** 2 / np.sum(shares**2))

@@ -36,6 +36,7 @@ IntArray = npt.NDArray[np.int64]
 
 LARGEST_SHARE = 0.99
 """No bet may risk more than this share of the wealth."""
+_HUGE = 1e140
 _STEPS = 40
 _MOST_TIMES = 4096
 """A wealth that is looked at fewer times reaches its level less often: on the safe side, and faster for long logs."""
@@ -50,10 +51,16 @@ def plug_in_rates(
     would be best for a known variance and many values; a bad one makes an end longer, never wrong.
     """
     mean, variance, weight = start
+    values = moderate(values)
     before = weight + np.arange(values.size)
     means = (weight * mean + _before(values)) / before
     spread = (weight * variance + _before((values - means) ** 2)) / before
     return np.asarray(np.sqrt(2.0 * math.log(1.0 / probability) / (max(planned, 1) * spread)))
+
+
+def moderate(values: FloatArray) -> FloatArray:
+    """Cut where squares would overflow: for rates and guesses, which may be any numbers."""
+    return np.clip(values, -_HUGE, _HUGE)
 
 
 def _before(values: FloatArray) -> FloatArray:

@@ -195,9 +195,11 @@ class PropensityProof(Proof):
         del claims, retest, sums
         if self.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
-        bets = "no bet can lose everything; rates on the population value come from earlier rows"
-        believed = ("the propensities: whether actions were drawn with the probabilities that the log states",)
-        return Review((bets,), believed), self._review_control(rows)
+        bets = "no bet can lose everything" + ("; its rate comes from earlier rows" if self.rates is None else "")
+        believed = ["the propensities: whether actions were drawn with the probabilities that the log states"]
+        if self.rates is not None:
+            believed.append("whether the rates were fixed without the certified rows")
+        return Review((bets,), tuple(believed)), self._review_control(rows)
 
     def _review_control(self, rows: Rows) -> Review:
         control = self.control
