@@ -68,6 +68,8 @@ _HOMES = {
     "Default": "bondic.methods.default",
     "Sequential": "bondic.methods.sequential",
     "Dual": "bondic.methods.dual",
+    "Propensities": "bondic.methods.propensities",
+    "breakdown_factor": "bondic.methods.propensity_breakdown",
     "Primal": "bondic.methods.primal",
     "SequentialMonitor": "bondic.methods.monitor",
     "Frontier": "bondic.methods.frontier",

@@ -13,8 +13,9 @@ from bondic.cli import options as opt
 from bondic.cli.config import load_config
 
 METHODS = (
-    "auto", "sequential", "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile",
-    "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
+    "auto", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding",
+    "is-percentile", "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang",
+    "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
 PICTURES = ("png", "svg", "pdf")
@@ -74,7 +75,7 @@ _ONE = [
     opt.default(
         "--method",
         "auto",
-        "sequential, dual, or the short name of a baseline; auto: sequential where it applies, else dual.",
+        "sequential, dual, propensities, or the short name of a baseline; auto: sequential where it applies, else dual.",
         shell_complete=_methods,
     ),
 ]

@@ -21,6 +21,7 @@ from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 from bondic.estimate import Method
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
@@ -119,6 +120,8 @@ _ONLY_DUAL = ("gauge", "misspecification", "weight_bandwidth")
 
 def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
     """A method of bondic's own with the options given, or a baseline by its short name."""
+    if name == "propensities":
+        return _propensities(options)
     if name not in ("auto", "sequential", "dual"):
         return _baseline(name, options["side"], own_options(name, options["with"]))
     columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
@@ -138,6 +141,18 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
                 "out, or take --method dual."
             )
     return Sequential(pilot=PILOT if pilot is None else pilot, **given)
+
+
+def _propensities(options: Mapping[str, Any]) -> Method:
+    """Its own options are given by --with, as those of a baseline."""
+    if options["planned_rows"] is not None:
+        raise InvalidInput(
+            "--planned-rows counts rows; for the method propensities write --with planned=N, N decisions or episodes."
+        )
+    pilot = parse_pilot(options["pilot"])
+    given: dict[str, Any] = {} if pilot is None else {"pilot": pilot}
+    given |= own_options("propensities", options["with"])
+    return Propensities(side=options["side"], **given)
 
 
 def parse_pilot(text: str | None) -> float | int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from bondic.bounds.dual import BIAS
 from bondic.bounds.sequential import RARE
 from bondic.rendering import html_table, number, sentence
 from bondic.report.bins import FEWEST_ROWS
@@ -23,11 +24,20 @@ def contributions(result: Result) -> str:
         return ""
     return (
         '<section id="terms"><h2>What makes the interval long</h2>'
-        "<p>Each end starts from a weighted average of the log's rewards. <b>Bias</b> pays for situations that the policy "
-        f"reaches and the log does not balance; <b>noise</b> for chance in finitely many rows; {_rare(parts)}the rest for "
-        "sampled starting points, a stated model error and the computer's rounding.</p>"
+        f"<p>Each end starts from a weighted average of the log's rewards. {_named(parts)}</p>"
         f"{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}"
         f"{_searched(result)}</section>"
+    )
+
+
+def _named(parts: Grid) -> str:
+    """What the parts pay for; with propensities there is no bias."""
+    if not any(row[0] == BIAS for row in parts.rows):
+        return "<b>Noise</b> pays for chance in finitely many rows; the rest is the computer's rounding."
+    return (
+        "<b>Bias</b> pays for situations that the policy reaches and the log does not balance; <b>noise</b> for chance in "
+        f"finitely many rows; {_rare(parts)}the rest for sampled starting points, a stated model error and the computer's "
+        "rounding."
     )
 
 

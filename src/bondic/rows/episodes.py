@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
