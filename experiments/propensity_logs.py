@@ -237,7 +237,7 @@ _SETS = """## Known answers: digits, breast_cancer, wine
 
 Sets of scikit-learn as logs of {rows} decisions: the behavior takes a label, half of the time at random, and earns 1 for the
 right one. The policy is a decision tree that was fitted to the other half of the data. {logs} logs of each set; a miss is an
-interval without the value of the policy, and up to one in ten is what α allows. All values lie in [0, 1].
+interval without the value of the policy; α allows one in ten on average. All values lie in [0, 1].
 
 | method |{names}
 |---|{lines}
