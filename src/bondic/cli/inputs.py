@@ -130,7 +130,16 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
     pilot, allowance = parse_pilot(options["pilot"]), options["misspecification"]
     if name == "auto":
         withheld = options.get("no_rows", False)
-        return Default(pilot=pilot, gauge=options["gauge"], misspecification=allowance, no_rows=withheld, **given)
+        own = own_options("auto", options["with"])
+        stated = Propensities(**own) if own else None
+        return Default(
+            pilot=pilot,
+            gauge=options["gauge"],
+            misspecification=allowance,
+            no_rows=withheld,
+            propensities=stated,
+            **given,
+        )
     if name == "dual":
         gauge, share = options["gauge"] or "half", PILOT_SHARE if pilot is None else pilot
         return Dual(pilot=share, gauge=gauge, misspecification=allowance, **given)

@@ -1,4 +1,4 @@
-"""The method for whoever names none: `Sequential` where it applies, else `Dual`; a rule that no certified row can move.
+"""The method for whoever names none: `Propensities`, `Sequential` or `Dual`, by a rule that no certified row can move.
 
 It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
 the guarantee of the method it picks; the reason is written into `result.choices["method"]`.
@@ -13,9 +13,11 @@ from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
+from bondic.methods import with_propensities
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
-from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES, forecast
+from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
+from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
@@ -36,13 +38,16 @@ TABLE_BYTES = 400
 """Memory of a row of a table without coordinates, as measured."""
 _PROMISING = 0.95
 """Share of the value range below which a guess of the length is a promise."""
+_OTHERS = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
 
 @dataclass(frozen=True)
 class Default:
-    """`Sequential` wherever it applies, else `Dual`: what `estimate_interval` uses when no method is named.
+    """`Propensities` where the log holds them and they say enough, else `Sequential` wherever it applies, else `Dual`.
+
+    It is what `estimate_interval` uses when no method is named.
 
     Parameters
     ----------
@@ -67,6 +72,8 @@ class Default:
         states are numbers: then `Dual`.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
+    propensities : Propensities, default None
+        What was stated about the propensities of the log, if it holds some: `least_behavior_prob`, `off_by` and so on.
     """
 
     ball: Ball | Box | Span | None = None
@@ -79,16 +86,45 @@ class Default:
     misspecification: float = 0.0
     no_rows: bool = False
     engine: EngineName | Sums = "auto"
+    propensities: Propensities | None = None
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        if progress is not None:
-            progress("pilot", 0.0)
-        forecast(problem, self.ball, self.choices, self.planned_rows).check()
-        method, why = self.choose(problem, alpha)
+        found = self._with_propensities(problem, alpha)
+        if found is not None:
+            method: Propensities | Sequential | Dual = self._stated()
+            result = method.run(found.problem, alpha, progress).with_choice("method", f"propensities, as {found.why}")
+            return result.with_choice("other methods", _OTHERS)
+        method, why = self._by_class(problem, alpha)
         return method.run(problem, alpha, progress).with_choice("method", why)
 
-    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Sequential | Dual, str]:
-        """The method, and why it is that one, in words.
+    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Propensities | Sequential | Dual, str]:
+        """The method, and why it is that one, in words."""
+        found = self._with_propensities(problem, alpha)
+        return self._by_class(problem, alpha) if found is None else (self._stated(), f"propensities, as {found.why}")
+
+    def _stated(self) -> Propensities:
+        return replace(self.propensities or Propensities(), side=self.side)
+
+    def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Found | None:
+        """None where something was said about Q or W: that asks for a method that uses it."""
+        described = self._asked_for() or self.ball is not None or self.radius is not None
+        if described or self.planned_rows is not None:
+            if self.propensities is not None:
+                raise InvalidInput(
+                    "Statements about propensities do not go together with Q, W, a noise bound or planned_rows: name the method."
+                )
+            return None
+        looked = 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
+        found = with_propensities.find(self._stated(), problem, looked, alpha)
+        if found is None and self.propensities is not None:
+            raise InvalidInput(
+                "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
+                "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
+            )
+        return found
+
+    def _by_class(self, problem: Rows, alpha: float) -> tuple[Sequential | Dual, str]:
+        """One of the methods that assume q* in Q.
 
         A pilot that promises no more than the value range is enlarged to that of the dual method: it may have been too short to
         tell. What is certified comes after every row that was looked at.
