@@ -270,6 +270,17 @@ def test_baselines_that_need_a_policy_refuse_it(name):
         b.estimate_interval(question(log), method=b.make_baseline(name, **own))
 
 
+def test_continuous_actions_and_horizons_are_no_obstacle():
+    more = {"timesteps": np.zeros(N, dtype=int), "episode_ids": np.arange(N), "target_action_probs": np.full(N, 2.0)}
+    log = b.Transitions(
+        **columns(actions=np.linspace(-1, 1, N)[:, None], behavior_action_probs=np.full(N, 1.5), **more)
+    )
+    problem = question(log, gamma=1.0, horizon=1)
+    assert len(problem.whole()) == N
+    with pytest.raises(b.InvalidInput, match="LoggedTarget"):
+        b.estimate_interval(problem, method=b.Dual())
+
+
 def test_a_log_without_target_columns_has_no_logged_target():
     with pytest.raises(b.InvalidInput, match="--columns target_action_probs=NAME"):
         question(b.Transitions(**columns(behavior_action_probs=probs())))

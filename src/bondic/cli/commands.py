@@ -162,7 +162,7 @@ COMMANDS = (
     _command("demo", "Evaluate a policy on the log that ships with bondic and write a report.", _DEMO),
     _command(
         "evaluate",
-        """Evaluate a policy on LOG: Parquet (file or folder), CSV, NPZ, HDF5 or minari:NAME.
+        """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
 
         Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 2 bad input.
         """,

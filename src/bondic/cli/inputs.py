@@ -11,7 +11,7 @@ from bondic.baselines.registry import make_baseline
 from bondic.cli.categorical import stated_columns
 from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.cli.policy import action_names, choose_policy, require_action_order
-from bondic.cli.reading import read_initial, read_rows
+from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
@@ -42,6 +42,7 @@ class Inputs:
 def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
     """Read the log (in batches when a memory budget is given) and the initial states; warnings become notes."""
     refuse_unknown_options([options["method"]] if "method" in options else options["methods"], options["with"])
+    stated_gamma(options)  # before any long work
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress)
@@ -103,13 +104,14 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             inputs.log,
             chosen,
             inputs.initial,
+            gamma=stated_gamma(options),
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
         )
     return question
 
 
-_ASKED = ("gamma", "reward_range", "horizon", "value_range", "draws", "seed", "accept")
+_ASKED = ("reward_range", "horizon", "value_range", "draws", "seed", "accept")
 """Options that make_problem takes under the same name."""
 _TUNED = ("seed", "weight_bandwidth", "value_bandwidth")
 _COMMON = ("side", "radius", "planned_rows")

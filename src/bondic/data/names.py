@@ -33,7 +33,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 MAY_BE_ABSENT = (
-    "terminations", "truncations", "behavior_action_probs", "behavior_log_probs", "target_action_probs", "target_log_probs",
+    "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
+    "target_action_probs", "target_log_probs",
 )  # fmt: skip
 """Parts that can be stated to be absent, whatever the columns are called: {part: None}, PART=none."""
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
@@ -104,13 +105,29 @@ def match_one(part: str, aliases: Iterable[str], names: list[str], taken: Collec
 
 
 def given_columns(part: str, value: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
-    group = (value,) if isinstance(value, str) else tuple(value)
+    """The columns of these names; `*` and `?` stand for any letters, and numbered columns come in the order of their numbers."""
+    wanted = (value,) if isinstance(value, str) else tuple(value)
+    found = [column for word in wanted for column in _spelled(word, names)]
+    group = tuple(dict.fromkeys(found))
     absent = [column for column in group if column not in names]
     if absent or not group:
         raise InvalidInput(
             f"`{part}` was said to be in column {shown(absent) or '(none)'}, but the table has {shown(names)}."
         )
     return group
+
+
+def _spelled(word: str, names: list[str]) -> list[str]:
+    """The word itself, or the columns that it is a pattern of."""
+    if word in names or not set(word) & set("*?"):
+        return [word]
+    pattern = re.compile(re.escape(word).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    return sorted(filter(pattern.fullmatch, names), key=natural) or [word]
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    """Numbers inside names count as numbers: part-2 before part-10."""
+    return [(0, int(piece)) if piece.isdecimal() else (1, piece) for piece in re.split(r"(\d+)", name) if piece]
 
 
 def _matches(alias: str, names: list[str], lower: dict[str, str], taken: Collection[str]) -> tuple[str, ...]:

@@ -48,7 +48,10 @@ def _checked(name: str, values: Any, rows: int, discrete: bool) -> FloatArray:
         wrong |= (column < 0) if target else (column <= 0)
     if (row := _arrays.first(wrong)) is None:
         return column
-    raise InvalidInput(f"`{name}` is {column[row]} at row {numbered(row)}. {_rule(logarithm, target)}")
+    raise InvalidInput(
+        f"`{name}` is {column[row]} at row {numbered(row)}. {_rule(logarithm, target)} If the column means something else: "
+        f"columns={{'{name}': None}} (--columns {name}=none)."
+    )
 
 
 def _rule(logarithm: bool, target: bool) -> str:

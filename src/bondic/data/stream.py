@@ -71,6 +71,7 @@ class LogStream(ABC):
         self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
         self.has_timesteps = first.timesteps is not None
         self.has_episode_ids = first.episode_ids is not None
+        self.unrecorded = first.unrecorded
         self._first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.content_hash = digest.hexdigest()
 

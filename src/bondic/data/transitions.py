@@ -70,6 +70,8 @@ class Transitions:
     discrete_observations : bool, default None
         Whether observations hold codes rather than measurements, so that equal rows are no surprise; None: whole
         numbers.
+    unrecorded : tuple of str, default ()
+        Columns that stand in for what was not recorded, "observations" or "actions": such a log serves `LoggedTarget` alone.
     """
 
     observations: FloatArray
@@ -85,16 +87,34 @@ class Transitions:
     target_action_probs: FloatArray | None = None
     target_log_probs: FloatArray | None = None
     discrete_observations: bool | None = None
+    unrecorded: tuple[str, ...] = ()
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True
     plan: ClassVar[MemoryPlan | None] = None
 
     def __post_init__(self) -> None:
         self._convert()
+        _arrays.setter(self)("unrecorded", tuple(self.unrecorded))
+        if set(self.unrecorded) - {"observations", "actions"}:
+            raise InvalidInput(
+                f"unrecorded={self.unrecorded}: only 'observations' and 'actions' may stand in for others."
+            )
         KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())
         _arrays.setter(self)("content_hash", digest.hexdigest())
+
+    @staticmethod
+    def one_step(observations: Any, actions: Any, rewards: Any, **optional: Any) -> Transitions:
+        """A log in which every row is an episode of its own (a bandit log): nothing follows, and nothing has to be stored."""
+        states = _arrays.matrix("observations", observations)
+        told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in optional]
+        if told:
+            raise InvalidInput(
+                f"Every row of a one-step log ends: leave out {', '.join(told)}, or use Transitions(...)."
+            )
+        ends = np.ones(states.shape[0], dtype=bool)
+        return Transitions(observations, actions, rewards, np.zeros(states.shape), ends, **optional)
 
     @staticmethod
     def part(columns: Mapping[str, Any], first_row: int, content_hash: str) -> Transitions:
@@ -103,6 +123,7 @@ class Transitions:
         put = _arrays.setter(rows)
         for name in (*COLUMNS, "discrete_observations"):
             put(name, columns.get(name))
+        put("unrecorded", columns.get("unrecorded", ()))
         put("content_hash", content_hash)
         with _arrays.counting_from(first_row):
             rows._convert()
@@ -133,6 +154,7 @@ class Transitions:
         for name in COLUMNS:
             put(name, columns.get(name))
         put("discrete_observations", self.discrete_observations)
+        put("unrecorded", self.unrecorded)
         put("content_hash", content_hash)
         return rows
 
@@ -194,7 +216,8 @@ class Transitions:
 
     def row_matrix(self) -> FloatArray:
         """Every row's numbers side by side, -0.0 as 0.0."""
-        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
+        known = [column for name in PROPENSITIES if (column := getattr(self, name)) is not None]
+        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations, *known])
         return np.ascontiguousarray(rows + 0.0)
 
     def _action_matrix(self) -> FloatArray:

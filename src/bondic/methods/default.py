@@ -15,6 +15,7 @@ from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
+from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES, forecast
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
@@ -31,9 +32,8 @@ from bondic.tuning.sequential_class import kind_of_states
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
-BYTES_PER_NUMBER = 100
-"""Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
-MOST_BYTES = 8_000_000_000
+TABLE_BYTES = 400
+"""Memory of a row of a table without coordinates, as measured."""
 _PROMISING = 0.95
 """Share of the value range below which a guess of the length is a promise."""
 _FEWEST_LANDMARKS = 50
@@ -81,6 +81,9 @@ class Default:
     engine: EngineName | Sums = "auto"
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        if progress is not None:
+            progress("pilot", 0.0)
+        forecast(problem, self.ball, self.choices, self.planned_rows).check()
         method, why = self.choose(problem, alpha)
         return method.run(problem, alpha, progress).with_choice("method", why)
 
@@ -95,7 +98,7 @@ class Default:
             return self._dual(why)
         sequential = self._sequential()
         pilot = tuning_problem(problem, sequential.pilot_rows(problem))
-        rank = MOST_LANDMARKS if pilot is None else _landmarks(pilot, self._rows(problem), _room(problem))
+        rank = MOST_LANDMARKS if pilot is None else self._rank(pilot, self._rows(problem), _room(problem))
         why = self._impossible(problem, pilot, rank)
         if why:
             return self._dual(why)
@@ -138,6 +141,12 @@ class Default:
         if rank == 0:
             return f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
         return ""
+
+    def _rank(self, pilot: Rows, rows: int, room: float) -> int:
+        """Landmarks that there is room for; a table can do without any."""
+        found = _landmarks(pilot, rows, room)
+        table = pilot.answers.exact and rows * TABLE_BYTES <= room and self._table(pilot)
+        return max(found, 1) if table else found
 
     def _table(self, pilot: Rows) -> bool:
         """Whether Q is a table, whose landmarks are states that many rows share."""

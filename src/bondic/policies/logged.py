@@ -46,6 +46,13 @@ def logged_action_probs(
     return density
 
 
+def can_be_asked(policy: Any) -> bool:
+    """Whether a policy of discrete actions says what it would do at logged states."""
+    if isinstance(policy, protocol.RowProbabilities):
+        return policy.logged_probs is not None
+    return hasattr(policy, "action_probs")
+
+
 def logged_state_probs(
     policy: Any, observations: FloatArray, timesteps: IntArray | None, *, slots: int, log_rows: IntArray
 ) -> FloatArray:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.table_plan import TablePlan
 from bondic.classes.basis import LandmarkBasis
 from bondic.codec import instances
 from bondic.errors import InvalidInput
@@ -47,6 +48,7 @@ def withhold_rows(proof: P, rows: Rows) -> P:
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
+    points += [plan.states for plan in instances(proof, TablePlan)]
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)

@@ -106,12 +106,8 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     else:
         header = ["action", "mean logged", "mean of the target policy"]
         actions = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
-    taken = (
-        f"<h3>Actions</h3>{html_table(header, actions)}"
-        '<p class="soft">The target policy was asked at the next states of the log.</p>'
-        if actions
-        else ""
-    )
+    where = f'<p class="soft">The target policy was asked at the {esc(health.asked_at)}.</p>'
+    used = f"<h3>Actions</h3>{html_table(header, actions)}{where}" if actions else ""
     warned = "".join(f'<p class="note"><b>Warning.</b> {esc(doubt)}</p>' for doubt in doubts)
     read = "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)
     read = f'<details><summary>How the log was read</summary><ul class="items">{read}</ul></details>' if notes else ""
@@ -120,7 +116,7 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
         f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">Mean reward {esc(number(health.reward_mean))}. Dashed: the stated range, within which every possible '
-        f"reward must lie.{hidden}</p>{taken}{read}</section>"
+        f"reward must lie.{hidden}</p>{used}{read}</section>"
     )
 
 

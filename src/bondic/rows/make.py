@@ -73,11 +73,23 @@ def make_rows(
 
 def _refuse_without_target(log: Log, policy: Any) -> None:
     """The stand-in for a policy is nothing without the log's columns."""
-    if isinstance(policy, LoggedTarget) and not (log.has("target_action_probs") or log.has("target_log_probs")):
+    if not isinstance(policy, LoggedTarget):
+        refuse_unrecorded(log)
+    elif not (log.has("target_action_probs") or log.has("target_log_probs")):
         raise InvalidInput(
             "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
             "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "
             "target_log_probs for logarithms), or pass the policy itself."
+        )
+
+
+def refuse_unrecorded(log: Log) -> None:
+    """What was not recorded cannot be compared with what a policy would have done."""
+    if log.unrecorded:
+        raise InvalidInput(
+            f"The log has no {' and no '.join(log.unrecorded)} (others stand in for them), so a policy cannot be asked what it "
+            "would have done. Take LoggedTarget() (--policy logged), which needs the log's probabilities of the logged actions "
+            "alone, or record them."
         )
 
 

@@ -24,6 +24,7 @@ class ChosenClass:
     ball: Ball | Box | Span
     notes: dict[str, str]
     length: float = math.nan  # of the interval, as far as the pilot can tell
+    table: float = 0.0  # share of alpha for a plan without coordinates
 
 
 def choose_class(
@@ -31,6 +32,7 @@ def choose_class(
     radius: float | None,
     choices: Choices,
     pilot: Rows,
+    planned: int,
 ) -> ChosenClass:
     """Q as given; else the box where states are names, which assumes nothing; else a ball made from the pilot."""
     if ball is not None:
@@ -47,7 +49,7 @@ def choose_class(
         box = Box.around(limits.low, limits.high, pilot.layout)
         notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
         return ChosenClass(box, notes)
-    kernel = default_value_kernel(pilot, choices, kind.columns)
+    kernel = default_value_kernel(pilot, choices, kind.columns, planned)
     if radius is not None:
         origin = Provenance("radius as given, scales and bandwidth chosen by bondic", *_where(pilot))
         notes["Q"] = f"{kernel!r}, radius {radius:g} as given"
