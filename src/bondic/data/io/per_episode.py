@@ -24,9 +24,9 @@ Line = dict[str, Any]  # values by name
 
 def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
     """The part of a transition that each column holds, by statement or by its usual names."""
-    found = {alias: part for part, aliases in ALIASES.items() for alias in aliases}
-    by_name = {name: found[name.lower()] for name in names if name.lower() in found}
-    said = {name: part for part, name in stated.items() if isinstance(name, str)}
+    found, present = {alias: part for part, aliases in ALIASES.items() for alias in aliases}, set(names)
+    by_name = {name: found[name.lower()] for name in present if name.lower() in found}
+    said = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
     return {name: part for name, part in by_name.items() if part not in stated} | said
 
 
