@@ -114,14 +114,17 @@ class Default:
                     "Statements about propensities do not go together with Q, W, a noise bound or planned_rows: name the method."
                 )
             return None
-        looked = 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
-        found = with_propensities.find(self._stated(), problem, looked, alpha)
+        found = with_propensities.find(self._stated(), problem, self._looked_at, alpha)
         if found is None and self.propensities is not None:
             raise InvalidInput(
                 "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
                 "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
             )
         return found
+
+    def _looked_at(self, problem: Rows) -> int:
+        """Rows that no method certifies."""
+        return 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
 
     def _by_class(self, problem: Rows, alpha: float) -> tuple[Sequential | Dual, str]:
         """One of the methods that assume q* in Q.

@@ -8,6 +8,7 @@ after the pilot are certified.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +44,8 @@ def logged(problem: Rows) -> bool:
     return problem.log.has("behavior_action_probs") or problem.log.has("behavior_log_probs")
 
 
-def find(method: Propensities, problem: Rows, pilot: int, alpha: float) -> Found | None:
-    """None: it does not apply, or promises too little; `pilot` rows may be looked at."""
+def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alpha: float) -> Found | None:
+    """None: it does not apply, or promises too little; so many rows as `pilot` says may be looked at."""
     if not logged(problem):
         return None
     if isinstance(problem.policy, LoggedTarget):
@@ -55,7 +56,7 @@ def find(method: Propensities, problem: Rows, pilot: int, alpha: float) -> Found
         return None
     if problem.gamma == 0.0:
         return Found(problem, "the log holds propensities and every decision stands alone: nothing is assumed about q*")
-    first = _border(problem, pilot)
+    first = _border(problem, pilot(problem))
     if first is None:
         return None
     looked, rest = problem.select(problem.rows.start, first), problem.select(first)
