@@ -126,7 +126,7 @@ class Sequential:
         notes["predicted"] = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         clock.done("pilot")
         clock.stage("plan")
-        plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums)
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums, chosen.simulated)
         clock.done("plan")
         clock.stage("evaluate")
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)

@@ -23,15 +23,13 @@ from bondic.functions.functions import Function
 from bondic.functions.lookahead import LookAhead
 from bondic.functions.networks import NetworkFunction
 from bondic.identity.residual import bellman_residual, values_at_rows
-from bondic.policies.answers import StoredAnswers
-from bondic.policies.protocol import RowProbabilities, discrete_probabilities, is_time_dependent, sampled_actions
 from bondic.rows import Batch, Rows
 from bondic.terms import ValueRange, range_at_all_times
 from bondic.tuning.simulator import Simulator, fit_simulator, moves_of
 from bondic.tuning.training import Trainer
+from bondic.tuning.visits import any_action, can_be_asked, policy_action
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Report = Callable[[float], None]
 
 FIRST = 0.7
@@ -106,6 +104,11 @@ def split_row(pilot: Rows) -> int:
     return int(rows[min(int(FIRST * len(rows)), len(rows) - 1)])
 
 
+def horizon_of(gamma: float) -> int:
+    """Steps after which 1 % of the discounted weight is left; at most 1000."""
+    return min(max(math.ceil(math.log(_LEFT) / math.log(gamma)), 2), 1000) if 0 < gamma < 1 else 2
+
+
 def level(rows: Batch, limits: ValueRange) -> float:
     """sum r / sum (1 - gamma alive): the constant whose residuals have mean 0, within the range."""
     left = float(np.sum(1 - rows.gamma * rows.continues))
@@ -131,7 +134,7 @@ def look_ahead(
     pilot: Rows, rows: Batch, simulator: Simulator, limits: ValueRange, seed: int, tell: Report
 ) -> LookAhead | None:
     """A network of the state fitted to simulated returns, one simulated step ahead; None if the policy cannot be asked."""
-    if isinstance(pilot.policy, RowProbabilities | StoredAnswers) or is_time_dependent(pilot.policy):
+    if not can_be_asked(pilot.policy):
         return None
     rng = np.random.default_rng([seed, 3])
     states, returns = [np.concatenate(parts) for parts in zip(*_returns(pilot, rows, simulator, limits, rng), strict=True)]
@@ -152,13 +155,13 @@ def _returns(
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """States of simulations with the discounted returns from there on."""
     gamma, d = pilot.gamma, simulator.steps.states
-    length = min(max(math.ceil(math.log(_LEFT) / math.log(gamma)), 2), 1000) if 0 < gamma < 1 else 2
+    length = horizon_of(gamma)
     repeats = 2 if length <= 200 else 1
     most = int(min(_STARTS, max(200, _ASKED / (2 * length * repeats))))
     known = np.concatenate([rows.logged[:, :d], rows.next.points[:: rows.next.draws, :d]])
     known = known[rng.permutation(len(known))[:most]]
     # one step with an action of any kind: where the log's own actions do not lead
-    aside, alive, _ = simulator.step(*_any_action(pilot, rows, known, rng), rng)
+    aside, alive, _ = simulator.step(*any_action(pilot, rows, known, rng), rng)
     begin = np.concatenate([known, aside[alive > 0.5]])
     for _ in range(repeats):
         yield from _simulated(pilot, simulator, begin, length, limits, rng)
@@ -171,7 +174,7 @@ def _simulated(
     for step in range(length):
         if step in _TARGETS:
             kept.append(states)
-        states, alive, reward = simulator.step(*_policy_action(pilot, states, rng), rng)
+        states, alive, reward = simulator.step(*policy_action(pilot, states, rng), rng)
         rewards.append(reward)
         going.append(alive)
     later = np.mean(rewards[-_TAIL:], axis=0) / max(1 - pilot.gamma, 1e-12)
@@ -186,26 +189,3 @@ def _simulated(
         if step in _TARGETS:
             yield kept[_TARGETS.index(step)][live], np.clip(returns[step][live], limits.low, limits.high)
         live &= going[step] > 0.5
-
-
-def _policy_action(pilot: Rows, states: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-    """Points and slots of actions drawn by the policy."""
-    nothing = np.zeros(len(states), dtype=np.int64)
-    if not pilot.layout.discrete:
-        shape = {"draws": 1, "dimension": pilot.layout.action_dim}
-        actions = sampled_actions(pilot.policy, states, None, "simulated state", rng=rng, **shape)[:, 0]
-        return np.hstack([states, actions]), nothing
-    probs = discrete_probabilities(pilot.policy, states, None, "simulated state", pilot.layout.slots)
-    drawn = (rng.random(len(states))[:, None] > np.cumsum(probs, axis=1)).sum(axis=1)
-    return states, np.minimum(drawn, pilot.layout.slots - 1)
-
-
-def _any_action(
-    pilot: Rows, rows: Batch, states: FloatArray, rng: np.random.Generator
-) -> tuple[FloatArray, IntArray]:
-    if pilot.layout.discrete:
-        return states, rng.integers(0, pilot.layout.slots, len(states))
-    actions = rows.logged[rng.integers(0, len(rows), len(states)), -pilot.layout.action_dim :]
-    return np.hstack([states, actions]), np.zeros(len(states), dtype=np.int64)
-
-

@@ -10,6 +10,7 @@ from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.rows import Rows
+from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import pilot_points
@@ -22,6 +23,7 @@ class ChosenClass:
 
     ball: Ball | Box | Span
     notes: dict[str, str]
+    simulated: Simulated | None = None  # for models of what follows
 
 
 def choose_class(

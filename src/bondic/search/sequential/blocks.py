@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import Block, Weighting, columns
+from bondic.bounds.plan import Block, LinearModel, Weighting, columns
 from bondic.claims import End
 from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
 from bondic.search.sequential.models import Fitted, RunningMoments, fit
@@ -69,7 +69,7 @@ class _Sums:
 class Proposer:
     """Makes block after block; it is shown pasts, and keeps sums over them."""
 
-    size: int
+    model: LinearModel  # whose regressors predict what follows
     radius: float
     gamma: float
     start: int  # first certified row
@@ -81,9 +81,14 @@ class Proposer:
     _sums: dict[End, _Sums] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.moments = RunningMoments(self.size)
+        self.moments = RunningMoments(self.model)
         self.outlook = Outlook(self.size, self.radius, self.gamma, self.budget.vector)
         self._sums = {end: _Sums(0.0, np.zeros(self.size)) for end in self.budget.ends}
+
+    @property
+    def size(self) -> int:
+        """Coordinates that are seen."""
+        return int(self.model.coefficients.shape[1]) - 1
 
     def prepare(self, past: Past, stop: int) -> Draft:
         """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.ahead import AheadModel
 from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import Plan, StartBets
+from bondic.bounds.plan import LinearModel, Plan, RidgeModel, StartBets
 from bondic.bounds.start import sampled_start
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
@@ -18,13 +19,15 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
+from bondic.functions.lookahead import Polynomials, Tree
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Rows
 from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
-from bondic.search.sequential.past import History, make_history
+from bondic.search.sequential.models import best_model
+from bondic.search.sequential.past import History, Past, make_history
 from bondic.search.sequential.starts import BetCount, StartPath, Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
@@ -37,6 +40,14 @@ MOST_SEEN, MOST_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What a step does to a state, as the pilot tells it."""
+
+    steps: Polynomials
+    tree: Tree
 
 
 @dataclass(frozen=True)
@@ -74,10 +85,12 @@ def make_plan(
     ends: tuple[End, ...],
     shape: Shape,
     sums: Sums = STANDARD,
+    simulated: Simulated | None = None,
 ) -> Plan:
     """A plan for all rows after the pilot; every block is made from the rows before it.
 
-    `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
+    `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then; `simulated` was
+    fitted to them.
     """
     first, start = problem.rows.start, pilot.rows.stop
     limits, costs = _limits(ball, problem), costs_of(budget, ends)
@@ -85,7 +98,8 @@ def make_plan(
     embedder, space = _pilot_space(pilot, ball, starts, shape.seen)
     history = make_history(problem, space, embedder, StartPath.of(starts, embedder), limits, sums)
     planned, size = first + shape.planned, len(embedder.basis)
-    proposer = Proposer(size, space.radius, problem.gamma, start, planned, costs)
+    model = best_model(history.before(start), _models(embedder, space, problem, simulated))
+    proposer = Proposer(model, space.radius, problem.gamma, start, planned, costs)
     stops = block_ends(start, first, planned, problem.rows.stop, shape.cuts)
     stretches = zip([start, *stops[:-1]], stops, strict=True)
     blocks = tuple(proposer.block(history.before, begin, stop) for begin, stop in stretches)
@@ -98,6 +112,33 @@ def make_plan(
     return Plan(basis, size, blocks, seen, bets, limits)
 
 
+@dataclass(frozen=True, eq=False)
+class Outset:
+    """The pilot as a plan for some class begins with it: rows in its coordinates, and the model that predicts best."""
+
+    past: Past
+    model: LinearModel
+
+    def length(self, planned: int, budget: Budget) -> float:
+        """How long the interval of a plan would be for a log of so many rows."""
+        return predict_length(self.past, self.model, self.past.begin + planned, budget)
+
+
+def outset(
+    pilot: Rows,
+    ball: Ball | Box | Span,
+    seen: int = MOST_SEEN,
+    sums: Sums = STANDARD,
+    simulated: Simulated | None = None,
+) -> Outset:
+    """What a class makes of the pilot."""
+    starts = known_starts(pilot, pilot)
+    embedder, space = _pilot_space(pilot, ball, starts, seen)
+    history = make_history(pilot, space, embedder, StartPath.of(starts, embedder), _limits(ball, pilot), sums)
+    past = history.before(pilot.rows.stop)
+    return Outset(past, best_model(past, _models(embedder, space, pilot, simulated)))
+
+
 def foreseen_length(
     pilot: Rows,
     ball: Ball | Box | Span,
@@ -107,11 +148,16 @@ def foreseen_length(
     sums: Sums = STANDARD,
 ) -> float:
     """How long the interval of a plan for this class would be, from the pilot alone."""
-    starts = known_starts(pilot, pilot)
-    embedder, space = _pilot_space(pilot, ball, starts, shape.seen)
-    history = make_history(pilot, space, embedder, StartPath.of(starts, embedder), _limits(ball, pilot), sums)
-    past = history.before(pilot.rows.stop)
-    return predict_length(past, pilot.rows.start + shape.planned, costs_of(budget, ends))
+    return outset(pilot, ball, shape.seen, sums).length(shape.planned, costs_of(budget, ends))
+
+
+def _models(embedder: Embedder, space: Ball, problem: Rows, simulated: Simulated | None) -> list[LinearModel]:
+    """What may predict what follows: a regression on x, and one that also knows the state that a simulator expects."""
+    plain = RidgeModel.blank(len(embedder.basis))
+    if simulated is None or not problem.layout.discrete or problem.layout.has_time:
+        return [plain]
+    parts = (space.kernel, embedder.basis, simulated.steps, simulated.tree, space.center)
+    return [plain, AheadModel.blank(problem.layout, *parts)]
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:
