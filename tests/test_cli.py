@@ -28,7 +28,7 @@ def result():
 def test_demo_prints_the_interval_and_writes_report_and_certificate(tmp_path):
     done = CliRunner().invoke(cli.group, ["demo", "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert done.exit_code == 0
-    assert "At 90% confidence the value of the policy lies in [3.819, 5]" in " ".join(
+    assert "At 90% confidence the value of the policy lies in [4.4547, 4.474]" in " ".join(
         done.output.replace("│", " ").split()
     )
     assert "verified again" in done.output
@@ -108,5 +108,5 @@ def test_stages_are_reported_in_order():
         reward_range=mdp.reward_range,
         progress=lambda s, x: seen.append((s, x)),
     )
-    assert list(dict.fromkeys(stage for stage, _ in seen)) == ["tuning", "search", "certify", "test"]
+    assert list(dict.fromkeys(stage for stage, _ in seen)) == ["pilot", "plan", "evaluate"]
     assert all(0 <= share <= 1 for _, share in seen)

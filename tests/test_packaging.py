@@ -95,18 +95,19 @@ def test_every_command_is_among_those_whose_help_is_tested() -> None:
 def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() -> None:
     from bondic.baselines.registry import BASELINES
     from bondic.cli import commands, options
+    from bondic.methods.default import Default
     from bondic.methods.dual import Dual
     from bondic.tuning.defaults import Choices
     from bondic_lab.commands import FIGURES
     from bondic_lab.reproduction.registry import EXPERIMENTS
 
     assert tuple(EXPERIMENTS) == FIGURES
-    assert ("dual", *BASELINES) == commands.METHODS
+    assert ("auto", "sequential", "dual", *BASELINES) == commands.METHODS
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}
     assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth
     assert defaults["misspecification"] == Dual().misspecification
-    assert defaults["gauge"] == Dual().gauge
+    assert defaults["gauge"] is Default().gauge is None
     assert defaults["side"] == Dual().side
 
 

@@ -153,6 +153,28 @@ def test_the_same_rounds_give_the_same_answer(wrong, seed):
     assert [claim.bound for claim in again.claims] == [claim.bound for claim in first.claims]
 
 
+@pytest.mark.parametrize("where", ["fed back", "second block"])
+def test_an_exclusion_is_found_again_wherever_it_was_found(monkeypatch, where):
+    """Nothing is left after the first feeding back, or before the first round of the second block."""
+
+    def excluded(self, *_):
+        self.empty = True
+        return []
+
+    def second(self):
+        self.empty = len(self.spent) == 1
+
+    name, broken = ("feed_back", excluded) if where == "fed back" else ("_check_rows", second)
+    monkeypatch.setattr(Localizer, name, broken)
+    world = World("discrete", np.random.default_rng(0), n=40)
+    rows, proof, first = _certificate(world, np.zeros(40), blocks=2)
+    assert first.empty
+    assert proof.plan.rounds
+    again = proof.evaluate(proof.evidence(rows))
+    assert again.empty
+    assert again.rounds == first.rounds
+
+
 def test_fewer_rounds_than_blocks_are_no_crash():
     world = World("discrete", np.random.default_rng(0), n=40)
     rows, proof, _ = _certificate(world, np.zeros(40), blocks=3)

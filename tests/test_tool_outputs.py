@@ -229,7 +229,7 @@ def test_compare_says_when_a_log_contradicts(capsys):
     asked += ["--radius", "1e-6", "--alpha", "0.5"]
     code, out, _ = run(capsys, *asked, "--plot", "r.png")
     assert code == 0
-    assert re.search(r"^policy.npz +dual +- +\S+ +- +rejected +- +[·●]+$", out, re.MULTILINE)
+    assert re.search(r"^policy.npz +sequential +- +\S+ +- +rejected +- +[·●]+$", out, re.MULTILINE)
     assert "finite-sample" not in out.splitlines()[-1]
     code, out, _ = run(capsys, *asked, "--json")
     assert [line["status"] for line in json.loads(out)] == ["REJECTED"]

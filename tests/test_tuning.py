@@ -227,9 +227,9 @@ def test_q_may_see_every_row():
 
 
 def test_defaults_are_written_into_the_result():
-    """A user who passes nothing reads every choice in the result and in the certificate."""
+    """A user who passes nothing to the dual method reads every choice in the result and in the certificate."""
     columns = rollout(5)
-    result = b.estimate_interval(problem_of(columns))
+    result = b.estimate_interval(problem_of(columns), method=b.Dual())
     assert result.rows == (60, 300)
     assert set(result.choices) >= {"pilot", "W", "W picked", "Q", "tests of Q", "noise", "search lower"}
     assert "rows 60..299 are certified" in result.choices["pilot"]

@@ -266,7 +266,7 @@ def test_evaluate_policy_takes_a_statement_on_the_states():
     assert table.chosen == ()
     assert numbers.choices["states"] == "states are numbers, as you stated"
     assert [item.state for item in numbers.chosen] == ["chosen"]
-    with pytest.raises(bondic.InvalidInput, match="for the dual method"):
+    with pytest.raises(bondic.InvalidInput, match="Lstd takes states as they are"):
         bondic.evaluate_policy(log, policy, categorical=True, method=bondic.make_baseline("lstd"), **asked)
     stated = bondic.Dual(choices=replace(FEW, categorical=False))
     with pytest.raises(bondic.InvalidInput, match="Keep one of them"):

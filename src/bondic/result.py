@@ -197,6 +197,16 @@ class Result:
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
         return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
 
+    def with_choice(self, name: str, text: str) -> Result:
+        """The same result with one more choice in words, first in the list and in the certificate."""
+        choices = {name: text, **self.choices}
+        if self.certificate is None:
+            return replace(self, choices=choices)
+        certificate = self.certificate.with_choices(choices)
+        return replace(
+            self, choices=choices, certificate=certificate, hashes={**self.hashes, "certificate": certificate.digest}
+        )
+
     def sentence(self) -> str:
         """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
         level = f"At {100 * (1 - self.alpha):g}% confidence"
@@ -241,6 +251,13 @@ class Result:
             .replace("the reward range alone implies", f"{ranges} alone {verb}")
             .replace("the reward range", ranges)
         )
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
+        method = self.choices.get("method")
+        rule = () if method is None else (f"chosen by rule, before a certified row was seen: {method}",)
+        return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
 
     @property
     def search_words(self) -> str:
@@ -289,10 +306,7 @@ class Result:
         carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
-        if "method" in self.choices:
-            yield f"chosen by rule, before a certified row was seen: {self.choices['method']}"
-        if "states" in self.choices:
-            yield self.choices["states"]
+        yield from self.told
         if split and self.search_words:
             yield self.search_words
 

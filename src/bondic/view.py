@@ -43,7 +43,7 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
 
 def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:
     """Where the stacks of parts are drawn: within the value range, magnified where they fill less than a quarter of it."""
-    ends = [float(place) for claim in claims for place in (claim.value.mid, claim.bound)]
+    ends = [float(place) for claim in claims for place in (claim.value.mid, claim.bound)] or [limits.low, limits.high]
     low, high = limits.cut(min(ends), max(ends))
     if not 0 < high - low < limits.width / 4:
         return limits.low, limits.high

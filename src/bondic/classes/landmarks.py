@@ -353,7 +353,7 @@ class SpanCoordinates(Coordinates):
 
     @property
     def radius(self) -> float:
-        return inflate(self.span.radius)
+        return max(inflate(self.span.radius), LEAST)
 
     def single(self, measures: RowMeasures) -> Embedding:
         """c = M k̃(z, f) in floats; kernel values and the product are off by so much per unit of mass."""

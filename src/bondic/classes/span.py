@@ -74,7 +74,9 @@ class Span(ValueClass):
         """|M k̃(z, μ)|: the largest sum_j theta_j <b_j, μ> with |theta| = 1."""
         del sums, progress
         found = self.moments(source, layout)
-        return [Enclosure(float(np.linalg.norm(row)), inflate(error + 8 * U * norm(row))) for row, error in found]
+        return [
+            Enclosure(float(np.linalg.norm(row)), inflate(error + gamma(row.size) * norm(row))) for row, error in found
+        ]
 
     def moments(self, source: Source, layout: Layout) -> list[tuple[FloatArray, float]]:
         """<b_j, μ> for every measure of the source, (m,), and a bound of the length of the error."""

@@ -66,7 +66,7 @@ def _headline(log: Transitions) -> str:
 
 
 def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
-    """Names or numbers: what `evaluate` would take the states for, from as many rows as it tunes on by default."""
+    """Names or numbers: what `evaluate` would take the states for, from as many rows as the dual method tunes on by default."""
     log = loaded.transitions
     stated = stated_columns(options, loaded, log.observations.shape[1])
     tuned_on = share_of_rows(PILOT_SHARE, len(log))

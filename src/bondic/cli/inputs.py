@@ -124,7 +124,8 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
     given: dict[str, Any] = {"choices": choices, **{name: options[name] for name in _COMMON}}
     pilot, allowance = parse_pilot(options["pilot"]), options["misspecification"]
     if name == "auto":
-        return Default(pilot=pilot, gauge=options["gauge"], misspecification=allowance, **given)
+        withheld = options.get("no_rows", False)
+        return Default(pilot=pilot, gauge=options["gauge"], misspecification=allowance, no_rows=withheld, **given)
     if name == "dual":
         gauge, share = options["gauge"] or "half", PILOT_SHARE if pilot is None else pilot
         return Dual(pilot=share, gauge=gauge, misspecification=allowance, **given)

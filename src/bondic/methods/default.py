@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from bondic.claims import Side
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.span import Span
+from bondic.errors import InvalidInput
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
 from bondic.methods.sequential import PILOT, Sequential
@@ -24,6 +26,7 @@ from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
+from bondic.tuning.sequential_class import kind_of_states
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
@@ -40,8 +43,8 @@ class Default:
 
     Parameters
     ----------
-    ball : Ball or Box, default None
-        Q, the functions that q* is assumed to be among. None: chosen by the method.
+    ball : Ball, Box or Span, default None
+        Q, the functions that q* is assumed to be among. None: chosen by the method. `Span` is for `Sequential` alone.
     radius : float, default None
         Radius of Q with the kernel left to the library. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
@@ -56,11 +59,14 @@ class Default:
         A noise bound, which asks for `Dual`.
     misspecification : float, default 0
         How far q* may be from Q anywhere; more than 0 asks for `Dual`.
+    no_rows : bool, default False
+        The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows where
+        states are numbers: then `Dual`.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
     """
 
-    ball: Ball | Box | None = None
+    ball: Ball | Box | Span | None = None
     radius: float | None = None
     side: Side = "both"
     pilot: float | int | None = None
@@ -68,12 +74,12 @@ class Default:
     choices: Choices = field(default_factory=Choices)
     gauge: str | NoiseBound | None = None
     misspecification: float = 0.0
+    no_rows: bool = False
     engine: EngineName | Sums = "auto"
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         method, why = self.choose(problem)
-        result = method.run(problem, alpha, progress)
-        return replace(result, choices={"method": why, **result.choices})
+        return method.run(problem, alpha, progress).with_choice("method", why)
 
     def choose(self, problem: Rows) -> tuple[Sequential | Dual, str]:
         """The method, and why it is that one, in words."""
@@ -86,7 +92,7 @@ class Default:
             if not why:
                 fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
                 return replace(sequential, rank=rank), f"sequential{fewer}, the default wherever it applies"
-        return self._dual(), f"dual, as {why}; elsewhere the default is sequential, whose intervals are shorter"
+        return self._dual(why), f"dual, as {why}; elsewhere the default is sequential, whose intervals are shorter"
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was asked for."""
@@ -113,9 +119,17 @@ class Default:
             return "too few rows of the pilot can be used"
         if isinstance(self.ball, Box) and not problem.layout.discrete:
             return "Q is a box and actions are numbers, for which the sequential method has no table"
+        if self.no_rows and not self._table(pilot):
+            return "single rows are to be kept out of the certificate, and landmarks of the sequential method are rows"
         if rank == 0:
             return f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
         return ""
+
+    def _table(self, pilot: Rows) -> bool:
+        """Whether Q is a table, whose landmarks are states that many rows share."""
+        if self.ball is not None or self.radius is not None:
+            return isinstance(self.ball, Box)
+        return kind_of_states(None, self.choices, pilot).table
 
     def _rows(self, problem: Rows) -> int:
         """A number that is known before the log: the length of a log may be a stopping time."""
@@ -127,7 +141,11 @@ class Default:
             self.ball, self.radius, self.side, pilot, self.planned_rows, choices=self.choices, engine=self.engine
         )
 
-    def _dual(self) -> Dual:
+    def _dual(self, why: str) -> Dual:
+        if isinstance(self.ball, Span):
+            raise InvalidInput(
+                f"Q is a Span, which is for the sequential method alone, and that does not apply: {why}."
+            )
         return Dual(
             ball=self.ball,
             gauge="half" if self.gauge is None else self.gauge,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bondic.classes.ball import Ball
+from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Progress
 from bondic.methods.sensitivity import result_frontier
@@ -34,7 +35,7 @@ def larger_radii(
     they are read off one curve (`result_frontier`).
     """
     proof = result.proof
-    if not isinstance(proof, (DualProof, SequentialProof)) or not isinstance(proof.ball, Ball):
+    if not isinstance(proof, (DualProof, SequentialProof)) or not isinstance(proof.ball, (Ball, Span)):
         raise InvalidInput(
             f"There is no radius to vary: the interval ({result.method}) rests on no ball of value functions, so nothing about "
             "their roughness is assumed that could be weakened."

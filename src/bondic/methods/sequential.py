@@ -30,8 +30,8 @@ from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices
-from bondic.tuning.pilot import share_of_rows
-from bondic.tuning.sequential_class import choose_class
+from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
+from bondic.tuning.sequential_class import choose_class, kind_of_states
 
 NAME = "sequential"
 PILOT = 0.05
@@ -54,7 +54,7 @@ class Sequential:
 
     Parameters
     ----------
-    ball : Ball or Box, default None
+    ball : Ball, Box or Span, default None
         Q, the functions that q* is assumed to be among. None: a box where states are names (nothing is assumed), else a
         ball that is chosen on the pilot.
     radius : float, default None
@@ -119,6 +119,7 @@ class Sequential:
         budget = self._budget(certified, alpha)
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
+        self._ask_about_states(problem, planned)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot)
         _refuse_later(chosen.ball, certified)
         notes = {"pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified", **chosen.notes}
@@ -153,6 +154,13 @@ class Sequential:
         """Why a ball that the library chose is no answer. Certified rows may say so: the answer is then what needs no row."""
         chosen = self.ball is None and self.radius is None
         return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
+
+    def _ask_about_states(self, problem: Rows, planned: int) -> None:
+        """InvalidInput where whole numbers may be names or quantities: more rows than the pilot are looked at for that."""
+        start = problem.rows.start
+        seen = problem.load(start, min(start + share_of_rows(PILOT_SHARE, planned), problem.rows.stop))
+        if self.ball is None and seen is not None:
+            kind_of_states(self.radius, self.choices, seen)
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""

@@ -84,6 +84,10 @@ class Certificate:
         encoder = Encoder()
         return Certificate(self.body | {"proof": encoder.encode(proof, "")}, encoder.arrays)
 
+    def with_choices(self, choices: dict[str, str]) -> Certificate:
+        """The same proof and claims beside other words on how choices came about."""
+        return Certificate(self.body | {"information": {**self.body["information"], "choices": choices}}, self.arrays)
+
     def __repr__(self) -> str:
         return f"Certificate([{self.low:.6g}, {self.high:.6g}], digest={self.digest[:12]})"
 

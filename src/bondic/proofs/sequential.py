@@ -118,17 +118,11 @@ class SequentialProof(Proof):
         for what, provenance in (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
-        tested = (
-            ()
-            if assumes_nothing(rows, self.ball)
-            else ("whether the log contradicts Q, beyond the interval's own test",)
-        )
-        return (
-            Review(
-                ("bets stay within the value range, row by row",),
-                ("whether every block of the plan was made from earlier rows alone", *tested),
-            ),
-        )
+        bets = "bets stay within the value range, row by row"
+        blocks = "whether every block of the plan was made from earlier rows alone"
+        if assumes_nothing(rows, self.ball):
+            return (Review((bets, "nothing is assumed about q*: there is no class to test"), (blocks,)),)
+        return (Review((bets,), (blocks, "whether the log contradicts Q, beyond the interval's own test")),)
 
 
 def claims_of(evaluation: Evaluation, budget: ErrorBudget, side: Side) -> Claims:

@@ -4,9 +4,9 @@ What is left out: the policy's answers row by row, and initial states that are a
 again and reads the initial states off the log (or is given them). What stays: kernels, ω as feature coordinates,
 claims, and an exact list of initial states, which states the question and is nobody's row.
 
-What cannot be withheld: ω written with landmark points. A landmark that fewer than five rows share *is* a row, and
-such a certificate is refused; W made of random features has none. Numbers made from many rows (bandwidths, centers of
-kernels, hashes) are not protected further: this is no differential privacy.
+What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
+rows share *is* a row, and such a certificate is refused; W made of random features has none. Numbers made from many rows
+(bandwidths, centers of kernels, hashes) are not protected further: this is no differential privacy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from bondic.classes.basis import LandmarkBasis
 from bondic.codec import instances
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function, landmarks
@@ -46,6 +47,7 @@ def withhold_rows(proof: P, rows: Rows) -> P:
 
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
+    points += [basis.points for basis in instances(proof, LandmarkBasis)]
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)
@@ -53,9 +55,9 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
     alone = int(((shared > 0) & (shared < FEWEST_ROWS)).sum())
     if alone:
         raise InvalidInput(
-            f"omega is written with {centers.shape[0]} landmark points, and {alone} of them are states of fewer than "
-            f"{FEWEST_ROWS} rows: the certificate would show rows. Use a W with explicit features, for instance random "
-            "features: Dual(choices=Choices(weight_bandwidth=1.0)) (--weight-bandwidth 1)."
+            f"The proof is written with {centers.shape[0]} landmark points, and {alone} of them are states of fewer than "
+            f"{FEWEST_ROWS} rows: the certificate would show rows. Use the dual method with a W of explicit features, for "
+            "instance random features: Dual(choices=Choices(weight_bandwidth=1.0)) (--weight-bandwidth 1)."
         )
 
 

@@ -45,14 +45,14 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "") -> s
         if result.estimate_outside
         else ""
     )
-    told = " ".join(f"{sentence(result.choices[name])}." for name in ("method", "states") if name in result.choices)
+    told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
     return (
         f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result)}{_condition(result, elsewhere)}"
         f"<p>The value is a discounted sum of rewards, not normalized. The point estimate {esc(number(result.estimate))} is a "
         f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
-        f"{f'<p class=soft id=states>{esc(told)}</p>' if told else ''}</section>"
+        f"{told}</section>"
     )
 
 

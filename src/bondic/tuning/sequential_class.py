@@ -35,7 +35,7 @@ def choose_class(
     """Q as given; else the box where states are names, which assumes nothing; else a ball made from the pilot."""
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
-    kind = _kind(radius, choices, pilot)
+    kind = kind_of_states(radius, choices, pilot)
     notes = {"states": kind.text + (f"; {kind.question}" if kind.question else "")}
     limits = range_at_all_times(pilot.terms)
     if kind.table and radius is None:
@@ -62,7 +62,7 @@ def _where(pilot: Rows) -> tuple[tuple[int, int], str]:
     return (pilot.rows.start, pilot.rows.stop), pilot.log_hash
 
 
-def _kind(radius: float | None, choices: Choices, pilot: Rows) -> StateKind:
+def kind_of_states(radius: float | None, choices: Choices, pilot: Rows) -> StateKind:
     """Names or numbers, from the pilot alone; a radius speaks of numbers unless something else is stated."""
     stated = check_categorical(choices.categorical, pilot.layout.observation_dim)
     kind = state_kind(pilot_points(pilot), pilot.layout, stated)

@@ -1,0 +1,227 @@
+"""Which method is taken when none is named: by rule, from nothing that is certified, with the reason in words."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bondic as b
+from bondic.claims import Status
+from bondic.classes.span import Span
+from bondic.proofs.dual import DualProof
+from bondic.proofs.sequential import SequentialProof
+from builders import tabular
+
+MDP, LOG, POLICY, INITIAL = tabular(600, gamma=0.3)
+TERMS = {"gamma": 0.3, "reward_range": MDP.reward_range}
+
+
+def question(rows=600):
+    return b.make_problem(LOG, POLICY, INITIAL, **TERMS).select(0, rows)
+
+
+def numbers(n=1500, seed=0, policy=None, **more):
+    """States that are numbers, with a value function that is smooth."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.normal(size=(n, 1)), rng.integers(0, 2, n)
+    following = 0.5 * states + 0.3 * rng.normal(size=(n, 1)) + 0.1 * actions[:, None]
+    columns = {"rewards": 0.9 / (1 + np.exp(-states[:, 0])), "next_observations": following, **more}
+    never = np.zeros(n, dtype=bool)
+    log = b.Transitions(observations=states, actions=actions, terminations=never, truncations=never, **columns)
+    return b.make_problem(
+        log, policy or b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0)
+    )
+
+
+def test_without_a_method_it_is_the_sequential_one_and_says_so():
+    result = b.estimate_interval(question())
+    assert result.method == "sequential"
+    assert isinstance(result.proof, SequentialProof)
+    assert result.choices["method"] == "sequential, the default wherever it applies"
+    assert "Chosen by rule, before a certified row was seen: sequential" in " ".join(result.view().lines)
+    assert result.certificate.body["information"]["choices"] == result.choices
+    assert result.hashes["certificate"] == result.certificate.digest
+    same = b.estimate_interval(question(), method=b.Sequential())
+    assert (same.low, same.high) == (result.low, result.high)
+    assert "method" not in same.choices
+    assert b.verify(result.certificate, LOG, POLICY).low == result.low
+    assert "guessed from the first 120 rows" in result.choices["predicted"]
+
+
+WHY = {
+    "gauge": (b.Default(gauge="half"), "a noise bound was named"),
+    "misspecification": (b.Default(misspecification=0.1), "misspecification"),
+    "ball": (b.Default(ball=b.Ball(b.Gaussian(1.0) * b.Dirac(), 3.0, misspecification=0.1)), "misspecification"),
+    "W": (b.Default(choices=b.Choices(weight_bandwidth=1.0)), "W was described"),
+    "no pilot": (b.Default(pilot=0), "no rows may be set aside"),
+    "tiny pilot": (b.Default(pilot=10), "too few rows of the pilot"),
+    "planned": (b.Default(planned_rows=150), "150 rows are fewer than the 200"),
+}
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_what_only_the_dual_method_does_makes_it_the_dual_method(name):
+    method, words = WHY[name]
+    chosen, why = method.choose(question())
+    assert isinstance(chosen, b.Dual)
+    assert why.startswith("dual, as ")
+    assert words in why
+    assert chosen.gauge == (method.gauge or "half")
+    assert chosen.pilot == (0.2 if method.pilot is None else method.pilot)
+
+
+def test_a_short_log_is_for_the_dual_method():
+    result = b.estimate_interval(question(199))
+    assert result.method == "dual"
+    assert isinstance(result.proof, DualProof)
+    assert "199 rows are fewer than the 200" in result.choices["method"]
+    assert isinstance(b.Default().choose(question(200))[0], b.Sequential)
+
+
+def test_a_box_for_actions_that_are_numbers_is_for_the_dual_method():
+    problem = numbers(400)
+    layout = replace(problem.layout, action_dim=1, slots=1)
+    chosen, why = b.Default(ball=b.Box(1.0)).choose(replace(problem, layout=layout))
+    assert isinstance(chosen, b.Dual)
+    assert "no table" in why
+
+
+def test_the_decision_sees_no_certified_row():
+    """Rows after the pilot may hold anything: the choice and its words stay."""
+    problem = numbers(1500)
+    rewards = problem.log.rewards.copy()
+    rewards[200:] = 0.0
+    other = numbers(1500, rewards=rewards)
+    assert b.Default().choose(problem)[1] == b.Default().choose(other)[1]
+    first, second = b.estimate_interval(problem), b.estimate_interval(other)
+    assert first.choices == second.choices
+
+
+def test_large_logs_get_fewer_landmarks_and_then_the_dual_method(monkeypatch):
+    problem = numbers(1500)
+    for most, rank, words in (
+        (40_000_000, 200, "the default"),
+        (9_000_000, 60, "60 landmarks"),
+        (1_000_000, None, "GB"),
+    ):
+        monkeypatch.setattr("bondic.methods.default.MOST_BYTES", most)
+        chosen, why = b.Default().choose(problem)
+        assert getattr(chosen, "rank", None) == (rank or b.Dual().rank)
+        assert isinstance(chosen, b.Sequential) == (rank is not None)
+        assert words in why
+    table = question()  # few pairs: few landmarks are enough
+    pairs = len(np.unique(np.column_stack([LOG.observations, LOG.actions]), axis=0))
+    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 100 * 600 * 2 * pairs)
+    assert b.Default().choose(table)[0].rank == 2 * pairs
+
+
+def test_a_streamed_log_is_held_within_its_budget():
+    log = numbers(3000).log
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+    for memory, kind in (("900MB", b.Sequential), ("703MB", b.Dual)):
+        stream = b.stream_log({name: getattr(log, name) for name in names}, memory=memory)
+        start = b.InitialStates.exact([[0.0]])
+        problem = b.make_problem(stream, b.UniformPolicy(2), start, gamma=0.5, reward_range=(0.0, 1.0))
+        chosen, why = b.Default().choose(problem)
+        assert isinstance(chosen, kind), why
+
+
+def test_a_span_is_for_the_sequential_method_alone():
+    found = b.estimate_interval(numbers(400), method=b.Sequential(radius=3.0))
+    basis, kernel = found.proof.plan.basis, found.proof.ball.kernel
+    span = Span(kernel, basis, 3.0)
+    assert isinstance(b.Default(ball=span).choose(numbers(400))[0], b.Sequential)
+    with pytest.raises(b.InvalidInput, match="for the sequential method alone"):
+        b.Default(ball=span, gauge="half").choose(numbers(400))
+
+
+def test_a_statement_on_the_states_reaches_the_default():
+    asked = {"initial": INITIAL, **TERMS}
+    table = b.evaluate_policy(LOG, POLICY, categorical=True, **asked)
+    line = b.evaluate_policy(LOG, POLICY, categorical=False, **asked)
+    assert table.method == line.method == "sequential"
+    assert "as you stated: a table" in table.choices["states"]
+    assert line.choices["states"] == "states are numbers, as you stated"
+
+
+# --- a class that the log contradicts along the policy ---------------------------------------------------------------
+
+
+class Fine:
+    """Acts on a pattern that is far finer than the distances between states."""
+
+    n_actions = 2
+
+    def action_probs(self, states):
+        chosen = np.sin(states[:, 0] * 2000) > 0
+        return np.column_stack([~chosen, chosen]).astype(float)
+
+
+@pytest.mark.parametrize("side", ["both", "lower"])
+def test_a_chosen_class_that_the_policy_contradicts_leaves_the_value_range(side):
+    problem = numbers(3000)
+    log = problem.log
+    right = Fine().action_probs(log.observations)[np.arange(len(log)), log.actions]
+    problem = numbers(3000, policy=Fine(), rewards=right)
+    result = b.estimate_interval(problem, method=b.Default(side=side))
+    assert result.method == "sequential"
+    assert result.status is Status.TRIVIAL
+    assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
+    assert "a ball was given up: the log contradicts it along the policy" in result.choices["Q"]
+    assert not result.chosen
+    assert b.verify(result.certificate, problem.log, Fine()).status == "TRIVIAL"
+    stated = b.estimate_interval(problem, method=b.Sequential(radius=2.0))  # whoever names a radius vouches for it
+    assert isinstance(stated.proof, SequentialProof)
+
+
+# --- larger radii ---------------------------------------------------------------------------------------------------
+
+
+def test_larger_radii_contain_smaller_ones_and_twice_is_the_method_with_twice_the_radius():
+    problem = numbers(1500)
+    result = b.estimate_interval(problem)
+    found = b.larger_radii(result, problem)
+    assert list(found) == [2.0, 5.0]
+    assert result.length < found[2.0].length < found[5.0].length
+    ball = result.proof.ball
+    again = b.estimate_interval(
+        problem, method=b.Sequential(ball=ball.with_radius(2 * ball.radius), pilot=result.rows[0])
+    )
+    assert found[2.0] == again.interval
+
+
+def test_larger_radii_of_a_dual_interval_are_read_off_its_curve():
+    problem = numbers(400)
+    result = b.estimate_interval(problem, method=b.Dual(radius=3.0, choices=b.Choices(pairs=24)))
+    found = b.larger_radii(result, problem, multiples=(1.0, 4.0))
+    assert found[1.0].low >= result.low - 1e-9
+    curve = b.result_frontier(result, problem)
+    assert (found[4.0].low, found[4.0].high) == curve.interval(12.0)
+
+
+def test_what_has_no_radius_says_so():
+    result = b.estimate_interval(question())
+    with pytest.raises(b.InvalidInput, match="no radius to vary"):
+        b.larger_radii(result, question())
+    with pytest.raises(b.InvalidInput, match="larger_radii"):
+        b.result_frontier(result, question())
+    with pytest.raises(b.InvalidInput, match="another log"):
+        b.larger_radii(b.estimate_interval(numbers(400)), numbers(400, seed=1))
+
+
+# --- certificates without rows ----------------------------------------------------------------------------------------
+
+
+def test_landmarks_of_a_plan_are_rows():
+    problem = numbers(400)
+    result = b.estimate_interval(problem)
+    with pytest.raises(b.InvalidInput, match="the certificate would show rows"):
+        result.without_rows(problem)
+    private = b.estimate_interval(problem, method=b.Default(no_rows=True))
+    assert private.method == "dual"
+    assert "single rows are to be kept out" in private.choices["method"]
+    private.without_rows(problem)
+    table = b.estimate_interval(question(), method=b.Default(no_rows=True))
+    assert table.method == "sequential"
+    shared = table.without_rows(question())
+    assert b.verify(shared.certificate, LOG, POLICY).low == table.low
