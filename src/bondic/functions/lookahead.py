@@ -184,7 +184,9 @@ class LookAhead(Function):
         fits = steps.mean.shape == (layout.dimension,) and steps.coefficients.shape[0] == layout.slots
         fits = fits and self.network.mean.shape == (steps.states,) and self.network.outputs == 1
         if not (fits and np.all(self.tree.columns < steps.states) and 0 <= self.discount <= 1):
-            raise InvalidInput("Steps, tree and network of a look-ahead do not fit each other or the points of the log.")
+            raise InvalidInput(
+                "Steps, tree and network of a look-ahead do not fit each other or the points of the log."
+            )
 
     @property
     def is_zero(self) -> bool:

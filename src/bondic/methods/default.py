@@ -15,7 +15,7 @@ from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
-from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
@@ -136,9 +136,8 @@ class Default:
         return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _sequential(self) -> Sequential:
-        pilot = PILOT if self.pilot is None else self.pilot
         return Sequential(
-            self.ball, self.radius, self.side, pilot, self.planned_rows, choices=self.choices, engine=self.engine
+            self.ball, self.radius, self.side, self.pilot, self.planned_rows, choices=self.choices, engine=self.engine
         )
 
     def _dual(self, why: str) -> Dual:

@@ -23,7 +23,7 @@ from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, foreseen_length, make_plan
+from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, outset
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
@@ -32,9 +32,11 @@ from bondic.tuning.along_policy import refuted
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
 from bondic.tuning.sequential_class import choose_class, kind_of_states
+from bondic.tuning.span_choice import Foresight
 
 NAME = "sequential"
-PILOT = 0.05
+PILOT, LONG_PILOT = 0.05, 0.1
+"""Shares of the rows: usually, and where a center of Q may be fitted to them."""
 """Share of the rows that is set aside to begin with."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
@@ -61,8 +63,9 @@ class Sequential:
         Radius of Q with the kernel left to the library. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
         Which ends are asked for; the other one is reported as that of the value range.
-    pilot : float or int, default 0.05
-        Rows set aside at the beginning: a share below 1, or a number. They are not certified.
+    pilot : float or int, default None
+        Rows set aside at the beginning: a share below 1, or a number. They are not certified. None: 10 % where the library
+        chooses Q for states that are numbers, and may fit a center for it; else 5 %.
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
         beforehand.
@@ -81,7 +84,7 @@ class Sequential:
     ball: Ball | Box | Span | None = None
     radius: float | None = None
     side: Side = "both"
-    pilot: float | int = PILOT
+    pilot: float | int | None = None
     planned_rows: int | None = None
     vector_share: float = VECTOR_SHARE
     cuts: tuple[float, ...] = CUTS
@@ -106,7 +109,7 @@ class Sequential:
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
-        clock.stage("pilot")
+        report = clock.stage("pilot")
         wanted = self.pilot_rows(problem)
         pilot = tuning_problem(problem, wanted)
         if pilot is None:
@@ -120,10 +123,12 @@ class Sequential:
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
         self._ask_about_states(problem, planned)
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot)
+        foresight = Foresight(planned, costs_of(budget, ends), shape.seen, sums)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report)
         _refuse_later(chosen.ball, certified)
         notes = {"pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified", **chosen.notes}
-        length = foreseen_length(pilot, chosen.ball, budget, ends, shape, sums)
+        length = outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(planned, foresight.budget)
+        length = min(length, range_at_all_times(problem.terms).width)
         notes["predicted"] = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         clock.done("pilot")
         clock.stage("plan")
@@ -165,15 +170,25 @@ class Sequential:
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
         total = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        if isinstance(self.pilot, float):
-            if not 0 < self.pilot < 1:
-                raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
-            wanted = max(share_of_rows(self.pilot, total), min(_ENOUGH, total // 5))
+        pilot = self._share(problem, total) if self.pilot is None else self.pilot
+        if isinstance(pilot, float):
+            if not 0 < pilot < 1:
+                raise InvalidInput(f"pilot={pilot}: a share of rows in (0, 1), or a whole number of rows.")
+            wanted = max(share_of_rows(pilot, total), min(_ENOUGH, total // 5))
         else:
-            wanted = int(self.pilot)
+            wanted = int(pilot)
         if not 0 < wanted < len(problem.rows):
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
         return wanted
+
+    def _share(self, problem: Rows, total: int) -> float:
+        """The first rows of the shorter pilot tell whether a center may be fitted: they belong to the longer one, too."""
+        start = problem.rows.start
+        stop = min(start + max(share_of_rows(PILOT, total), min(_ENOUGH, total // 5)), problem.rows.stop)
+        first = None if self.ball is not None or self.radius is not None else problem.load(start, stop)
+        if first is None or kind_of_states(None, self.choices, first).table:
+            return PILOT
+        return LONG_PILOT if _ENOUGH <= LONG_PILOT * total else PILOT
 
     def _budget(self, certified: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""

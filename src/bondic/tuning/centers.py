@@ -36,9 +36,11 @@ FIRST = 0.7
 """Share of the pilot that fits, where the rest judges."""
 ENOUGH = 200
 """Rows below which nothing but a constant is fitted."""
-_UPDATES, _STEPS, _DECAY = 80, 150, 1e-4
+_UPDATES, _STEPS, _DECAY = 60, 100, 1e-4
 """Of fitted Q evaluation: targets that are made anew, steps of Adam for each."""
-_RETURN_STEPS, _RETURN_BATCH = 10_000, 512
+_RETURN_STEPS, _RETURN_BATCH = 7000, 512
+_FULL, _LEAST = 300, 0.5
+"""Rows at which that many steps are taken; fewer rows take fewer, but not below this share."""
 _STARTS, _ASKED = 6000, 1_500_000
 """Most states that simulations begin at, and most states that the policy is asked at, about."""
 _LEFT = 0.01
@@ -68,6 +70,11 @@ class Centers:
     @property
     def best(self) -> Center:
         return min(self.every, key=lambda center: center.rho)
+
+    def text(self) -> str:
+        """All of them with their residuals."""
+        found = ", ".join(f"{center.name} {center.rho:.3g}" for center in self.every)
+        return f"rms residuals on held-out pilot rows: {found}" + (f"; {self.note}" if self.note else "")
 
 
 def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Centers:
@@ -104,6 +111,10 @@ def split_row(pilot: Rows) -> int:
     return int(rows[min(int(FIRST * len(rows)), len(rows) - 1)])
 
 
+def _share(rows: Batch) -> float:
+    return min(1.0, max(_LEAST, len(rows) / _FULL))
+
+
 def horizon_of(gamma: float) -> int:
     """Steps after which 1 % of the discounted weight is left; at most 1000."""
     return min(max(math.ceil(math.log(_LEFT) / math.log(gamma)), 2), 1000) if 0 < gamma < 1 else 2
@@ -125,7 +136,8 @@ def fitted_q(rows: Batch, limits: ValueRange, seed: int, tell: Report) -> Traine
         following = rows.next.per_row(trainer.values(after), len(rows)) if len(after) else np.zeros(len(rows))
         wanted = np.clip(rows.rewards + rows.gamma * following, limits.low, limits.high)
         rate = 2e-3 if update < 0.6 * _UPDATES else 6e-4
-        trainer.regress(here, rows.slots, trainer.units(wanted), _STEPS, (rate, rate), rng, decay=_DECAY)
+        steps = int(_share(rows) * _STEPS)
+        trainer.regress(here, rows.slots, trainer.units(wanted), steps, (rate, rate), rng, decay=_DECAY)
         tell((update + 1) / _UPDATES)
     return trainer
 
@@ -137,14 +149,16 @@ def look_ahead(
     if not can_be_asked(pilot.policy):
         return None
     rng = np.random.default_rng([seed, 3])
-    states, returns = [np.concatenate(parts) for parts in zip(*_returns(pilot, rows, simulator, limits, rng), strict=True)]
+    states, returns = [
+        np.concatenate(parts) for parts in zip(*_returns(pilot, rows, simulator, limits, rng), strict=True)
+    ]
     tell(0.5)
     trainer = Trainer(rows.logged[:, : simulator.steps.states], 1, 0.5 * (limits.low + limits.high), limits, seed)
     inputs, wanted = trainer.inputs(states), trainer.units(returns)
     first = np.zeros(len(wanted), dtype=np.int64)
     for part in range(10):
         rates = tuple(3e-3 * (1e-4 / 3e-3) ** (k / 10) for k in (part, part + 1))
-        steps = _RETURN_STEPS // 10
+        steps = int(_share(rows) * _RETURN_STEPS / 10)
         trainer.regress(inputs, first, wanted, steps, (rates[0], rates[1]), rng, batch=_RETURN_BATCH, decay=1e-6)
         tell(0.5 + 0.05 * (part + 1))
     return LookAhead(pilot.layout, simulator.steps, simulator.tree, trainer.network(), pilot.gamma)

@@ -20,6 +20,8 @@ IntArray = npt.NDArray[np.int64]
 _NEIGHBORS = 3
 _USUAL = 0.95
 """Rows of the pilot lie this often within the distance that counts as near."""
+_CHANCE = 0.1
+"""Visits that lie apart by chance: twice the share of the pilot's own rows."""
 _STARTS = 500
 
 
@@ -37,7 +39,7 @@ def unseen_share(pilot: Rows, simulator: Simulator, length: int, seed: int) -> f
         total += float(weight.sum())
         states, alive, _ = simulator.step(points, slots, rng)
         weight = weight * alive * pilot.gamma
-    return max(0.0, far / max(total, 1e-300) - (1 - _USUAL))
+    return max(0.0, far / max(total, 1e-300) - _CHANCE)
 
 
 class _Near:

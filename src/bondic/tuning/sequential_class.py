@@ -9,12 +9,21 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
+from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
+from bondic.tuning.centers import Report, fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import pilot_points
+from bondic.tuning.span_choice import Candidate, Foresight, span_candidates, spans_apply
 from bondic.tuning.states import StateKind, check_categorical, state_kind
+
+
+SHORT = 0.1
+"""A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
+NEAR = 1.25
+"""Predicted lengths within this factor are alike: the class that assumes least is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +40,10 @@ def choose_class(
     radius: float | None,
     choices: Choices,
     pilot: Rows,
+    foresight: Foresight,
+    report: Report | None = None,
 ) -> ChosenClass:
-    """Q as given; else the box where states are names, which assumes nothing; else a ball made from the pilot."""
+    """Q as given; else the box where states are names, which assumes nothing; else a class made from the pilot."""
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
@@ -54,8 +65,32 @@ def choose_class(
         return ChosenClass(Ball(kernel, radius, provenance=origin, origin="chosen"), notes)
     plain = default_instruments(pilot, pilot, choices, kind.columns)
     chosen, note = default_ball(pilot, pilot, kernel, plain, choices, limits)
-    notes["Q"] = f"{kernel!r}, {note}"
-    return ChosenClass(chosen, notes)
+    smooth = Candidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
+    return _shortest(smooth, choices, pilot, kind.columns, foresight, notes, report)
+
+
+def _shortest(
+    smooth: Candidate,
+    choices: Choices,
+    pilot: Rows,
+    names: tuple[int, ...],
+    foresight: Foresight,
+    notes: dict[str, str],
+    report: Report | None,
+) -> ChosenClass:
+    """The class that assumes least among those whose predicted length is near the shortest; spans only where they may help."""
+    width = range_at_all_times(pilot.terms).width
+    if smooth.length <= SHORT * width or not spans_apply(pilot):
+        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
+    centers = fit_centers(pilot, choices.seed, report)
+    simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
+    every = [smooth, *span_candidates(pilot, centers, names, foresight, simulated)]
+    best = min(one.length for one in every)
+    pick = next(one for one in every if one.length <= NEAR * best)
+    notes["Q"] = pick.note
+    notes["candidates"] = "predicted lengths: " + ", ".join(f"{one.name} {three(one.length)}" for one in every)
+    notes["centers"] = centers.text()
+    return ChosenClass(pick.ball, notes, simulated)
 
 
 def _where(pilot: Rows) -> tuple[tuple[int, int], str]:

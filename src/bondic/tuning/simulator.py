@@ -38,9 +38,7 @@ class Moves:
         return int(self.slots.size)
 
     def cut(self, stop: int) -> Moves:
-        return Moves(
-            self.points[:stop], self.slots[:stop], self.after[:stop], self.rewards[:stop], self.ended[:stop]
-        )
+        return Moves(self.points[:stop], self.slots[:stop], self.after[:stop], self.rewards[:stop], self.ended[:stop])
 
 
 @dataclass(frozen=True, eq=False)

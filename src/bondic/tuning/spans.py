@@ -67,9 +67,7 @@ def span_around(
     matrix[1:, 1:] = found.matrix
     matrix[1:, 0] = -found.matrix.sum(axis=1)  # every bump without the constant that the kernel adds to it
     basis = LandmarkBasis(np.vstack([far, found.points]), np.concatenate([[0], found.slots]), matrix)
-    where = Provenance(
-        "center, bumps and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash
-    )
+    where = Provenance("center, bumps and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)
     whole = Span(kernel + Constant(1.0), basis, 1.0, center, where, "chosen")
     return with_level(whole, level)
 

@@ -30,9 +30,7 @@ def policy_action(pilot: Rows, states: FloatArray, rng: np.random.Generator) -> 
     return states, np.minimum(drawn, pilot.layout.slots - 1)
 
 
-def any_action(
-    pilot: Rows, rows: Batch, states: FloatArray, rng: np.random.Generator
-) -> tuple[FloatArray, IntArray]:
+def any_action(pilot: Rows, rows: Batch, states: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
     """Points and slots of actions of all kinds: each discrete one as often, or those of other rows."""
     if pilot.layout.discrete:
         return states, rng.integers(0, pilot.layout.slots, len(states))

@@ -28,7 +28,7 @@ _STAGES = 4
 
 
 def predict_length(past: Past, model: LinearModel, planned: int, budget: Budget) -> float:
-    """The length for a log that ends at row `planned`, from the rows of the past; at most the width of the range."""
+    """The length for a log that ends at row `planned`, from the rows of the past; it may be longer than the range."""
     proposer = Proposer(model, past.radius, past.gamma, past.row, planned, budget)
     found = proposer.prepare(past, planned)
     rows = held_rows(past)
@@ -44,7 +44,7 @@ def predict_length(past: Past, model: LinearModel, planned: int, budget: Budget)
         outlook.imagine(rows, sample, features * rates[:, None], weight)
         assert outlook.kept is not None
         deviations = outlook.kept.largest()
-    return min(sum(_spread(end, found, sample, outlook, weight, budget) for end in budget.ends), past.width)
+    return sum(_spread(end, found, sample, outlook, weight, budget) for end in budget.ends)
 
 
 def _spread(end: End, found: Draft, sample: Predictions, outlook: Outlook, weight: float, budget: Budget) -> float:

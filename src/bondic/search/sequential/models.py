@@ -72,7 +72,6 @@ class RowMoments:
             self.outcomes - 2 * crossed + np.einsum("ij,ij->j", coefficients, self.squares @ coefficients)
         )
 
-
     @cached_property
     def spectrum(self) -> tuple[FloatArray, FloatArray]:
         """Eigenvalues and eigenvectors of X'X."""

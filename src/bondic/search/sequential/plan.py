@@ -120,7 +120,7 @@ class Outset:
     model: LinearModel
 
     def length(self, planned: int, budget: Budget) -> float:
-        """How long the interval of a plan would be for a log of so many rows."""
+        """How long the interval of a plan would be for a log of so many rows; longer than the range where it is that bad."""
         return predict_length(self.past, self.model, self.past.begin + planned, budget)
 
 
@@ -137,18 +137,6 @@ def outset(
     history = make_history(pilot, space, embedder, StartPath.of(starts, embedder), _limits(ball, pilot), sums)
     past = history.before(pilot.rows.stop)
     return Outset(past, best_model(past, _models(embedder, space, pilot, simulated)))
-
-
-def foreseen_length(
-    pilot: Rows,
-    ball: Ball | Box | Span,
-    budget: ErrorBudget,
-    ends: tuple[End, ...],
-    shape: Shape,
-    sums: Sums = STANDARD,
-) -> float:
-    """How long the interval of a plan for this class would be, from the pilot alone."""
-    return outset(pilot, ball, shape.seen, sums).length(shape.planned, costs_of(budget, ends))
 
 
 def _models(embedder: Embedder, space: Ball, problem: Rows, simulated: Simulated | None) -> list[LinearModel]:
