@@ -28,7 +28,7 @@ from bondic.kernels.base import TANH_ULP, fingerprint
 from bondic.kernels.normal_form import Layout
 from bondic.matrices import gamma
 from bondic.registry import register
-from bondic.rounding import TINY, U, Enclosure, inflate
+from bondic.rounding import TINY, Enclosure, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]

@@ -188,7 +188,7 @@ class Sequential:
         first = None if self.ball is not None or self.radius is not None else problem.load(start, stop)
         if first is None or kind_of_states(None, self.choices, first).table:
             return PILOT
-        return LONG_PILOT if _ENOUGH <= LONG_PILOT * total else PILOT
+        return LONG_PILOT if LONG_PILOT * total >= _ENOUGH else PILOT
 
     def _budget(self, certified: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""

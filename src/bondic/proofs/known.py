@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bondic.bounds import plan
+from bondic.bounds import ahead, plan
 from bondic.classes import ball, box, span
-from bondic.functions import functions
+from bondic.functions import functions, lookahead, networks
 from bondic.kernels import constant, dirac, features, gaussian, laplace, linear, masked, matern, series
 from bondic.noise import finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic
 from bondic.proofs import dual, sequential
 
 HOMES = (
-    dual, sequential, plan, ball, box, span, functions, constant, dirac, features, gaussian, laplace, linear, masked, matern,
-    series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic,
+    dual, sequential, plan, ahead, ball, box, span, functions, networks, lookahead, constant, dirac, features, gaussian,
+    laplace, linear, masked, matern, series, finite_class, fixed_lambda, pinelis, plug_in, self_normalized, v_statistic,
 )  # fmt: skip

@@ -81,7 +81,7 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Cen
     """The candidates that a pilot of this size allows."""
     limits, cut = range_at_all_times(pilot.terms), split_row(pilot)
     fit, judge = pilot.select(pilot.rows.start, cut).whole(), pilot.select(cut).whole()
-    tell = report or (lambda share: None)
+    tell: Report = report or _silent
 
     def judged(name: str, function: Function | None) -> Center:
         residual = bellman_residual(judge, values_at_rows(judge, function))
@@ -103,6 +103,11 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Cen
         if function is not None:
             every.append(judged("look-ahead", function))
     return Centers(tuple(every), simulator, note)
+
+
+def _silent(share: float) -> None:
+    """Nobody watches."""
+    del share
 
 
 def split_row(pilot: Rows) -> int:

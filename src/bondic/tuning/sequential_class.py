@@ -19,7 +19,6 @@ from bondic.tuning.scales import pilot_points
 from bondic.tuning.span_choice import Candidate, Foresight, span_candidates, spans_apply
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
-
 SHORT = 0.1
 """A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
 NEAR = 1.25

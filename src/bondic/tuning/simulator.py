@@ -72,7 +72,8 @@ def fit_simulator(moves: Moves, slots: int) -> Simulator:
     mean, scale = moves.points.mean(axis=0), np.where(spread > 1e-9, spread, 1.0)
     inputs, states = (moves.points - mean) / scale, moves.after.shape[1]
     wanted = (moves.after - moves.points[:, :states]) / scale[:states]
-    cut, found = int(_FIRST * len(moves)), []
+    cut = int(_FIRST * len(moves))
+    found: list[tuple[float, int, IntArray, float]] = []
     for degree in _DEGREES:
         monomials = _monomials(inputs.shape[1], degree)
         if len(monomials) * slots > len(moves) / 2 and degree > 1:

@@ -1,11 +1,11 @@
 """Spans around a fitted center, with the radius that the pilot's residuals ask for.
 
-    r_Q^2 = ( rho / (1 - gamma) )^2 + ( B min(1, max( 3 / (n (1 - gamma)), 5 u )) )^2
+    r_Q^2 = ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2
 
-rho: rms residual of the center on the n rows that judge it. q* - q̂ is the sum of all residuals to come, rho / (1 - gamma) if they
-all point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3 of n rows, which
-95 of 100 such logs hide, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of the span is
-at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
+rho: rms residual of the center on the n rows that judge it. q* - q̂ is the sum of all residuals to come, rho / (1 - gamma) if
+all of them point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3 of n
+rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of the span
+is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def span_candidates(
         where = constant_value(center.function)
         words = f"the constant {where:.6g}" if where is not None else f"a fitted {center.name}"
         note = (
-            f"within {radius:.6g} of {words} in the span of a constant and {len(span.basis) - 1} bumps of the pilot, what actions "
-            f"differ by at scale {kappa:g}; radius from residuals of rms {center.rho:.3g} on {held} rows that the center has not "
-            f"seen{why}"
+            f"within {radius:.6g} of {words} in the span of a constant and {len(span.basis) - 1} bumps of the pilot, what "
+            f"actions differ by at scale {kappa:g}; radius from residuals of rms {center.rho:.3g} on {held} rows that the "
+            f"center has not seen{why}"
         )
         out.append(Candidate(f"{center.name}, scale {kappa:g}", span, note, foresight.length(pilot, span, simulated)))
     return out
@@ -93,7 +93,7 @@ def span_candidates(
 def span_radius(rho: float, width: float, gamma: float, held: int, unseen: float) -> float:
     """r_Q; never below a thousandth of the range."""
     steps = 1.0 / (1.0 - gamma)
-    hidden = width * min(1.0, max(_RARE * steps / max(held, 1), _APART * unseen))
+    hidden = width * max(min(1.0, _RARE * steps / max(held, 1)), _APART * unseen)
     return max(math.hypot(rho * steps, hidden), 1e-3 * width)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ class Trainer:
         sizes = [points.shape[1], *HIDDEN, outputs]
         self.weights = [
             (rng.standard_normal((above, below)) / np.sqrt(above)).astype(np.float32)
-            for above, below in zip(sizes[:-1], sizes[1:], strict=True)
+            for above, below in pairwise(sizes)
         ]
         self.weights[-1] *= np.float32(_FIRST_OUTPUT)
         self.biases = [np.zeros(size, dtype=np.float32) for size in sizes[1:]]
