@@ -16,8 +16,8 @@ from bondic.classes.span import Span
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.functions.lookahead import LookAhead, Polynomials, Tree
-from bondic.functions.networks import Network, NetworkFunction
+from bondic.functions.lookahead import LookAhead, Polynomials, SplitTree
+from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
@@ -39,7 +39,7 @@ def network(inputs=3, outputs=2, seed=0, hidden=(7, 5)):
     sizes = [inputs, *hidden, outputs]
     weights = tuple(rng.normal(size=(a, b)) for a, b in pairwise(sizes))
     biases = tuple(rng.normal(size=b) for b in sizes[1:])
-    return Network(rng.normal(size=inputs), rng.uniform(0.5, 2, inputs), weights, biases, 3.0, 10.0, -40.0, 40.0)
+    return TanhNetwork(rng.normal(size=inputs), rng.uniform(0.5, 2, inputs), weights, biases, 3.0, 10.0, -40.0, 40.0)
 
 
 def look_ahead(seed=0):
@@ -47,7 +47,7 @@ def look_ahead(seed=0):
     monomials = np.array([[-1, -1], [0, -1], [1, -1], [2, -1], [0, 1], [2, 2]])
     coefficients = 0.3 * rng.normal(size=(2, 6, 3))
     steps = Polynomials(np.zeros(3), np.ones(3), monomials, coefficients, np.full(3, -5.0), np.full(3, 5.0))
-    tree = Tree(
+    tree = SplitTree(
         np.array([0, -1, 2, -1, -1]), np.array([0.3, 0, -0.2, 0, 0]), np.array([1, 0, 3, 0, 0]), np.array([2, 0, 4, 0, 0]),
         np.array([[0, 0], [1, 0.5], [0, 0], [0.0, -1.0], [0.9, 2.0]]),
     )  # fmt: skip
@@ -328,7 +328,7 @@ def test_a_rough_problem_is_certified_around_its_fitted_center(tmp_path):
     assert "look-ahead" in result.choices["centers"]
     assert result.low <= true_values(problem, problem.initial_states.observations) <= result.high
     assert result.high - result.low < 6
-    path = tmp_path / "certificate.npz"
+    path = tmp_path / "certificate"
     bondic.save_certificate(result.certificate, path)
     again = bondic.verify(bondic.load_certificate(path), problem.log)
     assert (again.low, again.high) == pytest.approx((result.low, result.high), abs=1e-6)

@@ -13,7 +13,7 @@ from bondic.classes.basis import LandmarkBasis, landmark_values
 from bondic.codec import supplied
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.functions.lookahead import Polynomials, Tree
+from bondic.functions.lookahead import Polynomials, SplitTree
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, Term, normal_form
 from bondic.registry import register
@@ -42,7 +42,7 @@ class AheadModel(LinearModel):
         The coordinates that the model predicts.
     steps : Polynomials
         The next state.
-    tree : Tree
+    tree : SplitTree
         Whether anything follows it, and its reward.
     center : Function, default None
         q̂.
@@ -54,21 +54,26 @@ class AheadModel(LinearModel):
     kernel: Kernel
     basis: LandmarkBasis
     steps: Polynomials
-    tree: Tree
+    tree: SplitTree
     center: Function | None
     coefficients: FloatArray
 
     def __post_init__(self) -> None:
         m, layout = len(self.basis), self.layout
         fits = layout.discrete and self.steps.mean.shape == (layout.dimension,)
-        fits = fits and self.steps.coefficients.shape[0] == layout.slots and self.steps.states == layout.dimension
+        fits = fits and self.steps.coefficients.shape[0] == layout.slots and self.steps.state_dim == layout.dimension
         fits = fits and self.coefficients.shape == (_EXTRA + 2 * m, 1 + m)
         if not (fits and np.all(self.tree.columns < layout.dimension)):
             raise InvalidInput("A model of the next state does not fit the points and the landmarks of its plan.")
 
     @staticmethod
     def blank(
-        layout: Layout, kernel: Kernel, basis: LandmarkBasis, steps: Polynomials, tree: Tree, center: Function | None
+        layout: Layout,
+        kernel: Kernel,
+        basis: LandmarkBasis,
+        steps: Polynomials,
+        tree: SplitTree,
+        center: Function | None,
     ) -> AheadModel:
         """One that predicts nothing yet."""
         m = len(basis)

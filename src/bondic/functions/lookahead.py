@@ -18,7 +18,7 @@ import numpy.typing as npt
 from bondic.codec import supplied
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.functions.networks import Network, in_words, refuse_norm
+from bondic.functions.networks import TanhNetwork, in_words, refuse_norm
 from bondic.kernels.base import fingerprint
 from bondic.kernels.normal_form import Layout
 from bondic.registry import register
@@ -68,7 +68,7 @@ class Polynomials:
             raise InvalidInput("Polynomials need finite coefficients (slots, M, d), columns that exist and scales > 0.")
 
     @property
-    def states(self) -> int:
+    def state_dim(self) -> int:
         """Columns of a state."""
         return int(self.low.size)
 
@@ -87,7 +87,7 @@ class Polynomials:
 
     def at(self, points: FloatArray, slots: IntArray) -> FloatArray:
         """s' for the action of each point."""
-        out = np.zeros((points.shape[0], self.states))
+        out = np.zeros((points.shape[0], self.state_dim))
         for slot in np.unique(slots):
             own = slots == slot
             out[own] = self.next_states(points[own], int(slot))
@@ -99,16 +99,16 @@ class Polynomials:
         return [self._moved(points, terms, slot) for slot in range(self.coefficients.shape[0])]
 
     def _moved(self, points: FloatArray, terms: FloatArray, slot: int) -> FloatArray:
-        moves = np.zeros((points.shape[0], self.states))
+        moves = np.zeros((points.shape[0], self.state_dim))
         for m, row in enumerate(self.coefficients[slot]):
             moves += terms[:, m : m + 1] * row
-        states = points[:, : self.states] + moves * self.scale[: self.states]
+        states = points[:, : self.state_dim] + moves * self.scale[: self.state_dim]
         # beyond the largest float a state is cut like any other; the product of two such can be no number at all
         return np.clip(np.nan_to_num(states, nan=0.0, posinf=np.inf, neginf=-np.inf), self.low, self.high)
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class SplitTree:
     """Two numbers (alive, reward) for every state: those of the leaf that comparisons of single columns lead to.
 
     Parameters
@@ -165,9 +165,9 @@ class LookAhead(Function):
         How the columns of a point are arranged, as in the problem (`Rows.layout`).
     steps : Polynomials
         The next state.
-    tree : Tree
+    tree : SplitTree
         Whether anything follows it, and its reward.
-    network : Network
+    network : TanhNetwork
         V, one output, of a state.
     discount : float
         gamma.
@@ -175,15 +175,15 @@ class LookAhead(Function):
 
     layout: Layout = field(metadata=supplied("layout"))
     steps: Polynomials
-    tree: Tree
-    network: Network
+    tree: SplitTree
+    network: TanhNetwork
     discount: float
 
     def __post_init__(self) -> None:
         steps, layout = self.steps, self.layout
         fits = steps.mean.shape == (layout.dimension,) and steps.coefficients.shape[0] == layout.slots
-        fits = fits and self.network.mean.shape == (steps.states,) and self.network.outputs == 1
-        if not (fits and np.all(self.tree.columns < steps.states) and 0 <= self.discount <= 1):
+        fits = fits and self.network.mean.shape == (steps.state_dim,) and self.network.outputs == 1
+        if not (fits and np.all(self.tree.columns < steps.state_dim) and 0 <= self.discount <= 1):
             raise InvalidInput(
                 "Steps, tree and network of a look-ahead do not fit each other or the points of the log."
             )

@@ -37,7 +37,7 @@ _PIECE = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class TanhNetwork:
     """clip(location + span net((z - mean) / scale), low, high), with one output per column of the last matrix.
 
     Parameters
@@ -132,12 +132,12 @@ class NetworkFunction(Function):
     ----------
     layout : Layout
         How the columns of a point are arranged, as in the problem (`Rows.layout`).
-    network : Network
+    network : TanhNetwork
         D inputs, as many outputs as slots.
     """
 
     layout: Layout = field(metadata=supplied("layout"))
-    network: Network
+    network: TanhNetwork
 
     def __post_init__(self) -> None:
         if self.network.outputs != self.layout.slots or self.network.mean.shape != (self.layout.dimension,):
@@ -159,7 +159,7 @@ class NetworkFunction(Function):
         refuse_norm("A network")
 
     def __repr__(self) -> str:
-        return f"Network({in_words(self.network)})"
+        return f"TanhNetwork({in_words(self.network)})"
 
 
 def refuse_norm(what: str) -> NoReturn:
@@ -167,7 +167,7 @@ def refuse_norm(what: str) -> NoReturn:
     raise InvalidInput(f"{what} has no norm in a kernel space: it can be the center of Q, not a weight or a candidate.")
 
 
-def in_words(network: Network) -> str:
+def in_words(network: TanhNetwork) -> str:
     """Sizes of the layers and a fingerprint of all numbers."""
     sizes = "-".join(str(size) for size in (network.mean.size, *(bias.size for bias in network.biases)))
     arrays = (network.mean, network.scale, *network.weights, *network.biases)

@@ -60,7 +60,7 @@ class Center:
 
 
 @dataclass(frozen=True, eq=False)
-class Centers:
+class FittedCenters:
     """All candidates, the simulator where there is one, and what was left out."""
 
     every: tuple[Center, ...]
@@ -77,7 +77,7 @@ class Centers:
         return f"rms residuals on held-out pilot rows: {found}" + (f"; {self.note}" if self.note else "")
 
 
-def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Centers:
+def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> FittedCenters:
     """The candidates that a pilot of this size allows."""
     limits, cut = range_at_all_times(pilot.terms), split_row(pilot)
     fit, judge = pilot.select(pilot.rows.start, cut).whole(), pilot.select(cut).whole()
@@ -89,7 +89,7 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Cen
 
     every = [judged("constant", constant_function(level(fit, limits), pilot.layout))]
     if len(pilot) < ENOUGH or pilot.layout.has_time or not limits.width:
-        return Centers(tuple(every), None)
+        return FittedCenters(tuple(every), None)
     network = fitted_q(fit, limits, seed, lambda share: tell(0.4 * share))
     every.append(judged("network", NetworkFunction(pilot.layout, network.network())))
     simulator, note = None, ""
@@ -102,7 +102,7 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Cen
     else:
         if function is not None:
             every.append(judged("look-ahead", function))
-    return Centers(tuple(every), simulator, note)
+    return FittedCenters(tuple(every), simulator, note)
 
 
 def _silent(share: float) -> None:
@@ -158,7 +158,7 @@ def look_ahead(
         np.concatenate(parts) for parts in zip(*_returns(pilot, rows, simulator, limits, rng), strict=True)
     ]
     tell(0.5)
-    trainer = Trainer(rows.logged[:, : simulator.steps.states], 1, 0.5 * (limits.low + limits.high), limits, seed)
+    trainer = Trainer(rows.logged[:, : simulator.steps.state_dim], 1, 0.5 * (limits.low + limits.high), limits, seed)
     inputs, wanted = trainer.inputs(states), trainer.units(returns)
     first = np.zeros(len(wanted), dtype=np.int64)
     for part in range(10):
@@ -173,7 +173,7 @@ def _returns(
     pilot: Rows, rows: Batch, simulator: Simulator, limits: ValueRange, rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """States of simulations with the discounted returns from there on."""
-    gamma, d = pilot.gamma, simulator.steps.states
+    gamma, d = pilot.gamma, simulator.steps.state_dim
     length = horizon_of(gamma)
     repeats = 2 if length <= 200 else 1
     most = int(min(_STARTS, max(200, _ASKED / (2 * length * repeats))))

@@ -28,7 +28,7 @@ _STARTS = 500
 def unseen_share(pilot: Rows, simulator: Simulator, length: int, seed: int) -> float:
     """The discounted share of simulated visits with fewer rows near them than the pilot's own rows have, beyond chance."""
     rng = np.random.default_rng([seed, 4])
-    rows, d = pilot.whole(), simulator.steps.states
+    rows, d = pilot.whole(), simulator.steps.state_dim
     begin = pilot.initial.points[:: pilot.initial.draws, :d]
     states = begin[rng.integers(0, len(begin), _STARTS)] if len(begin) > _STARTS else begin
     near = _Near(rows, simulator.steps.scale)

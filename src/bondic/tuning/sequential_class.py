@@ -16,7 +16,7 @@ from bondic.terms import range_at_all_times
 from bondic.tuning.centers import Report, fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import pilot_points
-from bondic.tuning.span_choice import Candidate, Foresight, span_candidates, spans_apply
+from bondic.tuning.span_choice import ClassCandidate, Foresight, span_candidates, spans_apply
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 SHORT = 0.1
@@ -64,12 +64,12 @@ def choose_class(
         return ChosenClass(Ball(kernel, radius, provenance=origin, origin="chosen"), notes)
     plain = default_instruments(pilot, pilot, choices, kind.columns)
     chosen, note = default_ball(pilot, pilot, kernel, plain, choices, limits)
-    smooth = Candidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
+    smooth = ClassCandidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
     return _shortest(smooth, choices, pilot, kind.columns, foresight, notes, report)
 
 
 def _shortest(
-    smooth: Candidate,
+    smooth: ClassCandidate,
     choices: Choices,
     pilot: Rows,
     names: tuple[int, ...],

@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import numpy.typing as npt
 
-from bondic.functions.lookahead import NOTHING, Polynomials, Tree
+from bondic.functions.lookahead import NOTHING, Polynomials, SplitTree
 from bondic.rows import Batch
 
 FloatArray = npt.NDArray[np.float64]
@@ -46,7 +46,7 @@ class Simulator:
     """What a step does, and the residuals that are drawn again where the polynomials do not tell all."""
 
     steps: Polynomials
-    tree: Tree
+    tree: SplitTree
     residuals: FloatArray  # (n, d) in scales; empty where steps are told exactly
 
     def step(
@@ -54,13 +54,13 @@ class Simulator:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Next states, the probability that they go on, and rewards."""
         steps, terms = self.steps, self.steps.terms(points)
-        moves = np.zeros((points.shape[0], steps.states))
+        moves = np.zeros((points.shape[0], steps.state_dim))
         for slot in np.unique(slots):
             own = slots == slot
             moves[own] = terms[own] @ steps.coefficients[slot]
         if len(self.residuals):
             moves += self.residuals[rng.integers(0, len(self.residuals), len(points))]
-        after = points[:, : steps.states] + moves * steps.scale[: steps.states]
+        after = points[:, : steps.state_dim] + moves * steps.scale[: steps.state_dim]
         after = np.clip(after, steps.low, steps.high)
         alive, rewards = self.tree.values(after).T
         return after, alive, rewards
@@ -133,7 +133,7 @@ def _applied(coefficients: FloatArray, terms: FloatArray, slots: IntArray) -> Fl
     return out
 
 
-def grow_tree(states: FloatArray, wanted: FloatArray, least: int) -> Tree:
+def grow_tree(states: FloatArray, wanted: FloatArray, least: int) -> SplitTree:
     """Splits of single columns that lower the squared error most, to depth 8, with at least so many rows in a leaf."""
     nodes: list[tuple[int, float, int, int, FloatArray]] = []
 
@@ -151,7 +151,7 @@ def grow_tree(states: FloatArray, wanted: FloatArray, least: int) -> Tree:
     grow(np.arange(states.shape[0]), _DEPTH)
     columns, thresholds, left, right, leaves = zip(*nodes, strict=True)
     whole = [np.array(part, dtype=np.int64) for part in (columns, left, right)]
-    return Tree(whole[0], np.array(thresholds), whole[1], whole[2], np.array(leaves))
+    return SplitTree(whole[0], np.array(thresholds), whole[1], whole[2], np.array(leaves))
 
 
 def _best_split(states: FloatArray, wanted: FloatArray, least: int) -> tuple[int, float] | None:

@@ -3,9 +3,9 @@
     r_Q^2 = ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2
 
 rho: rms residual of the center on the n rows that judge it. q* - q̂ is the sum of all residuals to come, rho / (1 - gamma) if
-all of them point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3 of n
-rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of the span
-is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
+all of them point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3
+of n rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of
+the span is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bondic.search.sequential.blocks import Budget
 from bondic.search.sequential.plan import Simulated, outset
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
-from bondic.tuning.centers import ENOUGH, Centers, horizon_of, split_row
+from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
 from bondic.tuning.coverage import unseen_share
 from bondic.tuning.spans import LANDMARKS, span_around, with_level
 from bondic.tuning.visits import can_be_asked
@@ -53,7 +53,7 @@ class Foresight:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class ClassCandidate:
     """A class with the length that is predicted for it."""
 
     name: str
@@ -68,8 +68,8 @@ def spans_apply(pilot: Rows) -> bool:
 
 
 def span_candidates(
-    pilot: Rows, centers: Centers, names: tuple[int, ...], foresight: Foresight, simulated: Simulated | None
-) -> list[Candidate]:
+    pilot: Rows, centers: FittedCenters, names: tuple[int, ...], foresight: Foresight, simulated: Simulated | None
+) -> list[ClassCandidate]:
     """One for every scale of the advantage, around the center with the smallest residuals."""
     limits, center = range_at_all_times(pilot.terms), centers.best
     held = len(pilot.select(split_row(pilot)))
@@ -86,7 +86,9 @@ def span_candidates(
             f"actions differ by at scale {kappa:g}; radius from residuals of rms {center.rho:.3g} on {held} rows that the "
             f"center has not seen{why}"
         )
-        out.append(Candidate(f"{center.name}, scale {kappa:g}", span, note, foresight.length(pilot, span, simulated)))
+        out.append(
+            ClassCandidate(f"{center.name}, scale {kappa:g}", span, note, foresight.length(pilot, span, simulated))
+        )
     return out
 
 
@@ -105,7 +107,7 @@ def allowed_kappas(actions: int, gamma: float) -> tuple[float, ...]:
     return tuple(kappa for kappa in KAPPAS if kappa >= least)
 
 
-def _unseen(pilot: Rows, centers: Centers) -> tuple[float, str]:
+def _unseen(pilot: Rows, centers: FittedCenters) -> tuple[float, str]:
     """The share of the policy's visits that the pilot knows nothing about, in words too; all of them where nobody can tell."""
     if centers.simulator is None or not can_be_asked(pilot.policy):
         return 1.0, "; where the policy goes cannot be simulated, so the radius holds all of the value range"

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from bondic.functions.networks import Network
+from bondic.functions.networks import TanhNetwork
 from bondic.terms import ValueRange
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,11 +52,11 @@ class Trainer:
         raw = self._forward(inputs)[1].astype(np.float64)
         return np.clip(self.location + self.span * raw, self.limits.low, self.limits.high)
 
-    def network(self) -> Network:
+    def network(self) -> TanhNetwork:
         """What it has become, in double precision."""
         weights, biases = (tuple(a.astype(np.float64) for a in arrays) for arrays in (self.weights, self.biases))
         limits = self.limits.low, self.limits.high
-        return Network(self.mean, self.scale, weights, biases, self.location, self.span, *limits)
+        return TanhNetwork(self.mean, self.scale, weights, biases, self.location, self.span, *limits)
 
     def regress(
         self,

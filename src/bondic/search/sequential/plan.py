@@ -19,7 +19,7 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
-from bondic.functions.lookahead import Polynomials, Tree
+from bondic.functions.lookahead import Polynomials, SplitTree
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Rows
@@ -47,7 +47,7 @@ class Simulated:
     """What a step does to a state, as the pilot tells it."""
 
     steps: Polynomials
-    tree: Tree
+    tree: SplitTree
 
 
 @dataclass(frozen=True)
