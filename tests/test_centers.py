@@ -11,7 +11,6 @@ import pytest
 
 import bondic
 from bondic.bounds.ahead import AheadModel
-from bondic.bounds.plan import RidgeModel
 from bondic.classes.span import Span
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
@@ -23,11 +22,11 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.search.sequential.basis import Embedder, PointSlots
 from bondic.search.sequential.blocks import Budget
+from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
 from bondic.tuning import centers
 from bondic.tuning.centers import fit_centers
 from bondic.tuning.coverage import unseen_share
 from bondic.tuning.sequential_class import choose_class
-from bondic.tuning.simulator import Moves, fit_simulator, grow_tree
 from bondic.tuning.span_choice import Foresight, allowed_kappas, span_radius
 from bondic.tuning.spans import span_around, with_level
 
@@ -324,7 +323,7 @@ def test_a_rough_problem_is_certified_around_its_fitted_center(tmp_path):
     proof = result.proof
     assert isinstance(proof.ball, Span)
     assert isinstance(proof.ball.center, LookAhead | NetworkFunction)
-    assert isinstance(proof.plan.blocks[-1].model, AheadModel | RidgeModel)
+    assert isinstance(proof.plan.blocks[-1].model, AheadModel)
     assert "look-ahead" in result.choices["centers"]
     assert result.low <= true_values(problem, problem.initial_states.observations) <= result.high
     assert result.high - result.low < 6

@@ -142,7 +142,7 @@ FUNCTIONS = {
         ),
         networks(1),
         st.floats(0, 1),
-    ),  # fmt: skip
+    ),
 }
 GAUGES = {
     "pinelis": st.builds(bondic.Pinelis, st.sampled_from(["half", "range", "paper"])),
@@ -167,7 +167,7 @@ CLASSES = {
         st.none() | st.one_of(*FUNCTIONS.values()),
         provenances,
         origins,
-    ),  # fmt: skip
+    ),
 }
 TERMS = st.builds(
     Terms, st.floats(0, 1), st.tuples(sizes, sizes), st.booleans(), st.none() | st.integers(1, 99), st.booleans(),

@@ -79,6 +79,10 @@ class AheadModel(LinearModel):
         m = len(basis)
         return AheadModel(layout, kernel, basis, steps, tree, center, np.zeros((_EXTRA + 2 * m, 1 + m)))
 
+    def relearned(self, steps: Polynomials, tree: SplitTree) -> AheadModel:
+        """The same with another idea of a step."""
+        return replace(self, steps=steps, tree=tree)
+
     def refitted(self, coefficients: FloatArray) -> AheadModel:
         return replace(self, coefficients=coefficients)
 

@@ -24,8 +24,8 @@ from bondic.functions.lookahead import LookAhead
 from bondic.functions.networks import NetworkFunction
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.rows import Batch, Rows
+from bondic.search.sequential.simulator import Simulator, fit_simulator, moves_of
 from bondic.terms import ValueRange, range_at_all_times
-from bondic.tuning.simulator import Simulator, fit_simulator, moves_of
 from bondic.tuning.training import Trainer
 from bondic.tuning.visits import any_action, can_be_asked, policy_action
 
@@ -92,9 +92,8 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Fit
         return FittedCenters(tuple(every), None)
     network = fitted_q(fit, limits, seed, lambda share: tell(0.4 * share))
     every.append(judged("network", NetworkFunction(pilot.layout, network.network())))
-    simulator, note = None, ""
-    after = pilot.log.read(pilot.rows).next_observations[fit.log_rows - pilot.rows.start]
-    simulator = fit_simulator(moves_of(fit, after), pilot.layout.slots)
+    note = ""
+    simulator = fit_simulator(moves_of(pilot).before(len(fit)), pilot.layout.slots)
     try:
         function = look_ahead(pilot, fit, simulator, limits, seed, lambda share: tell(0.4 + 0.6 * share))
     except PolicyError as problem:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from bondic.rows import Batch, Rows
-from bondic.tuning.simulator import Simulator
+from bondic.search.sequential.simulator import Simulator
 from bondic.tuning.visits import policy_action
 
 FloatArray = npt.NDArray[np.float64]

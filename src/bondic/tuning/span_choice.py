@@ -27,7 +27,7 @@ from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
 from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
 from bondic.tuning.coverage import unseen_share
-from bondic.tuning.spans import LANDMARKS, span_around, with_level
+from bondic.tuning.spans import span_around, with_level
 from bondic.tuning.visits import can_be_asked
 
 FloatArray = npt.NDArray[np.float64]
@@ -77,7 +77,7 @@ def span_candidates(
     radius = span_radius(center.rho, limits.width, pilot.gamma, held, unseen)
     level, out = max(0.5 * limits.width, limits.width / radius), []
     for kappa in allowed_kappas(pilot.layout.slots if pilot.layout.discrete else 2, pilot.gamma):
-        bare = span_around(pilot, center.function, kappa, names, level, min(LANDMARKS, foresight.seen))
+        bare = span_around(pilot, center.function, kappa, names, level, foresight.seen)
         span = with_level(bare, level).with_radius(radius)
         where = constant_value(center.function)
         words = f"the constant {where:.6g}" if where is not None else f"a fitted {center.name}"

@@ -33,7 +33,8 @@ _WIDTH = 0.75
 """Bandwidth, in standard deviations of the pilot's states times the root of their dimension."""
 _FAR = 1e3
 """A landmark so many bandwidths away has no bump where points are: the constant part of the kernel is what it sees."""
-LANDMARKS = 150
+_LANDMARKS, _ROWS_EACH = (60, 150), 6
+"""Fewest and most landmarks; one for every six rows of the pilot, since their coordinates have to be learned."""
 
 
 def bumps(pilot: Rows, kappa: float, names: tuple[int, ...]) -> tuple[Kernel, FloatArray]:
@@ -56,12 +57,13 @@ def advantage(layout: Layout, kappa: float) -> Kernel:
 
 
 def span_around(
-    pilot: Rows, center: Function | None, kappa: float, names: tuple[int, ...], level: float, most: int = LANDMARKS
+    pilot: Rows, center: Function | None, kappa: float, names: tuple[int, ...], level: float, most: int | None = None
 ) -> Span:
-    """The span of radius 1; `level` is C."""
+    """The span of radius 1; `level` is C. At most so many functions, or what the pilot can teach."""
+    size = min(max(_LANDMARKS[0], len(pilot) // _ROWS_EACH), _LANDMARKS[1])
     kernel, far = bumps(pilot, kappa, names)
     pool = candidates(pilot.whole(), known_starts(pilot, pilot).before(pilot.rows.stop))
-    found = pilot_basis(kernel, pilot.layout, pool, most - 1)
+    found = pilot_basis(kernel, pilot.layout, pool, min(size, most or size) - 1)
     size = len(found)
     matrix = np.zeros((1 + size, 1 + size))
     matrix[1:, 1:] = found.matrix

@@ -28,6 +28,7 @@ from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.models import best_model
 from bondic.search.sequential.past import History, Past, make_history
+from bondic.search.sequential.simulator import moves_of
 from bondic.search.sequential.starts import BetCount, StartPath, Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
@@ -99,6 +100,8 @@ def make_plan(
     history = make_history(problem, space, embedder, StartPath.of(starts, embedder), limits, sums)
     planned, size = first + shape.planned, len(embedder.basis)
     model = best_model(history.before(start), _models(embedder, space, problem, simulated))
+    if isinstance(model, AheadModel):
+        history = replace(history, moves=moves_of(problem))
     proposer = Proposer(model, space.radius, problem.gamma, start, planned, costs)
     stops = block_ends(start, first, planned, problem.rows.stop, shape.cuts)
     stretches = zip([start, *stops[:-1]], stops, strict=True)

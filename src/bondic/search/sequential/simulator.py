@@ -1,4 +1,4 @@
-"""A simulator from pilot rows: polynomials for the next state, a tree for its reward and its end, and what both miss."""
+"""A simulator from earlier rows: polynomials for the next state, a tree for its reward and its end, and what both miss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.functions.lookahead import NOTHING, Polynomials, SplitTree
-from bondic.rows import Batch
+from bondic.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -37,7 +37,8 @@ class Moves:
     def __len__(self) -> int:
         return int(self.slots.size)
 
-    def cut(self, stop: int) -> Moves:
+    def before(self, stop: int) -> Moves:
+        """The first rows, and nothing else."""
         return Moves(self.points[:stop], self.slots[:stop], self.after[:stop], self.rewards[:stop], self.ended[:stop])
 
 
@@ -95,8 +96,10 @@ def fit_simulator(moves: Moves, slots: int) -> Simulator:
     return Simulator(steps, tree, missed if noisy else missed[:0])
 
 
-def moves_of(rows: Batch, after: FloatArray) -> Moves:
-    """Pilot rows with the states they lead to."""
+def moves_of(problem: Rows) -> Moves:
+    """All rows with the states they lead to, terminal ones among them."""
+    rows = problem.whole()
+    after = problem.log.read(problem.rows).next_observations[rows.log_rows - problem.rows.start]
     return Moves(rows.logged, rows.slots, after, rows.rewards, ~rows.continues)
 
 
