@@ -83,7 +83,7 @@ def _shortest(
         return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
     centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
-    every = [smooth, *span_candidates(pilot, centers, names, foresight, simulated)]
+    every = [smooth, *span_candidates(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)]
     best = min(one.length for one in every)
     pick = next(one for one in every if one.length <= NEAR * best)
     notes["Q"] = pick.note

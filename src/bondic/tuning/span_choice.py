@@ -68,13 +68,18 @@ def spans_apply(pilot: Rows) -> bool:
 
 
 def span_candidates(
-    pilot: Rows, centers: FittedCenters, names: tuple[int, ...], foresight: Foresight, simulated: Simulated | None
+    pilot: Rows,
+    centers: FittedCenters,
+    names: tuple[int, ...],
+    foresight: Foresight,
+    simulated: Simulated | None,
+    factor: float,
 ) -> list[ClassCandidate]:
-    """One for every scale of the advantage, around the center with the smallest residuals."""
+    """One for every scale of the advantage, around the center with the smallest residuals; the radius times `factor`."""
     limits, center = range_at_all_times(pilot.terms), centers.best
     held = len(pilot.select(split_row(pilot)))
     unseen, why = _unseen(pilot, centers)
-    radius = span_radius(center.rho, limits.width, pilot.gamma, held, unseen)
+    radius = factor * span_radius(center.rho, limits.width, pilot.gamma, held, unseen)
     level, out = max(0.5 * limits.width, limits.width / radius), []
     for kappa in allowed_kappas(pilot.layout.slots if pilot.layout.discrete else 2, pilot.gamma):
         bare = span_around(pilot, center.function, kappa, names, level, foresight.seen)
