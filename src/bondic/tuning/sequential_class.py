@@ -21,8 +21,9 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 SHORT = 0.1
 """A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
-NEAR = 1.25
-"""Predicted lengths within this factor are alike: the class that assumes least is taken."""
+NEAR, FAR = 1.25, 3.0
+"""Predicted lengths within the first factor are alike: the class that assumes least is taken. A span assumes more than a ball, and
+short pilots flatter it: it must promise to be shorter by the second factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +84,13 @@ def _shortest(
         return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
     centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
-    every = [smooth, *span_candidates(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)]
-    best = min(one.length for one in every)
-    pick = next(one for one in every if one.length <= NEAR * best)
+    spans = span_candidates(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
+    best = min(one.length for one in spans)
+    pick = smooth if smooth.length <= FAR * best else next(one for one in spans if one.length <= NEAR * best)
     notes["Q"] = pick.note
-    notes["candidates"] = "predicted lengths: " + ", ".join(f"{one.name} {three(one.length)}" for one in every)
+    notes["candidates"] = "predicted lengths: " + ", ".join(
+        f"{one.name} {three(one.length)}" for one in (smooth, *spans)
+    )
     notes["centers"] = centers.text()
     return ChosenClass(pick.ball, notes, simulated)
 
