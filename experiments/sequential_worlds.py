@@ -124,8 +124,8 @@ def write_page(path: Path, found: list[Line], command: str) -> None:
         "",
         "A class that is chosen on a pilot is a belief, and these logs are few: no miss here is no proof that there are none.",
         "The span around a fitted center assumes that q* − q̂ is made of a constant and the listed number of bumps, which is not",
-        "exactly true in any of these worlds. Hard cases: `sparse` pays its only reward where the pilot never was; `one-step` has",
-        "no next state and noisy rewards; `long walk` has γ = 0.99.",
+        "exactly true in any of these worlds. Hard cases: `sparse` pays its only reward where the pilot never was; `one-step`",
+        "has no next state and noisy rewards; `long walk` has γ = 0.99.",
         "",
     ]
     path.write_text("\n".join(text), encoding="utf-8")

@@ -279,7 +279,7 @@ def test_what_the_pilot_never_saw_is_counted():
 def test_the_level_of_a_span_is_a_constant():
     problem, _ = fitted()
     pilot = tuning_problem(problem, 500)
-    span = span_around(pilot, None, 0.1, (), 5.0, 20)
+    span = span_around(pilot, None, 0.1, (), 5.0, 20).span
     rows = pilot.whole()
     assert span.basis.matrix[0, 0] == 5.0
     assert not span.basis.matrix[0, 1:].any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from bondic.classes.ball import Ball
@@ -22,8 +23,8 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 SHORT = 0.1
 """A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
 NEAR, FAR = 1.25, 3.0
-"""Predicted lengths within the first factor are alike: the class that assumes least is taken. A span assumes more than a ball, and
-short pilots flatter it: it must promise to be shorter by the second factor."""
+"""Predicted lengths within the first factor are alike: the class that assumes least is taken. A span assumes more than a ball,
+and short pilots flatter it: it must promise to be shorter by the second factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ def _shortest(
     centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
     spans = span_candidates(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
-    best = min(one.length for one in spans)
+    best = min((one.length for one in spans), default=math.inf)
     pick = smooth if smooth.length <= FAR * best else next(one for one in spans if one.length <= NEAR * best)
     notes["Q"] = pick.note
     notes["candidates"] = "predicted lengths: " + ", ".join(

@@ -27,13 +27,15 @@ from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
 from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
 from bondic.tuning.coverage import unseen_share
-from bondic.tuning.spans import span_around, with_level
+from bondic.tuning.spans import span_around
 from bondic.tuning.visits import can_be_asked
 
 FloatArray = npt.NDArray[np.float64]
 
 KAPPAS = (1.0, 0.3, 0.1)
 """Scales of what actions differ by, beside that of the state."""
+MOST_LEFT = 1 / 3
+"""Share of a bump at a row of the pilot that the span may leave over: beyond, q* has room to be where no function of it is."""
 _RARE, _APART = 3.0, 5.0
 _LEAST_ADVANTAGE = 2.0
 """kappa r_Q is at least so many rho: what one step can make actions differ by."""
@@ -75,15 +77,23 @@ def span_candidates(
     simulated: Simulated | None,
     factor: float,
 ) -> list[ClassCandidate]:
-    """One for every scale of the advantage, around the center with the smallest residuals; the radius times `factor`."""
+    """One for every scale of the advantage whose functions fill the pilot, around the center with the smallest residuals.
+
+    The radius is that of the rule times `factor`.
+    """
     limits, center = range_at_all_times(pilot.terms), centers.best
     held = len(pilot.select(split_row(pilot)))
     unseen, why = _unseen(pilot, centers)
-    radius = factor * span_radius(center.rho, limits.width, pilot.gamma, held, unseen)
+    radius = span_radius(center.rho, limits.width, pilot.gamma, held, unseen)
+    if constant_value(center.function) is not None:
+        radius = max(radius, 0.5 * limits.width)  # a constant knows nothing of the shape of q*
+    radius *= factor
     level, out = max(0.5 * limits.width, limits.width / radius), []
     for kappa in allowed_kappas(pilot.layout.slots if pilot.layout.discrete else 2, pilot.gamma):
-        bare = span_around(pilot, center.function, kappa, names, level, foresight.seen)
-        span = with_level(bare, level).with_radius(radius)
+        bumps = span_around(pilot, center.function, kappa, names, level, foresight.seen)
+        if bumps.left_over > MOST_LEFT:
+            continue
+        span = bumps.span.with_radius(radius)
         where = constant_value(center.function)
         words = f"the constant {where:.6g}" if where is not None else f"a fitted {center.name}"
         note = (

@@ -9,6 +9,7 @@ kappa: a sharp policy makes what follows jump from one action to another, and a 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +22,9 @@ from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import ActionEmbedding
 from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.normal_form import Layout
+from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rows import Rows
-from bondic.search.sequential.basis import candidates, pilot_basis
+from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, pilot_basis
 from bondic.search.sequential.starts import known_starts
 from bondic.tuning.scales import measure_scales, pilot_points
 
@@ -56,14 +57,26 @@ def advantage(layout: Layout, kappa: float) -> Kernel:
     return ActionEmbedding(np.hstack([np.ones((layout.slots, 1)), kappa * apart]))
 
 
+@dataclass(frozen=True, eq=False)
+class Bumps:
+    """The functions that a span is made of, and how much of a bump at a row of the pilot they leave over (0 to 1)."""
+
+    span: Span
+    left_over: float
+
+
 def span_around(
     pilot: Rows, center: Function | None, kappa: float, names: tuple[int, ...], level: float, most: int | None = None
-) -> Span:
+) -> Bumps:
     """The span of radius 1; `level` is C. At most so many functions, or what the pilot can teach."""
     size = min(max(_LANDMARKS[0], len(pilot) // _ROWS_EACH), _LANDMARKS[1])
     kernel, far = bumps(pilot, kappa, names)
     pool = candidates(pilot.whole(), known_starts(pilot, pilot).before(pilot.rows.stop))
     found = pilot_basis(kernel, pilot.layout, pool, min(size, most or size) - 1)
+    logged = PointSlots(pilot.whole().logged, pilot.whole().slots)
+    embedder = Embedder(normal_form(kernel, pilot.layout), found)
+    own = diagonal(embedder.terms, logged)
+    left = np.maximum(own - np.sum(embedder.pairs(logged) ** 2, axis=1), 0.0)
     size = len(found)
     matrix = np.zeros((1 + size, 1 + size))
     matrix[1:, 1:] = found.matrix
@@ -71,7 +84,7 @@ def span_around(
     basis = LandmarkBasis(np.vstack([far, found.points]), np.concatenate([[0], found.slots]), matrix)
     where = Provenance("center, bumps and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash)
     whole = Span(kernel + Constant(1.0), basis, 1.0, center, where, "chosen")
-    return with_level(whole, level)
+    return Bumps(with_level(whole, level), float(np.sqrt(np.mean(left / own))))
 
 
 def with_level(span: Span, level: float) -> Span:
