@@ -78,9 +78,9 @@ def measure(name: str, rows: int, seed: int) -> Line:
 
 def _class(result: Any) -> str:
     """The chosen class in a few words."""
-    if "centers" not in result.choices or "in the span" not in result.choices["Q"]:
-        return "ball"
-    center = result.choices["Q"].partition(" in the span")[0].rpartition(" of ")[2]
+    if "centers" not in result.choices or " in the space of " not in result.choices["Q"]:
+        return "smooth"
+    center = result.choices["Q"].partition(" in the space of")[0].rpartition(" of ")[2]
     return center.removeprefix("a fitted ")
 
 
@@ -123,8 +123,9 @@ def write_page(path: Path, found: list[Line], command: str) -> None:
         *map(shown, found),
         "",
         "A class that is chosen on a pilot is a belief, and these logs are few: no miss here is no proof that there are none.",
-        "The span around a fitted center assumes that q* − q̂ is made of a constant and the listed number of bumps, which is not",
-        "exactly true in any of these worlds. Hard cases: `sparse` pays its only reward where the pilot never was; `one-step`",
+        "A ball around a fitted center assumes that the norm of q* − q̂ is at most what held-out residuals ask for. No log shows",
+        "that, and values with cliffs have no norm at all: what saves the interval is what landmarks leave over.",
+        "Hard cases: `sparse` pays its only reward where the pilot never was; `one-step`",
         "has no next state and noisy rewards; `long walk` has γ = 0.99.",
         "",
     ]

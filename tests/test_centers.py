@@ -11,7 +11,7 @@ import pytest
 
 import bondic
 from bondic.bounds.ahead import AheadModel
-from bondic.classes.span import Span
+from bondic.classes.value_class import constant_value
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
@@ -20,15 +20,15 @@ from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
-from bondic.search.sequential.basis import Embedder, PointSlots
+from bondic.search.sequential.basis import PointSlots, gram
 from bondic.search.sequential.blocks import Budget
 from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
 from bondic.tuning import centers
+from bondic.tuning.around_centers import Foresight, allowed_kappas, radius_around
+from bondic.tuning.bumps import bump_kernel
 from bondic.tuning.centers import fit_centers
 from bondic.tuning.coverage import unseen_share
 from bondic.tuning.sequential_class import choose_class
-from bondic.tuning.span_choice import Foresight, allowed_kappas, span_radius
-from bondic.tuning.spans import span_around, with_level
 
 LAYOUT = Layout(observation_dim=3, has_time=False, action_dim=0, slots=2)
 
@@ -276,24 +276,21 @@ def test_what_the_pilot_never_saw_is_counted():
 # ------------------------------------------------------------------------------------------------ class and interval
 
 
-def test_the_level_of_a_span_is_a_constant():
+def test_what_actions_differ_by_has_its_own_scale():
     problem, _ = fitted()
     pilot = tuning_problem(problem, 500)
-    span = span_around(pilot, None, 0.1, (), 5.0, 20).span
-    rows = pilot.whole()
-    assert span.basis.matrix[0, 0] == 5.0
-    assert not span.basis.matrix[0, 1:].any()
-    made = Embedder(normal_form(span.kernel, pilot.layout), span.basis).pairs(PointSlots(rows.logged, rows.slots))
-    np.testing.assert_allclose(made[:, 0], 5.0, rtol=1e-12)
-    again = Embedder(normal_form(span.kernel, pilot.layout), with_level(span, 8.0).basis)
-    np.testing.assert_allclose(again.pairs(PointSlots(rows.logged, rows.slots))[:, 1:], made[:, 1:], rtol=1e-12)
+    terms = normal_form(bump_kernel(pilot, 0.1, 5.0, ()), pilot.layout)
+    here = PointSlots(np.zeros((2, 2)), np.array([0, 1]))
+    np.testing.assert_allclose(
+        gram(terms, here, here), 25 + 1.03 * (1 + 0.01 * np.array([[0.5, -0.5], [-0.5, 0.5]])), rtol=1e-12
+    )
 
 
 def test_the_radius_holds_what_rows_cannot_show():
-    assert span_radius(0.0, 20.0, 0.95, 150, 0.0) == pytest.approx(20 * 3 * 20 / 150)
-    assert span_radius(0.0, 20.0, 0.95, 10, 0.0) == pytest.approx(20.0)
-    assert span_radius(0.0, 1.0, 0.95, 150, 0.5) == pytest.approx(2.5)
-    assert span_radius(1.0, 20.0, 0.95, 10**9, 0.0) == pytest.approx(20.0)
+    assert radius_around(0.0, 20.0, 0.95, 150, 0.0) == pytest.approx(20 * 3 * 20 / 150)
+    assert radius_around(0.0, 20.0, 0.95, 10, 0.0) == pytest.approx(20.0)
+    assert radius_around(0.0, 1.0, 0.95, 150, 0.5) == pytest.approx(2.5)
+    assert radius_around(1.0, 20.0, 0.95, 10**9, 0.0) == pytest.approx(20.0)
     assert allowed_kappas(2, 0.95) == (1.0, 0.3, 0.1)
     assert allowed_kappas(2, 0.9) == (1.0, 0.3)
     assert allowed_kappas(2, 0.0) == allowed_kappas(1, 0.99) == (1.0,)
@@ -321,8 +318,7 @@ def test_a_rough_problem_is_certified_around_its_fitted_center(tmp_path):
     problem = stick(4000, seed=2)
     result = bondic.estimate_interval(problem, alpha=0.1, method=Sequential(rank=60))
     proof = result.proof
-    assert isinstance(proof.ball, Span)
-    assert isinstance(proof.ball.center, LookAhead | NetworkFunction)
+    assert constant_value(proof.ball.center) is None
     assert isinstance(proof.plan.blocks[-1].model, AheadModel)
     assert "look-ahead" in result.choices["centers"]
     assert result.low <= true_values(problem, problem.initial_states.observations) <= result.high

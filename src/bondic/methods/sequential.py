@@ -29,10 +29,10 @@ from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
 from bondic.tuning.along_policy import refuted
+from bondic.tuning.around_centers import Foresight
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
 from bondic.tuning.sequential_class import choose_class, kind_of_states
-from bondic.tuning.span_choice import Foresight
 
 NAME = "sequential"
 PILOT, LONG_PILOT = 0.05, 0.1

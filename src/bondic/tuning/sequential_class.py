@@ -14,17 +14,17 @@ from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
+from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around_center, centers_apply
 from bondic.tuning.centers import Report, fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import pilot_points
-from bondic.tuning.span_choice import ClassCandidate, Foresight, span_candidates, spans_apply
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 SHORT = 0.1
 """A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
 NEAR, FAR = 1.25, 3.0
-"""Predicted lengths within the first factor are alike: the class that assumes least is taken. A span assumes more than a ball,
-and short pilots flatter it: it must promise to be shorter by the second factor."""
+"""Predicted lengths within the first factor are alike: the class that assumes least is taken. A fitted center assumes
+more than the middle of the range, and short pilots flatter it: it must promise to be shorter by the second factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,18 +79,18 @@ def _shortest(
     notes: dict[str, str],
     report: Report | None,
 ) -> ChosenClass:
-    """The class that assumes least among those whose predicted length is near the shortest; spans only where they may help."""
+    """The class that assumes least among those of about the shortest predicted length; centers are fitted where that may help."""
     width = range_at_all_times(pilot.terms).width
-    if smooth.length <= SHORT * width or not spans_apply(pilot):
+    if smooth.length <= SHORT * width or not centers_apply(pilot):
         return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
     centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
-    spans = span_candidates(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
-    best = min((one.length for one in spans), default=math.inf)
-    pick = smooth if smooth.length <= FAR * best else next(one for one in spans if one.length <= NEAR * best)
+    others = balls_around_center(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
+    best = min((one.length for one in others), default=math.inf)
+    pick = smooth if smooth.length <= FAR * best else next(one for one in others if one.length <= NEAR * best)
     notes["Q"] = pick.note
     notes["candidates"] = "predicted lengths: " + ", ".join(
-        f"{one.name} {three(one.length)}" for one in (smooth, *spans)
+        f"{one.name} {three(one.length)}" for one in (smooth, *others)
     )
     notes["centers"] = centers.text()
     return ChosenClass(pick.ball, notes, simulated)

@@ -1,11 +1,11 @@
-"""Spans around a fitted center, with the radius that the pilot's residuals ask for.
+"""Balls around a fitted center, with the radius that the pilot's residuals ask for.
 
     r_Q^2 = ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2
 
 rho: rms residual of the center on the n rows that judge it. q* - q̂ is the sum of all residuals to come, rho / (1 - gamma) if
 all of them point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3
 of n rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of
-the span is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
+the kernel is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
-from bondic.classes.span import Span
+from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import constant_value
 from bondic.errors import PolicyError
 from bondic.rows import Rows
@@ -25,17 +25,15 @@ from bondic.search.sequential.blocks import Budget
 from bondic.search.sequential.plan import Simulated, outset
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
+from bondic.tuning.bumps import bump_kernel
 from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
 from bondic.tuning.coverage import unseen_share
-from bondic.tuning.spans import span_around
 from bondic.tuning.visits import can_be_asked
 
 FloatArray = npt.NDArray[np.float64]
 
 KAPPAS = (1.0, 0.3, 0.1)
 """Scales of what actions differ by, beside that of the state."""
-MOST_LEFT = 1 / 3
-"""Share of a bump at a row of the pilot that the span may leave over: beyond, q* has room to be where no function of it is."""
 _RARE, _APART = 3.0, 5.0
 _LEAST_ADVANTAGE = 2.0
 """kappa r_Q is at least so many rho: what one step can make actions differ by."""
@@ -50,7 +48,7 @@ class Foresight:
     seen: int  # most landmarks
     sums: Sums = STANDARD
 
-    def length(self, pilot: Rows, ball: Ball | Span, simulated: Simulated | None) -> float:
+    def length(self, pilot: Rows, ball: Ball, simulated: Simulated | None) -> float:
         return outset(pilot, ball, self.seen, self.sums, simulated).length(self.planned, self.budget)
 
 
@@ -59,17 +57,17 @@ class ClassCandidate:
     """A class with the length that is predicted for it."""
 
     name: str
-    ball: Ball | Span
+    ball: Ball
     note: str
     length: float
 
 
-def spans_apply(pilot: Rows) -> bool:
+def centers_apply(pilot: Rows) -> bool:
     """Whether there are rows enough to fit a center, and values that do not depend on time."""
     return len(pilot) >= ENOUGH and not pilot.layout.has_time and pilot.gamma < 1
 
 
-def span_candidates(
+def balls_around_center(
     pilot: Rows,
     centers: FittedCenters,
     names: tuple[int, ...],
@@ -77,37 +75,32 @@ def span_candidates(
     simulated: Simulated | None,
     factor: float,
 ) -> list[ClassCandidate]:
-    """One for every scale of the advantage whose functions fill the pilot, around the center with the smallest residuals.
-
-    The radius is that of the rule times `factor`.
-    """
+    """One for every scale of the advantage, around the center with the smallest residuals; the radius times `factor`."""
     limits, center = range_at_all_times(pilot.terms), centers.best
     held = len(pilot.select(split_row(pilot)))
     unseen, why = _unseen(pilot, centers)
-    radius = span_radius(center.rho, limits.width, pilot.gamma, held, unseen)
-    if constant_value(center.function) is not None:
+    radius, fixed = radius_around(center.rho, limits.width, pilot.gamma, held, unseen), constant_value(center.function)
+    if fixed is not None:
         radius = max(radius, 0.5 * limits.width)  # a constant knows nothing of the shape of q*
     radius *= factor
     level, out = max(0.5 * limits.width, limits.width / radius), []
+    where = Provenance(
+        "center, scales and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash
+    )
+    words = f"a fitted {center.name}" if fixed is None else f"the constant {fixed:.6g}"
     for kappa in allowed_kappas(pilot.layout.slots if pilot.layout.discrete else 2, pilot.gamma):
-        bumps = span_around(pilot, center.function, kappa, names, level, foresight.seen)
-        if bumps.left_over > MOST_LEFT:
-            continue
-        span = bumps.span.with_radius(radius)
-        where = constant_value(center.function)
-        words = f"the constant {where:.6g}" if where is not None else f"a fitted {center.name}"
+        kernel = bump_kernel(pilot, kappa, level, names)
+        ball = Ball(kernel, radius, center.function, provenance=where, origin="chosen")
         note = (
-            f"within {radius:.6g} of {words} in the span of a constant and {len(span.basis) - 1} bumps of the pilot, what "
-            f"actions differ by at scale {kappa:g}; radius from residuals of rms {center.rho:.3g} on {held} rows that the "
-            f"center has not seen{why}"
+            f"within {radius:.6g} of {words} in the space of {kernel!r}, what actions differ by at scale {kappa:g}; radius from "
+            f"residuals of rms {center.rho:.3g} on {held} rows that the center has not seen{why}"
         )
-        out.append(
-            ClassCandidate(f"{center.name}, scale {kappa:g}", span, note, foresight.length(pilot, span, simulated))
-        )
+        length = foresight.length(pilot, ball, simulated)
+        out.append(ClassCandidate(f"{center.name}, scale {kappa:g}", ball, note, length))
     return out
 
 
-def span_radius(rho: float, width: float, gamma: float, held: int, unseen: float) -> float:
+def radius_around(rho: float, width: float, gamma: float, held: int, unseen: float) -> float:
     """r_Q; never below a thousandth of the range."""
     steps = 1.0 / (1.0 - gamma)
     hidden = width * max(min(1.0, _RARE * steps / max(held, 1)), _APART * unseen)
