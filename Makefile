@@ -67,6 +67,8 @@ experiments: $(VENV)/.stamp-all ## the long statistical runs
 	$(BIN)/python experiments/defaults.py --out out/defaults.json --page docs/defaults.md
 	$(BIN)/python experiments/coverage_defaults.py --out out/defaults-coverage.json --page docs/defaults-coverage.md
 	$(BIN)/python experiments/sequential_events.py --out out/sequential-events.json --page docs/sequential-validity.md
+	$(BIN)/python experiments/sequential_coverage.py --out out/sequential-coverage.json --page docs/sequential-coverage.md
+	$(BIN)/python experiments/tightness.py --out out/tightness.json --page docs/tightness.md
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -37,7 +37,19 @@ def evaluate(folder: Path, parts: Path) -> dict[str, float | str]:
     np.savetxt(folder / "starts.csv", table, delimiter=",", header=",".join([*columns, "weight"]), comments="")
     low, high = mdp.reward_range
     command = [
-        *(sys.executable, "-m", "bondic", "evaluate", str(parts), "--policy", "rules.py:policy", "--gamma", "0.9"),
+        *(
+            sys.executable,
+            "-m",
+            "bondic",
+            "evaluate",
+            str(parts),
+            "--method",
+            "dual",
+            "--policy",
+            "rules.py:policy",
+            "--gamma",
+            "0.9",
+        ),
         *("--reward-range", repr(low), repr(high), "--initial", "starts.csv", "--out", "result", "--quiet"),
     ]
     start = time.perf_counter()

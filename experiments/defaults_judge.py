@@ -12,9 +12,11 @@ from scipy import stats
 
 import bondic
 from bondic.classes.ball import Ball
+from bondic.classes.span import Span
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.proofs.dual import DualProof
+from bondic.proofs.sequential import SequentialProof
 from bondic_lab.reproduction.summary import Check, binomial_checks, failed, groups
 
 ALPHA = 0.1
@@ -49,8 +51,10 @@ def outside(result: bondic.Result, trial: Trial) -> bool | None:
     """
     if trial.q_star is None or result.certificate is None or len(trial.q_star[2]) > MOST_POINTS:
         return None
-    assert isinstance(result.proof, DualProof)
+    assert isinstance(result.proof, DualProof | SequentialProof)
     ball = result.proof.ball
+    if isinstance(ball, Span):
+        return None
     if not isinstance(ball, Ball):
         return not result.value_range.low <= min(trial.q_star[2]) <= max(trial.q_star[2]) <= result.value_range.high
     states, actions, values = trial.q_star

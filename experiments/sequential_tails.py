@@ -35,6 +35,7 @@ class Finding:
     failed: Flags
     role: Role = "claim"
     rate: float | None = None
+    level: float = DELTA
 
 
 @dataclass

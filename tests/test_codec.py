@@ -162,7 +162,7 @@ CLASSES = {
     "span": st.builds(
         Span,
         leaves,
-        st.builds(LandmarkBasis, numbers(3, 2), st.just(np.array([0, 1, 0])), numbers(3, 3)),
+        st.builds(LandmarkBasis, numbers(2, 2), st.just(np.array([0, 1])), numbers(2, 2)),
         sizes,
         st.none() | st.one_of(*FUNCTIONS.values()),
         provenances,

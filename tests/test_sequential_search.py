@@ -208,7 +208,7 @@ def history_of(problem, ball, pilot=60, seen=20):
     rows = tuning_problem(problem, pilot)
     basis = pilot_basis(ball.kernel, problem.layout, PointSlots(rows.whole().logged, rows.whole().slots), seen)
     embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    path = StartPath.of(known_starts(problem, rows), embedder)
+    path = known_starts(problem, rows)
     return make_history(problem, ball, embedder, path, None, STANDARD)
 
 
@@ -289,7 +289,7 @@ def seen_by(plan, problem, ball, pilot):
     first = slice(plan.seen)
     basis = LandmarkBasis(plan.basis.points[first], plan.basis.slots[first], plan.basis.matrix[first, first])
     embedder = Embedder(normal_form(ball.kernel, problem.layout), basis)
-    path = StartPath.of(known_starts(problem, tuning_problem(problem, pilot)), embedder)
+    path = known_starts(problem, tuning_problem(problem, pilot))
     return make_history(problem, ball, embedder, path, plan.limits, STANDARD)
 
 
@@ -316,8 +316,8 @@ def test_sub_blocks_cover_their_block(rows):
 def test_blocks_follow_the_planned_rows_not_the_log():
     planned = block_ends(50, 0, 1000, 1000)
     assert planned == [70, 100, 150, 200, 300, 400, 600, 800, 1000]
-    assert block_ends(50, 0, 1000, 450) == [70, 100, 150, 200, 300, 400, 450]
-    assert block_ends(50, 0, 1000, 1300)[-3:] == [1000, 1200, 1300]
+    assert block_ends(50, 0, 1000, 450) == [70, 100, 150, 200, 300, 400, 600]
+    assert block_ends(50, 0, 1000, 1300)[-3:] == [1000, 1200, 1400]
     long = block_ends(5000, 0, 1_000_000, 1_000_000)
     assert all(later <= 2.5 * earlier for earlier, later in zip([5000, *long], long, strict=False))
     assert {int(cut * 1_000_000) for cut in CUTS} <= set(long)

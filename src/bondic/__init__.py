@@ -68,6 +68,7 @@ _HOMES = {
     "Sequential": "bondic.methods.sequential",
     "Dual": "bondic.methods.dual",
     "Primal": "bondic.methods.primal",
+    "SequentialMonitor": "bondic.methods.monitor",
     "Frontier": "bondic.methods.frontier",
     "radius_sensitivity": "bondic.methods.sensitivity",
     "result_frontier": "bondic.methods.sensitivity",

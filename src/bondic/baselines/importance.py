@@ -37,10 +37,10 @@ from bondic.terms import in_full
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
-Weighting = Literal["tis", "pdis", "sntis", "snpdis"]
+WeightingName = Literal["tis", "pdis", "sntis", "snpdis"]
 Interval = Literal["t", "hoeffding", "percentile", "bca"]
 
-WEIGHTINGS, INTERVALS = get_args(Weighting), get_args(Interval)
+WEIGHTINGS, INTERVALS = get_args(WeightingName), get_args(Interval)
 
 _LAWS = {
     "t": "Student t",
@@ -48,7 +48,7 @@ _LAWS = {
     "percentile": "percentile bootstrap",
     "bca": "BCa bootstrap",
 }
-_NAMED: tuple[tuple[str, str, Weighting, Interval], ...] = (
+_NAMED: tuple[tuple[str, str, WeightingName, Interval], ...] = (
     ("tis", "trajectory-wise importance sampling", "tis", "t"),
     ("pdis", "per-decision importance sampling", "pdis", "t"),
     ("sntis", "self-normalized tis", "sntis", "t"),
@@ -62,7 +62,7 @@ _NAMED: tuple[tuple[str, str, Weighting, Interval], ...] = (
 _FEWEST_EFFECTIVE = 2.0
 
 
-def weighted_sums(paths: Trajectories, weighting: Weighting) -> RatioSums:
+def weighted_sums(paths: Trajectories, weighting: WeightingName) -> RatioSums:
     """Numerators and denominators of the four estimators of the T-step value."""
     gains = paths.rewards * paths.discounts
     if weighting in ("tis", "sntis"):
@@ -77,7 +77,7 @@ def weighted_sums(paths: Trajectories, weighting: Weighting) -> RatioSums:
     return RatioSums(top, paths.weights, paths.discounts * 0.5 * sum(paths.step_rewards))
 
 
-def positive_values(paths: Trajectories, weighting: Weighting, end: str) -> tuple[FloatArray, float]:
+def positive_values(paths: Trajectories, weighting: WeightingName, end: str) -> tuple[FloatArray, float]:
     """X >= 0 with J_T >= floor + E[X] ("lower"), or J_T <= ceiling - E[X] ("upper"); returns X and floor or ceiling.
 
     Both hold without overlap: where the behavior never goes, a mean of non-negative terms only gets smaller.
@@ -104,7 +104,7 @@ def rests_on_enough(sums: RatioSums) -> BoolArray:
     return np.asarray(sums.effective() >= _FEWEST_EFFECTIVE * (1.0 - 1e-9))
 
 
-def largest_value(paths: Trajectories, weighting: Weighting, ratio: float) -> float:
+def largest_value(paths: Trajectories, weighting: WeightingName, ratio: float) -> float:
     """R with 0 <= X <= R when no ratio exceeds `ratio`: width c^T for tis, sum_t gamma^t c^(t+1) width for pdis."""
     with np.errstate(over="ignore"):
         products = max(ratio, 1.0) ** np.arange(1.0, paths.steps + 1)
@@ -123,7 +123,7 @@ class ImportanceSampling(OverTrajectories):
     bound grows like ratio^T, so the interval is usually trivial; that is its honest length.
     """
 
-    weighting: Weighting = "pdis"
+    weighting: WeightingName = "pdis"
     interval: Interval = "t"
     largest_ratio: float | None = None
     least_behavior_prob: float | None = None

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +32,7 @@ FULL_BET, SMALL_BET = 0.99, 0.2
 MOST_ROUNDS, MOST_FEEDBACK = 20, 12
 """Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
 MOST_TAUS = 16
+_GROUP, _PART = 256, 8192
 
 
 @kind("model")
@@ -236,19 +236,15 @@ def columns(
         [A_i, C_i] = y_i ± margin, inside the range;        y_i = y0_i + γ κ_i . guess, clipped to the range
         v_i = θ . T̄_i, capped:  upper end  -bet / (C_i - lo_i) <= v_i <= bet / (hi_i - A_i),  lower end the two swapped
 
-    with bet = 0.99, and 0.2 for rows unlike those before.
+    with bet = 0.99, and 0.2 for rows unlike those before. The floats of a row are the same, bit for bit, however many rows
+    follow it: a log that grows keeps them.
     """
-    predicted, kappa = block.model.predict(points, slots, here)
-    if predicted.shape != (len(log_rows),) or kappa.shape != here.shape:
-        raise InvalidInput(
-            f"A model predicts ({len(log_rows)},) and {here.shape}, not {predicted.shape} and {kappa.shape}."
-        )
+    predicted, kappa, raw = _predicted(block, gamma, points, slots, here)
     step = here - gamma * kappa
-    raw = step @ block.whitening
     sizes, width = row_norms(raw), np.maximum(limits.high - limits.low, 1e-300)
     bet = np.where(sizes > block.usual, SMALL_BET, FULL_BET)
     rate = np.minimum(block.rate, bet / (width * np.maximum(sizes, 1e-300)))
-    middle = np.clip(predicted + gamma * (kappa @ block.guess), limits.low, limits.high)
+    middle = np.clip(predicted + gamma * np.einsum("ij,j->i", kappa, block.guess), limits.low, limits.high)
     clip = Between(np.maximum(limits.low, middle - block.margin), np.minimum(limits.high, middle + block.margin))
     above, below = bet / np.maximum(limits.high - clip.low, 1e-300), bet / np.maximum(clip.high - limits.low, 1e-300)
     weights = {}
@@ -265,13 +261,35 @@ def columns(
     return Columns(predicted, kappa, raw * rate[:, None], clip, weights, rates)
 
 
+def _predicted(
+    block: Block, gamma: float, points: FloatArray, slots: IntArray, here: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """y0_i, κ_i and φ_i, group by group; the last group is filled up with its first row.
+
+    Libraries sum a product of matrices in an order that depends on their shapes: all groups have one.
+    """
+    count = len(here)
+    predicted, kappa, raw = np.empty(count), np.empty(here.shape), np.empty((count, block.whitening.shape[1]))
+    for top in range(0, count, _GROUP):
+        group = np.arange(top, top + _GROUP)
+        group[group >= count] = top
+        outcomes, embeddings = block.model.predict(points[group], slots[group], here[group])
+        if outcomes.shape != (_GROUP,) or embeddings.shape != (_GROUP, here.shape[1]):
+            raise InvalidInput(
+                f"A model predicts ({_GROUP},) and {(_GROUP, here.shape[1])} for {_GROUP} rows, not {outcomes.shape} and "
+                f"{embeddings.shape}."
+            )
+        own = slice(0, min(_GROUP, count - top))
+        rows = slice(top, top + _GROUP)
+        predicted[rows], kappa[rows] = outcomes[own], embeddings[own]
+        raw[rows] = ((here[group] - gamma * embeddings) @ block.whitening)[own]
+    return predicted, kappa, raw
+
+
 def _along(step: FloatArray, directions: FloatArray, place: IntArray) -> FloatArray:
-    """θ . T̄_i with the θ of each row's sub-block."""
-    out = np.empty(step.shape[0])
-    cuts = np.flatnonzero(np.diff(place, prepend=-1, append=len(directions)))
-    for first, last in pairwise(cuts):
-        out[first:last] = step[first:last] @ directions[place[first]]
-    return out
+    """θ . T̄_i with the θ of each row's sub-block, row by row."""
+    parts = [slice(top, top + _PART) for top in range(0, len(step), _PART)]
+    return np.concatenate([np.zeros(0), *(np.einsum("ij,ij->i", step[p], directions[place[p]]) for p in parts)])
 
 
 WHOLE = math.inf

@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
+from bondic.cli.config import load_config
 
 METHODS = (
     "auto", "sequential", "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile",
@@ -50,6 +51,17 @@ def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None)
 
 
 _MEMORY = opt.option("--memory", "Read the log in batches within this budget, e.g. 2GB (Parquet).", metavar="SIZE")
+
+
+def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    """What was stated when the folder was begun need not be stated again."""
+    stated = folder / "configuration.toml"
+    if stated.is_file():
+        load_config(ctx, parameter, stated)
+    return folder
+
+
+_FOLDER = click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_begun)
 _LOG = click.argument("log", shell_complete=_files)
 _ONE = [
     opt.option("--policy", "module:object, a file (ONNX, NPZ, ...), or 'columns'.", required=True, metavar="SPEC"),
@@ -101,6 +113,20 @@ _CHECKS = [
     ),
     _MEMORY,
 ]
+_WATCHED = [
+    opt.option(
+        "--log", "New rows, or the whole log as it is now.", required=True, metavar="FILE", shell_complete=_files
+    ),
+    opt.option("--policy", "module:object, or a file (ONNX, NPZ, ...).", required=True, metavar="SPEC"),
+    opt.option("--planned-rows", "How many rows there will be, about.", type=int, required=True),
+    opt.default("--alpha", 0.1, "Probability that any of all intervals may miss the value."),
+    opt.default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
+    opt.option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic on the pilot.", type=float),
+    opt.option("--pilot", "Rows before the first that count: a share of the planned ones, or a number.", type=str),
+    opt.default("--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
+    opt.flag("--json as_json", "Print the update as JSON and nothing else."),
+    opt.flag("--quiet", "Print the answer in one line, nothing else."),
+]
 _DEMO = [
     opt.default("--out", Path("bondic-demo"), "Folder.", type=opt.FOLDER),
     opt.default("--alpha", 0.1, "Total error probability."),
@@ -135,6 +161,18 @@ COMMANDS = (
         """,
         *(_LOG, _ONE, opt.CONFIG, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, _FILES, opt.OUTPUT),
         short="What would a policy have earned? An interval from a log.",
+    ),
+    _command(
+        "monitor",
+        """Look at a log while it grows: an interval after every update, all of them valid at once.
+
+        The first call makes FOLDER and writes down what is stated. Later calls append: FILE holds the new rows, or the whole
+        log as it is now. FOLDER/history.csv has a line for every update, FOLDER/certificates what each has shown.
+
+        Exit code as for evaluate, for all updates together.
+        """,
+        *(_FOLDER, opt.CONFIG, _WATCHED, opt.QUESTION, opt.LOG, opt.STATES),
+        short="An interval that may be looked at while the log grows.",
     ),
     _command(
         "verify",

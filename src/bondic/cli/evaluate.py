@@ -12,10 +12,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bondic.claims import Status
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import (
+    EXIT_CODES,
     print_notes,
     refuse_existing,
     result_folder,
@@ -39,8 +39,6 @@ from bondic.report.progress import progress_bar
 from bondic.report.table import result_table
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
-
-EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 
 
 def command(**options: Any) -> int:

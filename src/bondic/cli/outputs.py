@@ -19,6 +19,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.claims import Status
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput, printable
@@ -32,6 +33,8 @@ WRITTEN = (
 """Every name under which a command writes into its folder."""
 
 
+EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
+"""What a command that evaluates ends with."""
 _READING = ("memory", "columns", "missing", "text", "actions", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 

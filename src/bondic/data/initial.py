@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,11 +16,13 @@ from bondic.data.blocks import RowRange
 from bondic.data.log import Log
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
+from bondic.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _WEIGHT_TOLERANCE = 1e-6
+_UNIT = 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +77,8 @@ class InitialStates:
             raise InvalidInput(
                 "A sample of initial states has equal weights. Use InitialStates.exact for a weighted list."
             )
-        put("weights", weights / total)
+        # weights that were divided by their sum before are left alone: whoever reads them back has the same ones, to the bit
+        put("weights", weights if abs(total - 1.0) <= count * _UNIT else weights / total)
 
     @staticmethod
     def exact(observations: Any, weights: Any = None) -> InitialStates:
@@ -118,6 +123,11 @@ class InitialStates:
 
     def __len__(self) -> int:
         return int(self.observations.shape[0])
+
+    @cached_property
+    def weights_error(self) -> float:
+        """Relative error of the weights: they stand for the list divided by its sum, which the floats miss by so much."""
+        return abs(1.0 - math.fsum(self.weights.tolist())) * (1 + 1e-12) + 2 * U
 
 
 def episode_starts(log: Log) -> Iterator[tuple[RowRange, Transitions, IntArray]]:

@@ -39,7 +39,7 @@ _MOST_FEATURES = 128  # beyond, products of matrices are faster
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class ProductPlan:
     """The factors of a term by what they do to a pair."""
 
     coefficient: float
@@ -111,7 +111,7 @@ def _scaling(leaf: Leaf, dimension: int) -> tuple[int, FloatArray]:
     return _MATERN[leaf.nu], math.sqrt(2 * leaf.nu) / per_dimension(leaf.bandwidth, dimension, "The kernel")
 
 
-def plan(term: Term, points: FloatArray) -> Plan | None:
+def plan(term: Term, points: FloatArray) -> ProductPlan | None:
     """How the pair engine evaluates this term; None where it does not know a leaf or another way is faster."""
     radial: list[Factor] = []
     features: list[tuple[FeatureLeaf, tuple[int, ...]]] = []
@@ -132,11 +132,11 @@ def plan(term: Term, points: FloatArray) -> Plan | None:
         return None
     if sum(leaf.features(points[:1, columns]).shape[1] for leaf, columns in features) > _MOST_FEATURES:
         return None
-    return Plan(term.coefficient, tuple(radial), tuple(features), tuple(equal), tuple(masks))
+    return ProductPlan(term.coefficient, tuple(radial), tuple(features), tuple(equal), tuple(masks))
 
 
 def block_sums(
-    planned: Plan,
+    planned: ProductPlan,
     points: FloatArray,
     columns: FloatArray,
     *,
@@ -161,7 +161,7 @@ def block_sums(
 
 
 def cross_sums(
-    planned: Plan, x: FloatArray, y: FloatArray, columns: FloatArray, *, executor: Executor = ALL_CORES
+    planned: ProductPlan, x: FloatArray, y: FloatArray, columns: FloatArray, *, executor: Executor = ALL_CORES
 ) -> FloatArray:
     """K(x, y) C without the coefficient."""
     out = np.zeros((x.shape[0], columns.shape[1]))
@@ -226,6 +226,6 @@ class Pairs(Direct):
         return Crossed(values, planned.bounds(x, y)[1], pairs.TILE + y.shape[0] // pairs.TILE)
 
 
-def _certain(planned: Plan | None) -> Plan:
+def _certain(planned: ProductPlan | None) -> ProductPlan:
     assert planned is not None, "cost was asked before"
     return planned

@@ -43,7 +43,7 @@ def start_measure(question: Rows | Batch) -> Measure:
     """d_{pi,0}; its weights p_j, too, are defined as a normalized list."""
     cloud = question.initial
     weights = cloud.weights * question.initial_states.weights[cloud.rows, None]
-    error = (12 + question.layout.slots + len(question.initial_states)) * U
+    error = (12 + question.layout.slots) * U + question.initial_states.weights_error
     return Measure(cloud.points, weights[None], error)
 
 

@@ -86,6 +86,6 @@ def mean_over_starts(question: Rows | Batch, values: FloatArray, error: float) -
     weights = question.initial_states.weights
     total = certified_dot(weights, values)
     size = upper_sum(np.abs(weights * values))
-    # p is defined as the normalized list: floats divided by their float sum, which is off by at most n_0 U
-    slack = error * 1.000001 + (weights.size + 8) * U * size
+    # p is defined as the normalized list
+    slack = error * 1.000001 + (question.initial_states.weights_error + 8 * U) * size
     return Enclosure(total.mid, inflate(total.rad + slack))

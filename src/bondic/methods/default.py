@@ -1,6 +1,6 @@
 """The method for whoever names none: `Sequential` where it applies, else `Dual`; a rule that no certified row can move.
 
-It looks at statements, at the number of rows that was planned, and at the pilot, which is not certified. So the interval has
+It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
 the guarantee of the method it picks; the reason is written into `result.choices["method"]`.
 """
 
@@ -24,15 +24,18 @@ from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
+from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
-from bondic.tuning.sequential_class import kind_of_states
+from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
 BYTES_PER_NUMBER = 100
 """Memory of the sequential interval for each row and landmark, as measured: plan and evaluation hold several copies."""
 MOST_BYTES = 8_000_000_000
+_PROMISING = 0.95
+"""Share of the value range below which a guess of the length is a promise."""
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
@@ -78,21 +81,39 @@ class Default:
     engine: EngineName | Sums = "auto"
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        method, why = self.choose(problem)
-        return method.run(problem, alpha, progress).with_choice("method", why)
+        method, why, chosen = self._choose(problem, alpha)
+        known = {} if chosen is None or isinstance(method, Dual) else {"chosen": chosen}
+        return method.run(problem, alpha, progress, **known).with_choice("method", why)
 
-    def choose(self, problem: Rows) -> tuple[Sequential | Dual, str]:
+    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Sequential | Dual, str]:
         """The method, and why it is that one, in words."""
+        return self._choose(problem, alpha)[:2]
+
+    def _choose(self, problem: Rows, alpha: float) -> tuple[Sequential | Dual, str, ChosenClass | None]:
+        """The same, and Q where it had to be chosen for that.
+
+        A pilot that promises no more than the value range is enlarged to that of the dual method: it may have been too short to
+        tell. What is certified comes after every row that was looked at.
+        """
         why = self._asked_for() or self._too_short(problem)
-        if not why:
-            sequential = self._sequential()
-            pilot = tuning_problem(problem, sequential.pilot_rows(problem))
-            rank = MOST_LANDMARKS if pilot is None else _landmarks(pilot, self._rows(problem), _room(problem))
-            why = self._impossible(problem, pilot, rank)
-            if not why:
+        if why:
+            return *self._dual(why), None
+        sequential = self._sequential()
+        pilot = tuning_problem(problem, sequential.pilot_rows(problem))
+        rank = MOST_LANDMARKS if pilot is None else _landmarks(pilot, self._rows(problem), _room(problem))
+        why = self._impossible(problem, pilot, rank)
+        if why:
+            return *self._dual(why), None
+        sequential = replace(sequential, rank=rank)
+        larger = replace(sequential, pilot=PILOT_SHARE) if self.pilot is None else sequential
+        for method in (sequential, larger):
+            found = None if isinstance(self.ball, Span) else _found(method, problem, alpha)
+            if found is None or _promises(found, problem):
                 fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
-                return replace(sequential, rank=rank), f"sequential{fewer}, the default wherever it applies"
-        return self._dual(why), f"dual, as {why}; elsewhere the default is sequential, whose intervals are shorter"
+                return method, f"sequential{fewer}, the default wherever it applies", found
+        seen = larger.pilot_rows(problem)
+        why = f"the first {seen} rows promise no more than the value range for the sequential method"
+        return *self._dual(why), None
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was asked for."""
@@ -140,12 +161,12 @@ class Default:
             self.ball, self.radius, self.side, self.pilot, self.planned_rows, choices=self.choices, engine=self.engine
         )
 
-    def _dual(self, why: str) -> Dual:
+    def _dual(self, why: str) -> tuple[Dual, str]:
         if isinstance(self.ball, Span):
             raise InvalidInput(
                 f"Q is a Span, which is for the sequential method alone, and that does not apply: {why}."
             )
-        return Dual(
+        dual = Dual(
             ball=self.ball,
             gauge="half" if self.gauge is None else self.gauge,
             side=self.side,
@@ -156,6 +177,19 @@ class Default:
             choices=self.choices,
             engine=self.engine,
         )
+        return dual, f"dual, as {why}"
+
+
+def _found(method: Sequential, problem: Rows, alpha: float) -> ChosenClass:
+    """The Q that the method would choose."""
+    planned = len(problem.rows) if method.planned_rows is None else method.planned_rows
+    pilot, budget = method.pilot_of(problem, method.pilot_rows(problem)), method.budget(problem, alpha)
+    return method.choose(pilot, problem, budget, method.shape(planned))
+
+
+def _promises(found: ChosenClass, problem: Rows) -> bool:
+    """Whether the pilot expects an interval that is shorter than the value range; of tables its guess says too little."""
+    return isinstance(found.ball, Box) or found.length < _PROMISING * range_at_all_times(problem.terms).width
 
 
 def _room(problem: Rows) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
+from bondic.bounds.plan import Plan
 from bondic.bounds.start import sampled_start
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
@@ -30,16 +32,23 @@ from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
+from bondic.tuning.centers import Report
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
-from bondic.tuning.sequential_class import choose_class, kind_of_states
+from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states
 
 NAME = "sequential"
 PILOT, LONG_PILOT = 0.05, 0.1
-"""Shares of the rows: usually, and where a center of Q may be fitted to them."""
-"""Share of the rows that is set aside to begin with."""
+"""Share of the rows that is set aside to begin with: usually, and where a center of Q may be fitted to them."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
+_ANY_NUMBER = (
+    "may have been decided by looking at the log: the interval holds at every number of rows at once, and rates were made for "
+    "the planned one"
+)
+_PREDICTED = "predicted"
+NOTES = ("states", "Q", _PREDICTED)
+"""What a choice of Q is told by."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
 START_SHARE = 0.1
@@ -107,53 +116,59 @@ class Sequential:
         if not 0 < self.vector_share < 1:
             raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
+        """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
         report = clock.stage("pilot")
-        wanted = self.pilot_rows(problem)
-        pilot = tuning_problem(problem, wanted)
-        if pilot is None:
-            raise InvalidInput(
-                f"The sequential interval needs a pilot, and {wanted} of {len(problem.rows)} rows are too few for one. Pass "
-                "pilot= as a larger number of rows, or use method=Dual()."
-            )
-        certified = problem.select(pilot.rows.stop)
-        ends, sums = ends_of(self.side), Sums.named(self.engine)
-        budget = self._budget(certified, alpha)
+        pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        shape = Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
-        self._ask_about_states(problem, planned)
-        foresight = Foresight(planned, costs_of(budget, ends), shape.seen, sums)
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report)
-        _refuse_later(chosen.ball, certified)
-        notes = {"pilot": f"rows before {certified.rows.start} tune, {certified.rows} are certified", **chosen.notes}
-        length = outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(planned, foresight.budget)
-        length = min(length, range_at_all_times(problem.terms).width)
-        notes["predicted"] = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
+        budget, shape, sums = self.budget(problem, alpha), self.shape(planned), Sums.named(self.engine)
+        chosen = chosen or self.choose(pilot, problem, budget, shape, report)
         clock.done("pilot")
         clock.stage("plan")
-        plan = make_plan(problem, pilot, chosen.ball, budget, ends, shape, sums, chosen.simulated)
+        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
         clock.done("plan")
+        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock)
+
+    def evaluate(self, certified: Rows, chosen: ChosenClass, plan: Plan, budget: ErrorBudget, clock: Clock) -> Result:
+        """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
-        found = proof.evaluate(proof.evidence(certified, sums))
-        estimate = _estimate(found.claims, range_at_all_times(problem.terms).low)
-        why = self._contradicted(certified, chosen.ball)
+        found = proof.evaluate(proof.evidence(certified, Sums.named(self.engine)))
+        estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
+        why = self._contradicted(certified, chosen.ball) or _without_starts(certified, plan)
         clock.done("evaluate")
         if why:
-            notes["Q"] = f"every function with values in the value range, as a ball was given up: {why} ({notes['Q']})"
-            given_up = _value_range_proof(certified, alpha, self.side)
-            return Result.of(given_up, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
+            return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
         return Result.of(
             replace(proof, plan=replace(plan, rounds=found.rounds)),
             certified,
             method=NAME,
             estimate=estimate,
             claims=claims_of(found, budget, self.side),
-            choices=notes,
+            choices=self._notes(certified, chosen.notes),
             effective=found.effective,
             seconds=clock.seconds,
         )
+
+    def give_up(
+        self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
+    ) -> Result:
+        """The value range, where the log contradicts what the library chose."""
+        notes = self._notes(certified, told)
+        notes["Q"] = (
+            f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
+        )
+        proof = _value_range_proof(certified, alpha, self.side)
+        return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
+
+    def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
+        rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
+        return {"pilot": rows, **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}), **told}
+
+    def shape(self, planned: int) -> Shape:
+        """How a plan for so many rows is cut."""
+        return Shape(planned, self.cuts, min(MOST_SEEN, self.rank), self.rank)
 
     def _contradicted(self, certified: Rows, ball: Ball | Box | Span) -> str:
         """Why a ball that the library chose is no answer. Certified rows may say so: the answer is then what needs no row."""
@@ -169,51 +184,99 @@ class Sequential:
 
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
-        total = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        pilot = self._share(problem, total) if self.pilot is None else self.pilot
-        if isinstance(pilot, float):
-            if not 0 < pilot < 1:
-                raise InvalidInput(f"pilot={pilot}: a share of rows in (0, 1), or a whole number of rows.")
-            wanted = max(share_of_rows(pilot, total), min(_ENOUGH, total // 5))
-        else:
-            wanted = int(pilot)
-        if not 0 < wanted < len(problem.rows):
-            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {len(problem.rows)} rows.")
+        total = len(problem.rows)
+        planned = total if self.planned_rows is None else self.planned_rows
+        found = replace(self, pilot=self._share(problem, planned)) if self.pilot is None else self
+        wanted = found.planned_pilot(planned)
+        if wanted >= total:
+            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
 
-    def _share(self, problem: Rows, total: int) -> float:
+    def planned_pilot(self, planned: int) -> int:
+        """The same where nothing but the planned number of rows is known."""
+        share = PILOT if self.pilot is None else self.pilot
+        if not isinstance(share, float):
+            wanted = int(share)
+        elif 0 < share < 1:
+            wanted = max(share_of_rows(share, planned), min(_ENOUGH, planned // 5))
+        else:
+            raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
+        if wanted < 1:
+            raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {planned} rows.")
+        return wanted
+
+    def _share(self, problem: Rows, planned: int) -> float:
         """The first rows of the shorter pilot tell whether a center may be fitted: they belong to the longer one, too."""
         start = problem.rows.start
-        stop = min(start + max(share_of_rows(PILOT, total), min(_ENOUGH, total // 5)), problem.rows.stop)
+        stop = min(start + replace(self, pilot=PILOT).planned_pilot(planned), problem.rows.stop)
         first = None if self.ball is not None or self.radius is not None else problem.load(start, stop)
         if first is None or kind_of_states(None, self.choices, first).table:
             return PILOT
-        return LONG_PILOT if LONG_PILOT * total >= _ENOUGH else PILOT
+        return LONG_PILOT if LONG_PILOT * planned >= _ENOUGH else PILOT
 
-    def _budget(self, certified: Rows, alpha: float) -> ErrorBudget:
+    def pilot_of(self, problem: Rows, wanted: int) -> Rows:
+        """The pilot as a problem of its own."""
+        pilot = tuning_problem(problem, wanted)
+        if pilot is None:
+            raise InvalidInput(
+                f"The sequential interval needs a pilot, and {wanted} of {len(problem.rows)} rows are too few for one. Pass "
+                "pilot= as a larger number of rows, or use method=Dual()."
+            )
+        return pilot
+
+    def choose(
+        self,
+        pilot: Rows,
+        problem: Rows,
+        budget: ErrorBudget,
+        shape: Shape,
+        report: Report | None = None,
+        *,
+        fit: bool = True,
+    ) -> ChosenClass:
+        """Q from the pilot, and how long its interval may be; `fit`: whether a center may be fitted for it.
+
+        Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
+        """
+        self._ask_about_states(problem, shape.planned)
+        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
+        foresight = Foresight(shape.planned, costs, shape.seen, sums)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)
+        seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
+        if seen.saw(rows, problem.log_hash):
+            raise TunedOnCertifiedRows(
+                f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
+                "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
+            )
+        length = outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+        length = min(length, range_at_all_times(pilot.terms).width)
+        text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
+        return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)
+
+    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""
         ends = ends_of(self.side)
-        sampled = START_SHARE if sampled_start(certified, len(ends)) is not None else 0.0
+        sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
         rest = 1.0 - sampled
         shares = {VECTOR: rest * self.vector_share}
         shares.update({end: rest * (1 - self.vector_share) / len(ends) for end in ends})
         return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
 
 
-def _refuse_later(ball: Ball | Box | Span, certified: Rows) -> None:
-    """Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows."""
-    rows = (certified.rows.start, certified.rows.stop)
-    if ball.provenance.saw(rows, certified.log_hash):
-        raise TunedOnCertifiedRows(
-            f"Q was chosen with rows {ball.provenance.rows}, the interval would certify rows {rows}. The weights of the "
-            "sequential interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
-        )
-
-
 def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
     """The mean of the doubly robust values behind the ends."""
     values = [claim[VALUE].mid for claim in claims]
     return sum(values) / len(values) if values else otherwise
+
+
+def _without_starts(certified: Rows, plan: Plan) -> str:
+    """Starts that were read off the log are paid for by bets on those after the pilot; without any there is no answer.
+
+    Falling back on another bound would spend the same part of alpha twice.
+    """
+    states = certified.initial_states
+    missing = states.kind == "sample" and states.from_rows and plan.start is None
+    return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
 
 
 def _value_range_proof(certified: Rows, alpha: float, side: Side) -> DualProof:

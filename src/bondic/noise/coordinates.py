@@ -30,7 +30,7 @@ _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class TermCoordinates:
     """psi for one term, its action embedding left out."""
 
     term: Term
@@ -80,16 +80,16 @@ def has_features(term: Term) -> bool:
     return all(isinstance(leaf, FeatureLeaf) for leaf, _ in term.factors)
 
 
-def coordinates_of(term: Term, pool: FloatArray) -> Coordinates:
+def coordinates_of(term: Term, pool: FloatArray) -> TermCoordinates:
     """Explicit features where the term has them, else landmarks from the pool."""
     if has_features(term):
-        return Coordinates(term)
+        return TermCoordinates(term)
     chosen, factor = pivots(term, pool, _RANK, _TOLERANCE)
     landmarks = np.ascontiguousarray(pool[chosen])
     if not chosen:
-        return Coordinates(term, landmarks, np.zeros((0, 0)))
+        return TermCoordinates(term, landmarks, np.zeros((0, 0)))
     mix = np.asarray(solve_triangular(factor, np.eye(len(chosen)), trans="T"))
-    return Coordinates(term, landmarks, mix, _stretch(term, landmarks, mix))
+    return TermCoordinates(term, landmarks, mix, _stretch(term, landmarks, mix))
 
 
 def _stretch(term: Term, landmarks: FloatArray, mix: FloatArray) -> float:

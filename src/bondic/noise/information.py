@@ -18,7 +18,7 @@ from scipy.linalg import LinAlgError, cholesky
 from bondic.kernels.base import Kernel
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.normal_form import Layout, Term, normal_form
-from bondic.noise.coordinates import POOL, Coordinates, coordinates_of, embedded, has_features
+from bondic.noise.coordinates import POOL, TermCoordinates, coordinates_of, embedded, has_features
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate, upper_sum
 
 FloatArray = npt.NDArray[np.float64]
@@ -133,7 +133,7 @@ def _spread(rows: Iterable[Weighted], count: int) -> FloatArray:
 class _Matrix:
     """V in coordinates, divided by 1 + stretch; rows of one action at a time, as its embedding may leave most of them 0."""
 
-    def __init__(self, parts: list[Coordinates], layout: Layout) -> None:
+    def __init__(self, parts: list[TermCoordinates], layout: Layout) -> None:
         probe = np.zeros((1, layout.dimension))
         sizes = [part.values(probe).shape[1] * part.term.embedding.shape[1] for part in parts]
         self._parts, self._size = parts, sum(sizes)

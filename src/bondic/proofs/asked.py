@@ -30,7 +30,7 @@ _ASKED_AGAIN = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class StoredStart:
     """The initial states and their kind; a sample may be withheld."""
 
     observations: FloatArray | None
@@ -60,7 +60,7 @@ class Asked:
     seed: int
     draws: int
     initial_draws: int | None
-    start: Start
+    start: StoredStart
     answers: Answers
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Asked:
             rows.seed,
             answers.draws,
             None if answers.discrete else int(answers.initial.shape[1]),
-            Start(states.observations, states.weights, states.kind, states.count_fixed, states.from_rows),
+            StoredStart(states.observations, states.weights, states.kind, states.count_fixed, states.from_rows),
             Answers(rows.stored_answers(), answers.initial, answers.discrete, answers.exact),
         )
 

@@ -69,6 +69,11 @@ class Proof(ABC):
         """Where the choices behind the proof come from, as it says."""
         return ()
 
+    @property
+    def slack(self) -> float:
+        """By how much claims may differ, relatively, when they are computed again, beyond their own roundings."""
+        return self.asked.slack
+
     def work(self, rows: Rows) -> float:
         """About how many pairs of points `claims` runs over."""
         return float(len(rows))

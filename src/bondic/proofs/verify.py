@@ -95,7 +95,7 @@ def _verify(
     checked = [Review(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
     check_workload(proof.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
     claims = proof.claims(rows, sums)
-    _compare_claims(claims, certificate.claims, proof.asked.slack)
+    _compare_claims(claims, certificate.claims, proof.slack)
     checked += [
         Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
         *proof.reviews(rows, claims, log, retest, sums),

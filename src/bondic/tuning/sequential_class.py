@@ -34,6 +34,7 @@ class ChosenClass:
     ball: Ball | Box | Span
     notes: dict[str, str]
     simulated: Simulated | None = None  # for models of what follows
+    length: float = math.nan  # of the interval, as far as the pilot can tell
 
 
 def choose_class(
@@ -43,6 +44,8 @@ def choose_class(
     pilot: Rows,
     foresight: Foresight,
     report: Report | None = None,
+    *,
+    fit: bool = True,
 ) -> ChosenClass:
     """Q as given; else the box where states are names, which assumes nothing; else a class made from the pilot."""
     if ball is not None:
@@ -67,6 +70,8 @@ def choose_class(
     plain = default_instruments(pilot, pilot, choices, kind.columns)
     chosen, note = default_ball(pilot, pilot, kernel, plain, choices, limits)
     smooth = ClassCandidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
+    if not fit:
+        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
     return _shortest(smooth, choices, pilot, kind.columns, foresight, notes, report)
 
 
@@ -93,7 +98,7 @@ def _shortest(
         f"{one.name} {three(one.length)}" for one in (smooth, *others)
     )
     notes["centers"] = centers.text()
-    return ChosenClass(pick.ball, notes, simulated)
+    return ChosenClass(pick.ball, notes, simulated=simulated)
 
 
 def _where(pilot: Rows) -> tuple[tuple[int, int], str]:

@@ -32,7 +32,7 @@ _MOST_OFFSETS = 16
 
 
 @dataclass(frozen=True)
-class Block:
+class CopiedBlock:
     """`length` units that begin at `first` and come again `offset` units later."""
 
     first: int
@@ -40,7 +40,7 @@ class Block:
     offset: int
 
 
-def repeated_block(marks: Marks, weight: float = 1.0) -> Block | None:
+def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     """The heaviest block that chance does not explain, if there is one."""
     count = marks.size
     if count < 2:
@@ -49,7 +49,7 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> Block | None:
     repeats = counts[inverse]
     worth = np.where((repeats > 1) & (repeats <= _MOST_REPEATS), weight * np.log(count / repeats), 0.0)
     needed = 2.0 * float(np.log(count)) + RARE
-    best: tuple[float, Block] | None = None
+    best: tuple[float, CopiedBlock] | None = None
     for offset in _offsets(inverse, worth, needed):
         equal = np.concatenate([[False], marks[:-offset] == marks[offset:], [False]])
         begin, end = np.flatnonzero(np.diff(equal.astype(np.int8)) == 1), np.flatnonzero(np.diff(equal * 1) == -1)
@@ -57,7 +57,7 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> Block | None:
         weights = total[end] - total[begin]
         top = int(np.argmax(weights))
         if weights[top] > needed and (best is None or weights[top] > best[0]):
-            best = (float(weights[top]), Block(int(begin[top]), int(end[top] - begin[top]), offset))
+            best = (float(weights[top]), CopiedBlock(int(begin[top]), int(end[top] - begin[top]), offset))
     return None if best is None else best[1]
 
 

@@ -31,6 +31,7 @@ _MOST_PARTS = 1000
 _GROWTH = 1.5
 _WORTH, _MOST_SIMULATED = 1.3, 10_000
 """A simulator is fitted anew when it can see this many times the rows, up to so many."""
+_STEP = 0.2
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,33 @@ class _Sums:
 
 
 @dataclass(eq=False)
+class _Open:
+    """A block whose rows are still coming: directions of the sub-blocks that have begun."""
+
+    begin: int
+    found: Draft
+    bare: Block  # without weights
+    starts: IntArray  # of all sub-blocks
+    balances: dict[End, Balance]
+    directions: dict[End, list[FloatArray]]
+    weighed: int = 0  # sub-blocks whose rows are all in the sums
+
+    def block(self) -> Block:
+        """As far as it goes."""
+        weightings = {
+            end: Weighting(self.found.aims[end].rate, self.starts[: len(rows)], np.array(rows))
+            for end, rows in self.directions.items()
+        }
+        return replace(self.bare, weightings=weightings)
+
+
+@dataclass(eq=False)
 class Proposer:
-    """Makes block after block; it is shown pasts, and keeps sums over them."""
+    """Makes block after block; it is shown pasts, and keeps sums over them.
+
+    What it has proposed never changes, however the log goes on: where a block ends is fixed before it begins, and a log that
+    stops inside a block has used a part of it.
+    """
 
     model: LinearModel  # whose regressors predict what follows
     radius: float
@@ -82,8 +108,10 @@ class Proposer:
     moments: RunningMoments = field(init=False)
     outlook: Outlook = field(init=False)
     first: Draft | None = None  # the first block
+    _finished: list[Block] = field(init=False, default_factory=list)
+    _open: _Open | None = field(init=False, default=None)
     _sums: dict[End, _Sums] = field(init=False)
-    _simulated: int = 0  # rows that the model's simulator has seen
+    _simulated: int = field(init=False, default=0)  # rows that the model's simulator has seen
 
     def __post_init__(self) -> None:
         self.moments = RunningMoments(self.model)
@@ -94,6 +122,24 @@ class Proposer:
     def size(self) -> int:
         """Coordinates that are seen."""
         return int(self.model.coefficients.shape[1]) - 1
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """All that have a row, the last one as far as it goes."""
+        return (*self._finished, *(() if self._open is None else (self._open.block(),)))
+
+    def extend(self, before: Callable[[int], Past], stops: Sequence[int], known: int) -> None:
+        """Go on to the log's row `known`, the first that is not known; blocks end at `stops`."""
+        for stop in stops[len(self._finished) :]:
+            begin = self._finished[-1].stop if self._finished else self.start
+            if begin >= known:
+                return
+            self._open = self._open or self._begin(before(begin), begin, stop)
+            if not self._follow(self._open, before, known):
+                return
+            self._finished.append(self._open.block())
+            self.outlook.absorb(before(stop), len(before(begin)), self._finished[-1])
+            self._open = None
 
     def prepare(self, past: Past, stop: int) -> Draft:
         """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
@@ -128,12 +174,10 @@ class Proposer:
         self.model, self._simulated = self.model.relearned(found.steps, found.tree), known
         self.moments = RunningMoments(self.model)
 
-    def block(self, before: Callable[[int], Past], start: int, stop: int) -> Block:
-        """The block of rows start..stop-1; the corrections of its weights see the rows before their sub-block."""
-        past = before(start)
+    def _begin(self, past: Past, begin: int, stop: int) -> _Open:
+        """Everything about the block of rows begin..stop-1 but the corrections of its weights."""
         found = self.prepare(past, stop)
         self.first = self.first or found
-        starts = sub_blocks(start, stop)
         bare = Block(
             stop,
             found.fitted.model,
@@ -144,28 +188,30 @@ class Proposer:
             found.margin,
             {},
         )
-        block = replace(bare, weightings=self._weightings(before, found, bare, starts))
-        self.outlook.absorb(before(stop), len(past), block)
-        return block
-
-    def _weightings(
-        self, before: Callable[[int], Past], found: Draft, block: Block, starts: IntArray
-    ) -> dict[End, Weighting]:
-        """Directions of every sub-block, from the imbalance of all weights before it."""
         balances = {end: Balance(aim, found.final) for end, aim in found.aims.items()}
-        directions = {end: np.zeros((starts.size, self.size)) for end in found.aims}
-        past = before(int(starts[0]))
-        for k, until in enumerate([*starts[1:], block.stop]):
-            left = past.share * (block.stop - past.row)
-            now = {}
-            for end, balance in balances.items():
-                sums = self._sums[end]
-                directions[end][k] = balance.direction(sums.rates * past.start - sums.weighted, left)
-                now[end] = Weighting(found.aims[end].rate, starts[k : k + 1], directions[end][k : k + 1])
-            known, past = len(past), before(int(until))
-            if len(past) > known:
-                self._weigh(past.rows.cut(slice(known, None)), replace(block, weightings=now))
-        return {end: Weighting(found.aims[end].rate, starts, rows) for end, rows in directions.items()}
+        return _Open(begin, found, bare, sub_blocks(begin, stop), balances, {end: [] for end in found.aims})
+
+    def _follow(self, work: _Open, before: Callable[[int], Past], known: int) -> bool:
+        """Directions of the sub-blocks that begin before row `known`, from the imbalance of all weights before each.
+
+        True when all rows of the block are known.
+        """
+        ends = [*work.starts[1:].tolist(), work.bare.stop]
+        while work.weighed < len(ends):
+            k, past = work.weighed, before(int(work.starts[work.weighed]))
+            if past.row >= known:
+                return False
+            for end, made in work.directions.items():
+                if len(made) == k:
+                    sums, left = self._sums[end], past.share * (work.bare.stop - past.row)
+                    made.append(work.balances[end].direction(sums.rates * past.start - sums.weighted, left))
+            if ends[k] > known:
+                return False
+            fresh = before(ends[k]).rows.cut(slice(len(past), None))
+            if len(fresh):
+                self._weigh(fresh, work.block())
+            work.weighed += 1
+        return True
 
     def _weigh(self, fresh: Seen, block: Block) -> None:
         """Add the rows of a sub-block to the sums of every end."""
@@ -189,13 +235,16 @@ def sub_blocks(start: int, stop: int) -> IntArray:
 def block_ends(start: int, first: int, planned: int, stop: int, cuts: Sequence[float] = CUTS) -> list[int]:
     """Rows where blocks end: shares of the planned rows first..planned-1, and earlier ones where the pilot is far shorter.
 
-    A log that is longer than planned goes on in steps of a fifth; one that is shorter ends where it ends.
+    A log that is longer than planned goes on in steps of a fifth; one that is shorter stops inside a block. So nothing but the
+    number of ends depends on where the log stops, which may have been decided by looking at it: the last is the first that
+    does not lie before row `stop`.
     """
-    shares = [*cuts]
-    while first + int(shares[-1] * (planned - first)) < stop:
-        shares.append(shares[-1] + 0.2)
-    ends = {min(first + int(share * (planned - first)), stop) for share in shares}
+    shares, length = [*cuts], planned - first
+    while first + int(shares[-1] * length) < max(stop, start + 1):
+        shares.append(shares[-1] + _STEP)
+    ends = {first + int(share * length) for share in shares}
     early, regular = start - first, min(end for end in ends if end > start) - first
     while (early := int(_GROWTH * early) + 1) * _GROWTH < regular:
         ends.add(first + early)
-    return sorted(end for end in ends if end > start)
+    found = sorted(end for end in ends if end > start)
+    return found[: 1 + sum(end < stop for end in found)]

@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from bondic.bounds.embedded import limits_at
 from bondic.classes.ball import Ball
+from bondic.data.blocks import RowRange
 from bondic.identity.residual import values_at_rows
 from bondic.rounding import Between
 from bondic.rows import Batch, Rows
 from bondic.search.sequential.basis import Embedder, PointSlots
 from bondic.search.sequential.simulator import Moves
-from bondic.search.sequential.starts import StartPath
+from bondic.search.sequential.starts import StartPath, Starts
 from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
@@ -89,6 +90,7 @@ class History:
     """All rows of a log; proposals see it through `before`."""
 
     begin: int
+    stop: int  # the log's row after the last
     rows: Seen
     starts: StartPath
     gamma: float
@@ -104,11 +106,21 @@ class History:
 
 
 def make_history(
-    problem: Rows, ball: Ball, embedder: Embedder, starts: StartPath, limits: tuple[float, float] | None, sums: Sums
+    problem: Rows,
+    ball: Ball,
+    embedder: Embedder,
+    starts: Starts,
+    limits: tuple[float, float] | None,
+    sums: Sums,
+    before: History | None = None,
 ) -> History:
-    """Embed all rows on the landmarks of the pilot."""
-    parts = [_embedded(batch, ball, embedder, limits, sums) for batch in problem.batches()]
-    return History(problem.rows.start, Seen.join(parts), starts, problem.gamma, ball.radius)
+    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again."""
+    known = problem.rows.start if before is None else before.stop
+    fresh = problem.restricted(RowRange(known, problem.rows.stop)).batches()
+    parts = [_embedded(batch, ball, embedder, limits, sums) for batch in fresh]
+    path = StartPath.of(starts, embedder, None if before is None else before.starts)
+    rows = Seen.join(parts if before is None else [before.rows, *parts])
+    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius)
 
 
 def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:

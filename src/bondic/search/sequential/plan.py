@@ -1,4 +1,7 @@
-"""From rows to a plan: landmarks of the pilot, blocks one after the other, and landmarks for the evaluation (section 9)."""
+"""From rows to a plan: landmarks of the pilot, blocks one after the other, and landmarks for the evaluation (section 9).
+
+A plan may grow with its log. Rows are shown to it in order, and what was planned for rows before they were seen stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ import numpy.typing as npt
 
 from bondic.bounds.ahead import AheadModel
 from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import LinearModel, Plan, RidgeModel, StartBets
+from bondic.bounds.plan import Block, LinearModel, Plan, RidgeModel, StartBets
 from bondic.bounds.start import sampled_start
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
+from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
@@ -29,7 +33,7 @@ from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.models import best_model
 from bondic.search.sequential.past import History, Past, make_history
 from bondic.search.sequential.simulator import moves_of
-from bondic.search.sequential.starts import BetCount, StartPath, Starts, known_starts, propose_bets
+from bondic.search.sequential.starts import BetCount, Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
@@ -76,6 +80,94 @@ class Shape:
         increasing = all(first < second for first, second in zip(self.cuts, self.cuts[1:], strict=False))
         if not (self.cuts and increasing and self.cuts[0] > 0 and self.cuts[-1] <= 1):
             raise InvalidInput(f"cuts={self.cuts}: shares of the rows in (0, 1], in ascending order, at least one.")
+        if self.planned < 1:
+            raise InvalidInput(f"planned_rows={self.planned}: at least one row is planned.")
+
+
+@dataclass(eq=False)
+class Planner:
+    """A plan that grows with its log."""
+
+    pilot: Rows
+    ball: Ball | Box | Span
+    budget: ErrorBudget
+    ends: tuple[End, ...]
+    shape: Shape
+    sums: Sums
+    embedder: Embedder
+    space: Ball  # Q, or a ball that holds it
+    limits: tuple[float, float] | None
+    proposer: Proposer
+    history: History | None = None
+
+    @staticmethod
+    def begin(
+        problem: Rows,
+        pilot: Rows,
+        ball: Ball | Box | Span,
+        budget: ErrorBudget,
+        ends: tuple[End, ...],
+        shape: Shape,
+        sums: Sums = STANDARD,
+        basis: LandmarkBasis | None = None,
+        simulated: Simulated | None = None,
+    ) -> Planner:
+        """From the pilot alone; `basis` and `simulated`, if they were made from it before.
+
+        `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
+        """
+        embedder, space = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
+        planned = problem.rows.start + shape.planned
+        model: LinearModel = RidgeModel.blank(len(embedder.basis))
+        if simulated is not None:
+            model = outset(pilot, ball, shape.seen, sums, simulated, embedder.basis).model
+        proposer = Proposer(model, space.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        limits = _limits(ball, problem)
+        return Planner(pilot, ball, budget, ends, shape, sums, embedder, space, limits, proposer)
+
+    def extend(self, problem: Rows) -> None:
+        """Take in the rows of a grown log that were not there before, and plan as far as they go."""
+        starts = known_starts(problem, self.pilot)
+        self.history = make_history(
+            problem, self.space, self.embedder, starts, self.limits, self.sums, before=self.history
+        )
+        if isinstance(self.proposer.model, AheadModel):
+            self.history = replace(self.history, moves=moves_of(problem))
+        first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
+        stops = block_ends(proposer.start, first, proposer.planned, stop, self.shape.cuts)
+        proposer.extend(self.history.before, stops, stop)
+
+    def plan(self, problem: Rows, before: Plan | None = None) -> Plan:
+        """The plan for the rows so far, with landmarks that suit them; what the plan `before` has fixed stays as it is.
+
+        The same machine would plan it the same way again, bit for bit. Another one may not, in the last digits.
+        """
+        assert self.history is not None
+        basis = self.embedder.basis
+        if not self.embedder.complete:
+            missed = _missed(problem, self.history, self.embedder)
+            basis = extended(basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
+        bets = _start_bets(problem, self.space, self.history, self.proposer, self.budget, self.ends, self.sums)
+        seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
+        blocks = self.proposer.blocks
+        if before is not None:
+            blocks = (
+                *before.blocks[:-1],
+                _continued(before.blocks[-1], blocks[len(before.blocks) - 1]),
+                *blocks[len(before.blocks) :],
+            )
+            bets = before.start
+        return Plan(basis, len(self.embedder.basis), blocks, seen, bets, self.limits)
+
+
+def _continued(before: Block, now: Block) -> Block:
+    """The same block, with the directions of further sub-blocks."""
+    weightings = {}
+    for end, old in before.weightings.items():
+        new = now.weightings[end]
+        directions = np.concatenate([old.directions, new.directions[len(old.starts) :]])
+        weightings[end] = replace(old, starts=new.starts, directions=directions)
+    return replace(before, weightings=weightings)
 
 
 def make_plan(
@@ -88,31 +180,10 @@ def make_plan(
     sums: Sums = STANDARD,
     simulated: Simulated | None = None,
 ) -> Plan:
-    """A plan for all rows after the pilot; every block is made from the rows before it.
-
-    `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then; `simulated` was
-    fitted to them.
-    """
-    first, start = problem.rows.start, pilot.rows.stop
-    limits, costs = _limits(ball, problem), costs_of(budget, ends)
-    starts = known_starts(problem, pilot)
-    embedder, space = _pilot_space(pilot, ball, starts, shape.seen)
-    history = make_history(problem, space, embedder, StartPath.of(starts, embedder), limits, sums)
-    planned, size = first + shape.planned, len(embedder.basis)
-    model = best_model(history.before(start), _models(embedder, space, problem, simulated))
-    if isinstance(model, AheadModel):
-        history = replace(history, moves=moves_of(problem))
-    proposer = Proposer(model, space.radius, problem.gamma, start, planned, costs)
-    stops = block_ends(start, first, planned, problem.rows.stop, shape.cuts)
-    stretches = zip([start, *stops[:-1]], stops, strict=True)
-    blocks = tuple(proposer.block(history.before, begin, stop) for begin, stop in stretches)
-    basis = embedder.basis
-    if not embedder.complete:
-        missed = _missed(problem, history, embedder, starts)
-        basis = extended(basis, space.kernel, problem.layout, missed, shape.landmarks)
-    bets = _start_bets(problem, space, history, proposer, budget, ends, sums)
-    seen = Provenance("begun", (first, start), problem.log_hash)
-    return Plan(basis, size, blocks, seen, bets, limits)
+    """A plan for all rows after the pilot; every block is made from the rows before it."""
+    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums, simulated=simulated)
+    planner.extend(problem)
+    return planner.plan(problem)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,11 +204,12 @@ def outset(
     seen: int = MOST_SEEN,
     sums: Sums = STANDARD,
     simulated: Simulated | None = None,
+    basis: LandmarkBasis | None = None,
 ) -> Outset:
     """What a class makes of the pilot."""
     starts = known_starts(pilot, pilot)
-    embedder, space = _pilot_space(pilot, ball, starts, seen)
-    history = make_history(pilot, space, embedder, StartPath.of(starts, embedder), _limits(ball, pilot), sums)
+    embedder, space = _pilot_space(pilot, ball, starts, seen, basis)
+    history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums)
     past = history.before(pilot.rows.stop)
     return Outset(past, best_model(past, _models(embedder, space, pilot, simulated)))
 
@@ -173,24 +245,27 @@ def as_ball(ball: Ball | Box | Span, count: int) -> Ball:
     return Ball(table_kernel(0.0), ball.radius * math.sqrt(count), ball.center)
 
 
-def _pilot_space(pilot: Rows, ball: Ball | Box | Span, starts: Starts, seen: int) -> tuple[Embedder, Ball]:
+def _pilot_space(
+    pilot: Rows, ball: Ball | Box | Span, starts: Starts, seen: int, basis: LandmarkBasis | None = None
+) -> tuple[Embedder, Ball]:
     if isinstance(ball, Box) and not pilot.layout.discrete:
         raise InvalidInput("A box as Q needs pairs that come again, and these actions are continuous: pass a Ball.")
     if isinstance(ball, Span):
         return Embedder(normal_form(ball.kernel, pilot.layout), ball.basis, complete=True), as_ball(ball, 1)
-    pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
     kernel = as_ball(ball, 1).kernel
-    basis = pilot_basis(kernel, pilot.layout, pool, seen)
+    if basis is None:
+        pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
+        basis = pilot_basis(kernel, pilot.layout, pool, seen)
     return Embedder(normal_form(kernel, pilot.layout), basis), as_ball(ball, len(basis))
 
 
-def _missed(problem: Rows, history: History, embedder: Embedder, starts: Starts) -> PointSlots:
+def _missed(problem: Rows, history: History, embedder: Embedder) -> PointSlots:
     """Pairs of the whole log of which the pilot's landmarks leave most, and all initial ones."""
     rows = history.rows
     logged = PointSlots(rows.points, rows.slots)
     left = diagonal(embedder.terms, logged) - np.einsum("ij,ij->i", rows.coordinates, rows.coordinates)
     ahead = rows.log_rows[_largest(rows.beyond)]
-    parts = [logged[_largest(left)], pairs_of(starts.cloud)]
+    parts = [logged[_largest(left)], pairs_of(history.starts.starts.cloud)]
     for batch in problem.batches():
         cloud, wanted = batch.next, np.isin(batch.log_rows, ahead)[batch.next.rows]
         parts.append(pairs_of(replace(cloud, points=cloud.points[wanted], weights=cloud.weights[wanted])))

@@ -36,8 +36,16 @@ class Starts:
 
     def before(self, row: int) -> Cloud:
         """Those that are known before a row."""
-        known, cloud = self.told_by[self.cloud.rows] < row, self.cloud
-        return Cloud(cloud.points[known], cloud.weights[known], cloud.rows[known], cloud.draws)
+        return self._some(self.told_by[self.cloud.rows] < row)
+
+    def after(self, count: int) -> Cloud:
+        """All but the first `count`, numbered from 0 on."""
+        found = self._some(self.cloud.rows >= count)
+        return replace(found, rows=found.rows - count)
+
+    def _some(self, kept: npt.NDArray[np.bool_]) -> Cloud:
+        cloud = self.cloud
+        return Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept], cloud.draws)
 
 
 def known_starts(problem: Rows, pilot: Rows) -> Starts:
@@ -67,8 +75,11 @@ class StartPath:
     starts: Starts
 
     @staticmethod
-    def of(starts: Starts, embedder: Embedder) -> StartPath:
-        return StartPath(embedder.cloud(starts.cloud, starts.weights.size)[0], starts)
+    def of(starts: Starts, embedder: Embedder, before: StartPath | None = None) -> StartPath:
+        """Embeddings of all starts; a list that is longer than `before` begins like it, and only the new ones are embedded."""
+        known = 0 if before is None else before.embeddings.shape[0]
+        fresh = embedder.cloud(starts.after(known), starts.weights.size - known)[0]
+        return StartPath(fresh if before is None else np.concatenate([before.embeddings, fresh]), starts)
 
     @cached_property
     def _sums(self) -> tuple[FloatArray, FloatArray]:

@@ -1,0 +1,325 @@
+"""Look at a log while it grows: an interval after every update, all of them valid at once (section 9).
+
+The vector event (16) and the tails (15) hold at every number of rows at once, for weights that were fixed before the rows they
+are used on. So on one event of probability 1 - alpha the value lies in the interval of *every* update, whenever updates happen
+and whatever decided about them, and hence in the intersection of all of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bondic.bounds.plan import Plan
+from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of
+from bondic.classes.ball import Ball
+from bondic.classes.basis import LandmarkBasis
+from bondic.classes.box import Box
+from bondic.classes.span import Span
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.methods.clock import Clock, Progress
+from bondic.methods.monitor_files import Saved, read_folder, write_folder
+from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
+from bondic.methods.monitor_statements import read_method, read_statements, write_statements
+from bondic.methods.sequential import NOTES, Sequential
+from bondic.proofs.certificate import Certificate, UserFunctions
+from bondic.proofs.dual import DualProof
+from bondic.proofs.proof import Proof
+from bondic.proofs.sequential import SequentialProof
+from bondic.result import ConfidenceInterval, Result
+from bondic.rows import Rows
+from bondic.rows.growing import GrowingRows, Statements
+from bondic.search.sequential.plan import Planner, Shape
+from bondic.sums.forms import Sums
+from bondic.terms import make_terms, range_of
+from bondic.tuning.pilot import SMALLEST_PILOT
+from bondic.tuning.sequential_class import ChosenClass
+
+
+@dataclass(frozen=True, eq=False)
+class _Fixed:
+    """What the pilot has decided, for good."""
+
+    pilot: Rows
+    chosen: ChosenClass
+    budget: ErrorBudget
+    basis: LandmarkBasis | None = None  # None: made by the planner
+
+    def stamped(self, old: str, new: str) -> _Fixed:
+        """The log has another hash when it has grown: what was chosen with its first rows says so of the grown log."""
+        ball = self.chosen.ball
+        if ball.provenance.log_hash != old:
+            return self
+        ball = replace(ball, provenance=replace(ball.provenance, log_hash=new))
+        return replace(self, chosen=replace(self.chosen, ball=ball))
+
+
+class SequentialMonitor:
+    """An interval for the value of a policy that may be looked at while the log grows.
+
+    `update(rows)` takes the rows that came since the last one and returns the interval of all rows so far. The intervals of
+    all updates hold at once with probability 1 - alpha, at whatever times updates happen; `interval` is what they have in
+    common. Nothing in common rejects the assumptions, for good. A Q that the library chose is given up for good when the log
+    contradicts it, together with what was said before.
+
+    Blocks end at rows that `planned_rows` alone decides, never where an update ends, although that would be allowed: an update
+    inside a block is evaluated on the part that is there. So an interval depends on the rows, not on how they arrived.
+    What was planned for a row before it was seen is used on it in every later update.
+
+    Parameters
+    ----------
+    policy : object
+        With action_probs or sample_action. Where actions are drawn, rows are used in groups of 256: the last ones wait.
+    initial : InitialStates, default None
+        Where episodes start, fixed beforehand; None: the episode starts of the log, as they come.
+    gamma : float
+        Discount.
+    reward_range : (float, float)
+        Range of every possible reward: knowledge, not read off the log.
+    planned_rows : int
+        How many rows there will be, about. Rates are made for it; the log may stop earlier or go on.
+    alpha : float, default 0.1
+        Probability that any of the intervals may miss the value.
+    method : Sequential, default Sequential()
+        Q, the pilot, sides and shares. The pilot is a share of the planned rows, or a number.
+    value_range, horizon, may_terminate, time_varying, draws, initial_draws, seed, accept
+        As in `make_problem`.
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        initial: InitialStates | None = None,
+        *,
+        gamma: float,
+        reward_range: tuple[float, float],
+        planned_rows: int,
+        alpha: float = 0.1,
+        method: Sequential | None = None,
+        value_range: tuple[float, float] | None = None,
+        horizon: int | None = None,
+        may_terminate: bool = True,
+        time_varying: bool = False,
+        draws: int = 5,
+        initial_draws: int | None = None,
+        seed: int = 0,
+        accept: Iterable[str] = (),
+    ) -> None:
+        check_alpha(alpha)
+        if initial is not None and not isinstance(initial, InitialStates):
+            raise InvalidInput(
+                f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
+            )
+        terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
+        statements = Statements(policy, initial, terms, draws, initial_draws, seed, tuple(accept))
+        self._begin(statements, _planned(Sequential() if method is None else method, planned_rows), float(alpha))
+
+    def _begin(self, statements: Statements, method: Sequential, alpha: float) -> None:
+        """No rows yet."""
+        assert method.planned_rows is not None
+        self._statements, self.method, self.alpha = statements, method, alpha
+        planned_rows = method.planned_rows
+        self._pilot = method.planned_pilot(planned_rows)
+        if not SMALLEST_PILOT <= self._pilot < planned_rows:
+            raise InvalidInput(
+                f"A pilot of {self._pilot} of {planned_rows} planned rows: at least {SMALLEST_PILOT} are needed to begin with, "
+                "and some have to be left. Pass method=Sequential(pilot=...) as a number of rows."
+            )
+        self._rows: GrowingRows | None = None
+        self._fixed: _Fixed | None = None
+        self._plan: Plan | None = None
+        self._planner: Planner | None = None
+        self._updates: tuple[UpdateRecord, ...] = ()
+        self._certificate: Certificate | None = None  # of the last update before it was loaded
+        self.result: Result | None = None
+
+    # -- what is known
+
+    def __len__(self) -> int:
+        """Rows so far."""
+        return 0 if self._rows is None else len(self._rows.log)
+
+    @property
+    def log(self) -> Transitions | None:
+        """The rows that the last interval is about: what its certificate is verified with."""
+        return None if self._rows is None or not self._rows.used else self._rows.first(self._rows.used)
+
+    @property
+    def updates(self) -> tuple[UpdateRecord, ...]:
+        """One line for every update."""
+        return self._updates
+
+    @property
+    def running(self) -> Conclusion:
+        """What all intervals so far have in common; nothing, or a rejection at any update, rejects for good."""
+        limits = range_of(self._statements.terms)
+        if not self._updates:
+            return Conclusion(limits.low, limits.high, Status.TRIVIAL)
+        last = self._updates[-1]
+        return Conclusion(last.running_low, last.running_high, Status[last.running_status])
+
+    @property
+    def interval(self) -> ConfidenceInterval:
+        """The intersection of the intervals of all updates; the value range after a rejection."""
+        return ConfidenceInterval(self.running.low, self.running.high)
+
+    @property
+    def status(self) -> Status:
+        """Of the intersection."""
+        return self.running.status
+
+    # -- rows
+
+    def unseen(self, log: Transitions) -> Transitions | None:
+        """The rows that are new to this monitor, of a log that begins with those it has; None when there are none."""
+        return log if self._rows is None else self._rows.unseen(log)
+
+    def update(self, rows: Transitions, progress: Progress | None = None) -> Result:
+        """The interval of all rows so far, these included; if it fails, nothing has changed."""
+        grown = GrowingRows.begin(self._statements, rows) if self._rows is None else self._rows.grown(rows)
+        try:
+            result, fixed, plan = self._evaluated(grown, Clock(progress))
+        except BaseException:
+            self._planner = None  # it may have seen rows that are not taken in: made again from those that were
+            raise
+        self._rows, self._fixed, self._plan, self.result = grown, fixed, plan, result
+        given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
+        self._updates = (*self._updates, next_record(self.running, result, grown, given_up=given_up))
+        return result
+
+    def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, Plan | None]:
+        if grown.used == 0:
+            return self._waiting(grown, "no group of rows is complete yet"), None, None
+        problem, fixed = grown.problem(), self._fixed
+        if self._rows is not None and grown.used == self._rows.used and self.result is not None:
+            return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plan
+        if problem.rows.stop <= self._pilot:
+            return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, None
+        if (gone := self._given_up_at()) is not None:
+            why, none = f"the log contradicted it at update {gone}", range_of(problem.terms).low
+            result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, none, clock)
+            return self._with_notes(result, problem, grown), fixed, self._plan
+        clock.stage("pilot")
+        if fixed is None:
+            pilot, budget = self.method.pilot_of(problem, self._pilot), self.method.budget(problem, self.alpha)
+            fixed = _Fixed(pilot, self.method.choose(pilot, problem, budget, self._shape, fit=False), budget)
+        elif self._rows is not None:
+            fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
+        clock.done("pilot")
+        clock.stage("plan")
+        planner = self._planner = self._planner or self._replayed(problem, fixed)
+        planner.extend(problem)
+        plan = planner.plan(problem, self._plan)
+        clock.done("plan")
+        if problem.initial_states.from_rows and plan.start is None:
+            return self._waiting(grown, "no episode has begun after the pilot yet"), fixed, None
+        result = self.method.evaluate(problem.select(fixed.pilot.rows.stop), fixed.chosen, plan, fixed.budget, clock)
+        return self._with_notes(result, problem, grown), fixed, plan
+
+    def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
+        return replace(result.with_doubts(problem), choices={**result.choices, **held_back(grown)})
+
+    def _given_up_at(self) -> int | None:
+        """The update at which the log contradicted the Q that the library had chosen."""
+        return next((k for k, record in enumerate(self._updates, 1) if record.given_up), None)
+
+    @property
+    def _shape(self) -> Shape:
+        assert self.method.planned_rows is not None
+        return self.method.shape(self.method.planned_rows)
+
+    def _replayed(self, problem: Rows, fixed: _Fixed) -> Planner:
+        """A planner that has seen the rows of all earlier updates, in the same portions."""
+        ends, sums, first = ends_of(self.method.side), Sums.named(self.method.engine), fixed.pilot.rows.stop
+        planner = Planner.begin(
+            problem, fixed.pilot, fixed.chosen.ball, fixed.budget, ends, self._shape, sums, fixed.basis
+        )
+        done = 0
+        for record in self._updates:
+            if record.used > max(first, done):
+                assert self._rows is not None
+                own = problem.initial_states.from_rows
+                planner.extend(self._rows.earlier(record.used) if own else problem[: record.used])
+                done = record.used
+        return planner
+
+    def _waiting(self, grown: GrowingRows, why: str) -> Result:
+        return waiting_result(grown, self.alpha, self.method.side, why)
+
+    # -- files
+
+    def save(self, folder: str | os.PathLike[str], *, texts: Mapping[str, str] | None = None) -> None:
+        """Write all of it to a folder: new, empty, or the one that this monitor was saved to before.
+
+        Everything is written under temporary names and moved, what makes it count last: a killed save leaves what was there.
+        The certificate of the last update stands in certificates/, the intervals of all updates in history.csv. `texts` are
+        further files, by name. The policy is not saved.
+        """
+        if self._rows is None:
+            raise InvalidInput("There are no rows yet, so there is nothing to save: call update(rows) first.")
+        result = self.result
+        certificate = self._certificate if result is None else result.certificate
+        statements, arrays = write_statements(self._statements, self.method, self.alpha, self._rows)
+        saved = Saved(statements, arrays, self._rows.log.content_hash, self._updates, self._part, certificate)
+        write_folder(folder, saved, texts or {})
+
+    def _part(self, number: int) -> dict[str, Any]:
+        """The rows of an update, and what the policy was asked for then."""
+        assert self._rows is not None
+        ends = [(0, 0), *((update.rows, update.used) for update in self._updates)]
+        (first, before), (stop, used) = ends[number : number + 2]
+        return self._rows.portion((first, stop), (before, used))
+
+    @staticmethod
+    def load(
+        folder: str | os.PathLike[str], policy: Any, *, functions: UserFunctions | None = None
+    ) -> SequentialMonitor:
+        """The monitor that was saved there, as if it had never been away: later updates have the same intervals.
+
+        The policy is compared with its stored answers. `functions` are feature functions of your own, by their labels.
+        """
+        saved = read_folder(folder)
+        statements, rows = read_statements(saved, policy)
+        rows.check_policy()
+        method, alpha = read_method(saved, rows, functions)
+        monitor = SequentialMonitor.__new__(SequentialMonitor)
+        monitor._begin(statements, method, alpha)
+        monitor._rows, monitor._updates, monitor._certificate = rows, saved.updates, saved.certificate
+        if saved.certificate is not None and monitor._given_up_at() is None:
+            told = saved.certificate.body["information"]["choices"]
+            monitor._go_on(saved.certificate.proof(rows.layout, functions), told)
+        return monitor
+
+    def _go_on(self, proof: Proof, told: Mapping[str, str]) -> None:
+        """With the Q and the plan of a certificate, and what was told about them."""
+        assert isinstance(proof, SequentialProof)
+        assert self._rows is not None
+        plan, seen = proof.plan, slice(proof.plan.seen)
+        basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
+        pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
+        notes = {name: str(text) for name, text in told.items() if name in NOTES}
+        assert isinstance(proof.ball, Ball | Box | Span)
+        self._plan = plan
+        self._fixed = _Fixed(pilot, ChosenClass(proof.ball, notes), proof.budget, basis)
+
+
+def _planned(method: Sequential, planned_rows: int) -> Sequential:
+    if not isinstance(method, Sequential):
+        raise InvalidInput(
+            f"method= is a Sequential, not {type(method).__name__}: only its intervals hold at all times."
+        )
+    if isinstance(planned_rows, bool) or not isinstance(planned_rows, int | np.integer) or planned_rows < 1:
+        raise InvalidInput(
+            f"planned_rows={planned_rows!r}: a whole number of rows >= 1 is needed; about as many as will come."
+        )
+    if method.planned_rows not in (None, planned_rows):
+        raise InvalidInput(
+            f"planned_rows={planned_rows}, and method.planned_rows is {method.planned_rows}: pass one of them."
+        )
+    return replace(method, planned_rows=int(planned_rows))

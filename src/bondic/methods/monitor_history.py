@@ -1,0 +1,95 @@
+"""What the updates of a monitor have shown: a line for each, what they have in common, and an answer while rows are too few."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bondic.claims import Assumption, Conclusion, ErrorBudget, Side, Status
+from bondic.proofs.assumptions import range_assumption
+from bondic.result import Result, versions
+from bondic.rows.growing import GrowingRows
+from bondic.terms import in_full, range_of
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """One update: its interval, and what all intervals up to it have in common."""
+
+    rows: int  # of the log by then
+    used: int  # those that were evaluated
+    low: float
+    high: float
+    status: str
+    running_low: float
+    running_high: float
+    running_status: str
+    given_up: bool  # a Q that the library chose, at this update or before
+    certificate: str  # digest; empty where nothing could be certified yet
+    time: str  # UTC
+
+
+def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given_up: bool) -> UpdateRecord:
+    """The line of an update, with what all intervals up to it have in common.
+
+    On the event that makes one of them right all are. So nothing in common is a contradiction, and a rejection stays one; and
+    where the library's own Q was given up, whatever was said before rests on it and goes, too.
+    """
+    limits = result.value_range
+    low, high = max(before.low, result.low), min(before.high, result.high)
+    status = Status.INTERVAL if low > limits.low or high < limits.high else Status.TRIVIAL
+    if Status.REJECTED in (before.status, result.status) or low > high:
+        low, high, status = limits.low, limits.high, Status.REJECTED
+    elif given_up:
+        low, high, status = limits.low, limits.high, Status.TRIVIAL
+    return UpdateRecord(
+        rows=len(grown.log),
+        used=grown.used,
+        low=result.low,
+        high=result.high,
+        status=result.status.name,
+        running_low=low,
+        running_high=high,
+        running_status=status.name,
+        given_up=given_up,
+        certificate=result.hashes.get("certificate", ""),
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def held_back(grown: GrowingRows) -> dict[str, str]:
+    """A note on rows that wait for others."""
+    waiting, total = len(grown.log) - grown.used, len(grown.log)
+    text = f"{waiting} of {total}: actions are drawn for groups of rows, and the last is not complete"
+    return {"waiting rows": text} if waiting else {}
+
+
+def waiting_result(grown: GrowingRows, alpha: float, side: Side, why: str) -> Result:
+    """The value range: nothing is said about the rows yet."""
+    terms = grown.statements.terms
+    limits, (low, high) = range_of(terms), map(in_full, terms.reward_range)
+    rewards = Assumption("rewards", f"Every possible reward lies in [{low}, {high}].", "stated")
+    return Result(
+        low=limits.low,
+        high=limits.high,
+        estimate=limits.low,
+        alpha=alpha,
+        side=side,
+        method="sequential",
+        guarantee="finite-sample",
+        status=Status.TRIVIAL,
+        value_range=limits,
+        claims=(),
+        rejection=None,
+        gap=(math.nan, math.nan),
+        rows=(0, grown.used),
+        budget=ErrorBudget(alpha, {}),
+        assumptions=(rewards, *range_assumption(terms)),
+        choices={"waiting": f"{why}: the interval is the value range", **held_back(grown)},
+        seeds={"policy draws": grown.statements.seed},
+        versions=versions(),
+        hashes={"log": grown.log.content_hash},
+        effective_sample_size=0.0,
+        seconds={},
+    )

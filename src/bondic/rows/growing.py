@@ -1,0 +1,265 @@
+"""A log that grows while it is looked at: its rows so far, with the policy's answers at them, each asked for once.
+
+What was answered for a row is kept, so that later rows cannot change it. A policy whose actions are drawn is asked for whole
+groups of rows, and a group has its draws when its last row is there: the rows of an incomplete group wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.data.blocks import RowRange
+from bondic.data.content_hash import COLUMNS
+from bondic.data.initial import InitialStates
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput, PolicyError
+from bondic.kernels.normal_form import Layout
+from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
+from bondic.policies.protocol import RowProbabilities
+from bondic.rows.doubts import inspected
+from bondic.rows.draws import Draws
+from bondic.rows.frame import check_part, make_frame
+from bondic.rows.make import make_rows
+from bondic.rows.rows import Rows
+from bondic.terms import Terms
+
+FloatArray = npt.NDArray[np.float64]
+
+NEXT, INITIAL = "next_answers", "initial_answers"
+"""Answers beside the columns of a portion."""
+_SAME_POLICY = 1e-9
+"""Answers of one policy may differ by this much, relatively: networks add up in another order when they are asked for more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statements:
+    """What is asked at every length of the log, fixed before its first row."""
+
+    policy: Any
+    initial: InitialStates | None  # None: the log's own episode starts, as they come
+    terms: Terms
+    draws: int = 5
+    initial_draws: int | None = None
+    seed: int = 0
+    accept: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.policy, RowProbabilities | StoredAnswers):
+            raise InvalidInput(
+                "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself: "
+                "an object with action_probs or sample_action, or CallablePolicy(function)."
+            )
+        if self.initial is not None and self.initial.from_rows:
+            raise InvalidInput(
+                "These initial states were read off a log of some length, and the log grows. Pass initial=None for its episode "
+                "starts as they come, or states that were fixed beforehand: InitialStates.exact or .sample."
+            )
+        if not isinstance(self.seed, int | np.integer) or self.seed < 0:
+            raise InvalidInput(
+                f"`seed` is {self.seed!r}; a whole number >= 0 is needed, so that draws can be repeated."
+            )
+
+    def starts(self, log: Transitions) -> InitialStates:
+        return InitialStates.from_log(log) if self.initial is None else self.initial
+
+    def at_start(self, states: FloatArray, action_dim: int, log_rows: int) -> StartAnswers:
+        """The policy at initial states."""
+        times = np.zeros(len(states), dtype=np.int64) if self.terms.time_varying else None
+        asking: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
+        rng = Draws(self.seed).at_start()
+        found = ask_start(self.policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
+        if self.initial is None and not found.exact:
+            raise InvalidInput(
+                "Episode starts of a growing log need a policy whose means over actions are exact: with drawn actions, every "
+                "new start would change the draws at the earlier ones. Pass the initial states: InitialStates.exact or .sample."
+            )
+        return found
+
+    def at_next(self, log: Transitions, rows: RowRange, start: StartAnswers) -> FloatArray:
+        """The policy at the next states of these rows."""
+        part = log.cut(rows)
+        frame = make_frame(part, self.terms)
+        later = None if frame.times is None else frame.times[frame.continues] + 1
+        following = part.next_observations[frame.next_rows]
+        states = NextStates(following, later, frame.next_rows + rows.start, 0)
+        return ask_next(self.policy, states, start, Draws(self.seed).at_group)
+
+
+@dataclass(frozen=True, eq=False)
+class GrowingRows:
+    """All rows so far; `grown` gives those of a longer log, and leaves these as they are."""
+
+    statements: Statements
+    log: Transitions  # every row that was given
+    used: int  # how many of them are evaluated
+    answers: StoredAnswers  # the policy at the initial states and at the next states of the rows that are used
+    draws: int  # actions drawn at each next state; 1 if means over them are exact
+
+    @staticmethod
+    def begin(statements: Statements, rows: Transitions) -> GrowingRows:
+        """The first rows."""
+        _refuse_wrong(rows, statements.terms, 0)
+        start = statements.at_start(statements.starts(rows).observations, rows.action_dim, len(rows))
+        tail = (start.slots,) if start.discrete else (start.draws, rows.action_dim)
+        answers = StoredAnswers(np.zeros((0, *tail)), start.initial, start.discrete, start.exact)
+        return GrowingRows(statements, rows, 0, answers, start.draws)._asked()
+
+    def grown(self, rows: Transitions) -> GrowingRows:
+        """The log with these rows after its own."""
+        _refuse_wrong(rows, self.statements.terms, len(self.log))
+        return replace(self, log=_joined(self.log, rows))._asked()
+
+    def _asked(self) -> GrowingRows:
+        """Ask the policy for what is new, whole groups only where it draws."""
+        total, said, initial = len(self.log), self.statements, self.answers.initial
+        used = total if self.answers.exact else total // GROUP * GROUP
+        if used == self.used:
+            return self
+        if said.initial is None and len(states := said.starts(self.log).observations[len(initial) :]):
+            initial = np.concatenate([initial, said.at_start(states, self.log.action_dim, total).initial])
+        following = said.at_next(self.log, RowRange(self.used, used), self.start)
+        answers = replace(self.answers, initial=initial, next=np.concatenate([self.answers.next, following]))
+        return replace(self, used=used, answers=answers)
+
+    @property
+    def start(self) -> StartAnswers:
+        """The policy at the initial states."""
+        found = self.answers
+        return StartAnswers(found.initial, found.discrete, found.exact, self.draws)
+
+    def first(self, count: int) -> Transitions:
+        """The log as it was after so many rows, with the hash that it had."""
+        if count == len(self.log):
+            return self.log
+        columns = {name: None if column is None else column[:count] for name, column in self.log.columns().items()}
+        return Transitions(**columns, discrete_observations=self.log.discrete_observations)  # type: ignore[arg-type]
+
+    def unseen(self, log: Transitions) -> Transitions | None:
+        """The rows of a file that are not among these: those after them if it begins like them, else all; None: no new ones."""
+        common = min(len(self.log), len(log))
+        if not _alike(self.log.cut(RowRange(0, common)), log.cut(RowRange(0, common))):
+            return log
+        if len(log) <= len(self.log):
+            if len(log) == len(self.log):
+                return None
+            raise InvalidInput(
+                f"These {len(log)} rows are the first of the {len(self.log)} that are known already. A copied row is not new "
+                "data: pass the rows after them, or the whole log as it is now."
+            )
+        columns = {name: None if column is None else column[common:] for name, column in log.columns().items()}
+        return Transitions(**columns, discrete_observations=log.discrete_observations)  # type: ignore[arg-type]
+
+    def problem(self) -> Rows:
+        """The question on all rows that are used; what is surely wrong with the log is refused, doubts are warnings."""
+        return inspected(self._rows(self.used), self.statements.accept)
+
+    def earlier(self, used: int) -> Rows:
+        """The question as it was when so many rows were used; the log is not inspected again."""
+        return self._rows(used)
+
+    def _rows(self, used: int) -> Rows:
+        said, log = self.statements, self.first(used)
+        following, starts = self._counts(used)
+        answers = replace(self.answers, next=self.answers.next[:following], initial=self.answers.initial[:starts])
+        asking: dict[str, Any] = {"draws": said.draws, "initial_draws": said.initial_draws, "seed": said.seed}
+        rows = make_rows(log, answers, said.starts(log), said.terms, **asking)
+        return replace(rows, policy=said.policy)  # its answers are held; it may be asked at other states
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(
+            self.log.observation_dim, self.statements.terms.time_varying, self.log.action_dim, self.start.slots
+        )
+
+    def portion(self, given: tuple[int, int], used: tuple[int, int]) -> dict[str, npt.NDArray[Any]]:
+        """Columns of the rows that were given at once, and the answers for those that were used then."""
+        part = self.log.cut(RowRange(*given))
+        found = {name: column for name, column in part.columns().items() if column is not None}
+        known, now = (self._counts(count) for count in used)
+        found[NEXT] = self.answers.next[known[0] : now[0]]
+        if self.statements.initial is None:
+            found[INITIAL] = self.answers.initial[known[1] : now[1]]
+        return found
+
+    def _counts(self, used: int) -> tuple[int, int]:
+        """Next and initial states of the first rows."""
+        if used == 0:
+            return 0, 0
+        log = self.first(used)
+        return make_frame(log, self.statements.terms).next_rows.size, len(self.statements.starts(log))
+
+    @staticmethod
+    def restored(
+        statements: Statements,
+        portions: Sequence[Mapping[str, npt.NDArray[Any]]],
+        used: int,
+        start: StartAnswers,
+        discrete_observations: bool,
+    ) -> GrowingRows:
+        """From its portions, without asking the policy; `start` has the initial answers that are in none of them."""
+        joined = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
+        following, initial = joined.pop(NEXT), joined.pop(INITIAL, start.initial)
+        answers = StoredAnswers(following, initial, start.discrete, start.exact)
+        log = Transitions(**joined, discrete_observations=discrete_observations)
+        return GrowingRows(statements, log, used, answers, start.draws)
+
+    def check_policy(self) -> None:
+        """The policy against its stored answers: at the initial states, and at the last rows that were used."""
+        said, first = self.statements, max(self.used - 1, 0) // GROUP * GROUP
+        states = said.starts(self.log).observations[: len(self.answers.initial)]
+        _compare(said.at_start(states, self.log.action_dim, len(self.log)).initial, self.answers.initial, "initial")
+        if self.used:
+            fresh = said.at_next(self.log, RowRange(first, self.used), self.start)
+            _compare(fresh, self.answers.next[len(self.answers.next) - len(fresh) :], "next")
+
+
+def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
+    near = mine.shape == stored.shape and np.all(np.abs(mine - stored) <= _SAME_POLICY * (1 + np.abs(stored)))
+    if not near:
+        raise PolicyError(
+            f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
+            "is about one policy; follow another one from the beginning."
+        )
+
+
+def _refuse_wrong(rows: Transitions, terms: Terms, first_row: int) -> None:
+    """Rows that can never be evaluated are not taken in."""
+    if not isinstance(rows, Transitions):
+        raise InvalidInput(
+            f"New rows are Transitions, not {type(rows).__name__}: read_log(path).transitions, or Transitions(...)."
+        )
+    if terms.time_varying and not rows.has_timesteps:
+        raise InvalidInput(
+            "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
+        )
+    check_part(rows, terms, first_row)
+
+
+def _alike(mine: Transitions, theirs: Transitions) -> bool:
+    """The same rows, column by column."""
+    pairs = ((getattr(mine, name), getattr(theirs, name)) for name in COLUMNS)
+    return all((a is None) == (b is None) and (a is None or np.array_equal(a, b)) for a, b in pairs)
+
+
+def _joined(log: Transitions, rows: Transitions) -> Transitions:
+    """One log; keys and order are checked across the seam."""
+    columns: dict[str, Any] = {}
+    for name in COLUMNS:
+        mine, theirs = getattr(log, name), getattr(rows, name)
+        if (mine is None) != (theirs is None):
+            raise InvalidInput(
+                f"The log {'has no' if mine is None else 'has a'} column `{name}`, and the new rows "
+                f"{'have one' if mine is None else 'have none'}. All rows of a log have the same columns."
+            )
+        if mine is not None and (mine.shape[1:] != theirs.shape[1:] or mine.dtype != theirs.dtype):
+            raise InvalidInput(
+                f"`{name}` of the new rows is {theirs.dtype} of shape {theirs.shape}, that of the log {mine.dtype} of shape "
+                f"{mine.shape}. All rows of a log have the same columns."
+            )
+        columns[name] = None if mine is None else np.concatenate([mine, theirs])
+    return Transitions(**columns, discrete_observations=log.discrete_observations)
