@@ -78,9 +78,15 @@ def _offline(drawing: str) -> str:
 
 def plots(problem: bondic.Rows, result: bondic.Result) -> None:
     save_plot(terms_figure(result), IMAGES / "terms.png")
-    save_plot(sensitivity_figure(bondic.result_frontier(result, problem)), IMAGES / "sensitivity.png")
+    numbers = bondic.Dual(choices=bondic.Choices(categorical=False))  # a table has no radius that one could doubt
+    curve = bondic.radius_sensitivity(problem, alpha=0.1, method=numbers)
+    save_plot(sensitivity_figure(curve), IMAGES / "sensitivity.png")
     short = problem.select(0, 2000)  # on the whole log most rivals are shorter than their dot
-    methods = {"dual": bondic.Dual(), **{name: bondic.make_baseline(name) for name in RIVALS}}
+    methods = {
+        "sequential": bondic.Sequential(),
+        "dual": bondic.Dual(),
+        **{name: bondic.make_baseline(name) for name in RIVALS},
+    }
     found = [(name, bondic.estimate_interval(short, alpha=0.1, method=method)) for name, method in methods.items()]
     save_plot(comparison_figure(found), IMAGES / "comparison.png")
 

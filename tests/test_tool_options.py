@@ -337,3 +337,68 @@ def test_compare_and_verify_tell_a_choice_from_a_statement(capsys):
         assert ("values (chosen by bondic): " in out) == word
         assert ("valid if what bondic chose holds" in out.splitlines()[0]) == word
         assert ("values (checked): Nothing is assumed" in out) == (not word)
+
+
+# --- which method ------------------------------------------------------------------------------------------------------
+
+
+ASKED = ["log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        ((), "sequential"),
+        (("--method", "sequential"), "sequential"),
+        (("--method", "dual"), "dual"),
+        (("--gauge", "finite", "--numeric"), "dual"),
+        (("--misspecification", "0.1"), "dual"),
+        (("--weight-bandwidth", "1"), "dual"),
+        (("--planned-rows", "900", "--pilot", "100", "--side", "lower"), "sequential"),
+        (("--method", "sequential", "--radius", "50", "--side", "lower"), "sequential"),
+        (("--method", "sequential", "--categorical", "obs", "--pilot", "0.2"), "sequential"),
+    ],
+)
+def test_the_method_follows_from_the_options(words, method, place, capsys):
+    code, _, err = run(capsys, "evaluate", *ASKED, *words, "--out", "m", "--quiet")
+    assert code in (0, 4), err
+    data = json.loads((place / "m" / "result.json").read_text())
+    assert data["method"] == method
+    named = "--method" in words
+    assert ("method" in data["choices"]) == (not named)
+    if not named:
+        assert data["choices"]["method"].startswith(method)
+    assert tomllib.loads((place / "m" / "configuration.toml").read_text())["method"] == (words[1] if named else "auto")
+
+
+@pytest.mark.parametrize("only", [("--gauge", "half"), ("--misspecification", "0.1"), ("--weight-bandwidth", "1")])
+@pytest.mark.usefixtures("place")
+def test_options_of_the_dual_method_are_refused_beside_the_sequential_one(only, capsys):
+    code, _, err = run(capsys, "evaluate", *ASKED, "--method", "sequential", *only)
+    assert code == 2
+    assert f"{only[0]} is an option of the dual method" in err
+
+
+@pytest.mark.usefixtures("place")
+def test_compare_names_the_method_that_was_taken(capsys):
+    code, out, _ = run(capsys, "compare", *ASKED, "--json")
+    assert code == 0
+    assert [line["method"] for line in json.loads(out)] == ["sequential"]
+    code, out, _ = run(capsys, "compare", *ASKED, "--method", "sequential", "--method", "dual", "--gauge", "half")
+    assert code == 0
+    assert "--gauge is an option of the dual method" in out
+    everything = ["compare", *ASKED, "--method", "all", "--with", "tis.steps=5", "--json"]
+    assert [line["method"] for line in json.loads(run(capsys, *everything)[1])][:2] == ["sequential", "dual"]
+
+
+def test_larger_radii_stand_on_terminal_and_page(place, capsys):
+    words = ["--numeric", "--radius", "50", "--larger-radii", "--out", "wide"]
+    code, _, err = run(capsys, "evaluate", *ASKED, *words)
+    assert code in (0, 4), err
+    assert "with 2 times the radius: [" in err
+    page = (place / "wide" / "report.html").read_text()
+    assert 'id="rougher"' in page
+    assert 'id="what-if"' not in page
+    code, _, err = run(capsys, "evaluate", *ASKED, "--larger-radii", "--out", "table")
+    assert code == 2
+    assert "no radius to vary" in err

@@ -27,8 +27,8 @@ from bondic.terms import Terms, ValueRange, range_of
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MOST_NUMBERS = 400_000_000
-"""Coordinates of all rows are held in memory, three numbers for each: 10 GB at most."""
+MOST_NUMBERS = 100_000_000
+"""Coordinates of all rows are held in memory, plan and evaluation hold several copies: about 10 GB at most."""
 
 
 @dataclass(frozen=True, eq=False)
