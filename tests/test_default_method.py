@@ -8,6 +8,7 @@ import pytest
 import bondic as b
 from bondic.claims import Status
 from bondic.classes.span import Span
+from bondic.classes.value_class import constant_function
 from bondic.proofs.dual import DualProof
 from bondic.proofs.sequential import SequentialProof
 from builders import tabular
@@ -238,3 +239,28 @@ def test_landmarks_of_a_plan_are_rows():
     assert table.method == "sequential"
     shared = table.without_rows(question())
     assert b.verify(shared.certificate, LOG, POLICY).low == table.low
+
+
+def test_an_end_that_only_repeats_a_stated_class_is_no_answer():
+    """A reward of 1/2 whatever happens: q* = 1, and a narrow Q says as much as the log can."""
+    rng, count = np.random.default_rng(0), 400
+    states = rng.normal(size=(count + 1, 1))
+    log = b.Transitions(
+        observations=states[:-1],
+        actions=rng.integers(2, size=count),
+        rewards=np.full(count, 0.5),
+        next_observations=states[1:],
+        terminations=np.zeros(count, dtype=bool),
+        truncations=np.zeros(count, dtype=bool),
+    )
+    problem = b.make_problem(
+        log, b.UniformPolicy(2), b.InitialStates.exact([[0.0]]), gamma=0.5, reward_range=(0.0, 1.0), accept=None
+    )
+    kernel = b.Gaussian(1.0) * b.Dirac()
+    middle = constant_function(1.0, problem.layout)
+    narrow = b.estimate_interval(problem, method=b.Sequential(ball=b.Ball(kernel, 0.001, middle)))
+    assert narrow.status.name == "TRIVIAL"
+    assert not any(claim.uses_log for claim in narrow.claims)
+    wide = b.estimate_interval(problem, method=b.Sequential(ball=b.Ball(kernel, 1.0, middle)))
+    assert wide.status.name == "INTERVAL"
+    assert wide.low <= 1.0 <= wide.high

@@ -166,3 +166,31 @@ class TestTables:
         assert np.all(embedding.extra >= exact)
         assert np.all(embedding.extra <= exact + 1e-13)
         assert not embedding.perp.any()
+
+
+@pytest.mark.parametrize("kind", ["ball", "box"])
+def test_leading_coordinates_do_not_see_later_landmarks_or_other_rows(kind):
+    """What models and weights see is the same to the last bit whatever was put into the basis afterwards."""
+    rng = np.random.default_rng(5)
+    points, slots = np.arange(90.0)[:, None] * [1.0, 0.0], np.tile([0, 1], 45)
+    if kind == "ball":
+        points = rng.normal(size=(90, 2))
+        q = bondic.Ball(bondic.Gaussian(0.5, on="state") * bondic.Dirac() + bondic.Constant(0.5), 2.0)
+        gram = np.exp(-((points[:, None] - points) ** 2).sum(-1) / 0.5) * (slots[:, None] == slots) + 0.5
+        matrix = np.tril(np.linalg.inv(np.linalg.cholesky(gram + 1e-9 * np.eye(90))))
+    else:
+        q, matrix = bondic.Box(2.0), np.eye(90)
+    x, a = np.vstack([points[:70], rng.normal(size=(300, 2))]), rng.integers(0, 2, 370)
+    count = 37
+
+    def leading(landmarks, rows):
+        basis = LandmarkBasis(points[:landmarks], slots[:landmarks], matrix[:landmarks, :landmarks])
+        return coordinates(q, basis, LAYOUT).leading(x[rows], a[rows], count)
+
+    whole = leading(90, slice(None))
+    assert np.array_equal(whole, leading(count, slice(None)))
+    assert np.array_equal(whole[:11], leading(64, slice(11)))
+    assert np.array_equal(whole[300:], leading(90, slice(300, None)))
+    basis = LandmarkBasis(points, slots, matrix)
+    rows = RowMeasures(x, np.eye(2)[a], np.arange(370), 370)
+    assert np.allclose(whole, coordinates(q, basis, LAYOUT).single(rows).coordinates[:, :count], atol=1e-6)

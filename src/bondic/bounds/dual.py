@@ -35,6 +35,8 @@ VALUE, BIAS, NOISE, START, ALLOWANCE = (
 )  # fmt: skip
 DISCREPANCY, NORM = "|mu|", "|omega|"
 """Names of the parts of (10), in the order in which they are added; |μ_ω| and |ω| are details."""
+UNMOVED = 1e-3
+"""An end that the log moves by less than this share of the value range is what Q says without it."""
 
 
 @dataclass(frozen=True, eq=False)

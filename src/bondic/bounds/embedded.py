@@ -66,10 +66,6 @@ class Embedded:
         limits = Between(self.limits.low[part], self.limits.high[part])
         return replace(self, **cut, next=self.next.some(part), step=self.step.some(part), limits=limits)
 
-    def before(self, row: int) -> Embedded:
-        """The rows of the log before this one, and nothing else: what may be known when a block begins there."""
-        return self.stretch(slice(0, int(np.searchsorted(self.log_rows, row))))
-
     @property
     def outcome(self) -> FloatArray:
         """r_i + gamma q̂(x'_i): Y_i if the center were q*."""

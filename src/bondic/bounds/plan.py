@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.claims import End
-from bondic.classes.basis import LandmarkBasis
+from bondic.classes.basis import GROUP, LandmarkBasis
 from bondic.classes.provenance import Provenance
 from bondic.codec import Extended
 from bondic.errors import InvalidInput
@@ -32,7 +32,7 @@ FULL_BET, SMALL_BET = 0.99, 0.2
 MOST_ROUNDS, MOST_FEEDBACK = 20, 12
 """Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
 MOST_TAUS = 16
-_GROUP, _PART = 256, 8192
+_PART = 8192
 
 
 @kind("model")
@@ -270,17 +270,17 @@ def _predicted(
     """
     count = len(here)
     predicted, kappa, raw = np.empty(count), np.empty(here.shape), np.empty((count, block.whitening.shape[1]))
-    for top in range(0, count, _GROUP):
-        group = np.arange(top, top + _GROUP)
+    for top in range(0, count, GROUP):
+        group = np.arange(top, top + GROUP)
         group[group >= count] = top
         outcomes, embeddings = block.model.predict(points[group], slots[group], here[group])
-        if outcomes.shape != (_GROUP,) or embeddings.shape != (_GROUP, here.shape[1]):
+        if outcomes.shape != (GROUP,) or embeddings.shape != (GROUP, here.shape[1]):
             raise InvalidInput(
-                f"A model predicts ({_GROUP},) and {(_GROUP, here.shape[1])} for {_GROUP} rows, not {outcomes.shape} and "
+                f"A model predicts ({GROUP},) and {(GROUP, here.shape[1])} for {GROUP} rows, not {outcomes.shape} and "
                 f"{embeddings.shape}."
             )
-        own = slice(0, min(_GROUP, count - top))
-        rows = slice(top, top + _GROUP)
+        own = slice(0, min(GROUP, count - top))
+        rows = slice(top, top + GROUP)
         predicted[rows], kappa[rows] = outcomes[own], embeddings[own]
         raw[rows] = ((here[group] - gamma * embeddings) @ block.whitening)[own]
     return predicted, kappa, raw
@@ -290,7 +290,3 @@ def _along(step: FloatArray, directions: FloatArray, place: IntArray) -> FloatAr
     """θ . T̄_i with the θ of each row's sub-block, row by row."""
     parts = [slice(top, top + _PART) for top in range(0, len(step), _PART)]
     return np.concatenate([np.zeros(0), *(np.einsum("ij,ij->i", step[p], directions[place[p]]) for p in parts)])
-
-
-WHOLE = math.inf
-"""Margin of a clip to the whole range."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BIAS, NOISE, START, VALUE
+from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.bounds.embedded import Embedded, Start, balance
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import MOST_FEEDBACK, Columns, Plan, columns
 from bondic.claims import Claim, End, Part
-from bondic.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum
+from bondic.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.classes.landmarks import Coordinates, Embedding
 from bondic.errors import NumericalError
 from bondic.matrices import gamma as rounding
@@ -81,7 +81,7 @@ def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
     applied = []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)
-        seen = piece.here[:, : plan.seen]
+        seen = evidence.found.leading(piece.points, piece.slots, plan.seen)
         own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
         applied.append(own)
         if len(piece):
@@ -132,9 +132,13 @@ def _better(old: Claim | None, new: Claim) -> Claim:
 
 
 def _final(evidence: Evidence, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
-    """What a sampled initial distribution costs is added once, at the end."""
-    parts = {end: Part(START, evidence.start_error(end, sets), "spread") for end in claims}
-    return tuple(Claim(end, (*claim.parts, parts[end])) for end, claim in claims.items())
+    """What a sampled initial distribution costs is added once, at the end. An end that only repeats Q uses no row."""
+    everything = [whole_ball(evidence.found.radius, evidence.start.coordinates.shape[0])]
+    out = []
+    for end, claim in claims.items():
+        used = claim.gain(_from_start(evidence, everything, end)) > UNMOVED * evidence.limits.width
+        out.append(Claim(end, (*claim.parts, Part(START, evidence.start_error(end, sets), "spread")), used))
+    return tuple(out)
 
 
 def _from_start(evidence: Evidence, candidates: list[Ellipsoid], end: End) -> Claim:

@@ -14,6 +14,9 @@ from bondic.rounding import U, inflate
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+GROUP = 256
+"""Rows that are multiplied at once where the bits must not depend on how many there are: libraries sum by shape."""
+
 
 @dataclass(frozen=True, eq=False)
 class LandmarkBasis:

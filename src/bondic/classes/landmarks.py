@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
-from bondic.classes.basis import LandmarkBasis, kernel_sizes, landmark_values, one_hot
+from bondic.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
@@ -91,6 +91,13 @@ class Coordinates(ABC):
     @abstractmethod
     def single(self, measures: RowMeasures) -> Embedding:
         """Embeddings of any measures."""
+
+    @abstractmethod
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        """Coordinates of pairs in the first `count` functions of the basis, (n, count).
+
+        The same bits whatever landmarks come after those, and however many rows there are: what is fixed beforehand sees these.
+        """
 
     @abstractmethod
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
@@ -190,6 +197,9 @@ class BallCoordinates(Coordinates):
 
     def single(self, measures: RowMeasures) -> Embedding:
         return self._finish(*self._raw(measures))
+
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        return _leading(self._terms, self.basis, self.layout, points, slots, count)
 
     def approximate(self, points: FloatArray, weights: FloatArray) -> FloatArray:
         return self.basis.matrix @ _in_parts(self._values, points, weights)
@@ -293,6 +303,10 @@ class BoxCoordinates(Coordinates):
         found = self._values(measures)
         return Embedding(found, np.zeros(measures.count), self._left(found, measures))
 
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        n = points.shape[0]  # zeros and ones: there is nothing to round
+        return self._values(RowMeasures(points, one_hot(slots, self.layout), np.arange(n), n))[:, :count]
+
     def pairs(
         self, logged: RowMeasures, following: RowMeasures, discount: float
     ) -> tuple[Embedding, Embedding, Embedding]:
@@ -367,6 +381,9 @@ class SpanCoordinates(Coordinates):
         extra = mass * (inflate(unit * self._rows) * self.radius) * (1 + 8 * U)
         return Embedding(found, np.zeros(measures.count), extra)
 
+    def leading(self, points: FloatArray, slots: IntArray, count: int) -> FloatArray:
+        return _leading(self._terms, self.basis, self.layout, points, slots, count)
+
     def pairs(
         self, logged: RowMeasures, following: RowMeasures, discount: float
     ) -> tuple[Embedding, Embedding, Embedding]:
@@ -390,6 +407,20 @@ class SpanCoordinates(Coordinates):
 
     def _values(self, measures: RowMeasures) -> FloatArray:
         return _per_row(landmark_values(self._terms, measures.points, measures.weights, self.basis), measures)
+
+
+def _leading(
+    terms: tuple[Term, ...], basis: LandmarkBasis, layout: Layout, points: FloatArray, slots: IntArray, count: int
+) -> FloatArray:
+    """M k̃(z, x) of the first `count` landmarks alone, in groups of one size; the last is filled up with its first row."""
+    first = LandmarkBasis(basis.points[:count], basis.slots[:count], basis.matrix[:count, :count])
+    out = np.empty((points.shape[0], count))
+    for top in range(0, points.shape[0], GROUP):
+        group = np.arange(top, top + GROUP)
+        group[group >= points.shape[0]] = top
+        values = landmark_values(terms, points[group], one_hot(slots[group], layout), first)
+        out[top : top + GROUP] = (values @ first.matrix.T)[: points.shape[0] - top]
+    return out
 
 
 def _in_parts(values: Callable[[RowMeasures], FloatArray], points: FloatArray, weights: FloatArray) -> FloatArray:

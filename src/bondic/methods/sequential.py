@@ -20,7 +20,7 @@ from bondic.methods.setting import tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
-from bondic.proofs.sequential import VECTOR, SequentialProof, claims_of
+from bondic.proofs.sequential import SequentialProof, claims_of, probabilities
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -255,11 +255,8 @@ class Sequential:
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""
-        ends = ends_of(self.side)
-        sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
-        rest = 1.0 - sampled
-        shares = {VECTOR: rest * self.vector_share}
-        shares.update({end: rest * (1 - self.vector_share) / len(ends) for end in ends})
+        sampled = START_SHARE if sampled_start(problem, len(ends_of(self.side))) is not None else 0.0
+        shares = {name: (1.0 - sampled) * share for name, share in probabilities(self.side, self.vector_share).items()}
         return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bondic.bounds.dual import ClassTest, Setting, dual_bound
+from bondic.bounds.dual import UNMOVED, ClassTest, Setting, dual_bound
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
@@ -31,9 +31,6 @@ from bondic.registry import register
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
-
-_UNMOVED = 1e-3
-"""An end that the log moves by less than this share of the value range is what Q says without it."""
 
 
 @register("proof", "dual")
@@ -146,7 +143,7 @@ class DualProof(Proof):
         limits, alone = setting.range(), _without_log(setting, tuple(self.omegas))
         unchecked, headline = [], []
         for claim, without in zip(claims.ends, alone, strict=True):
-            if claim.gain(limits) > 0 and claim.gain(without) <= _UNMOVED * limits.width:
+            if claim.gain(limits) > 0 and claim.gain(without) <= UNMOVED * limits.width:
                 unchecked.append(
                     f"the {claim.end} end against the log: the log was not used for this end, it repeats Q"
                 )

@@ -34,7 +34,8 @@ from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
 
-_OTHER_MACHINES = 1e-7
+_OTHER_MACHINES = 1e-9
+"""Relative: other processors changed ends by 1e-14; what is granted is far below any digit that is shown."""
 VECTOR = "vector"
 """The share of alpha of (16), the event behind what is left of Q; the tails are called by their ends."""
 
@@ -95,10 +96,12 @@ class SequentialProof(Proof):
         return claims_of(self.evaluate(self.evidence(rows, sums)), self.budget, self.side)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
-        text = "Models, instruments, bets and weights of every block were fixed before its first row was seen, the first ones"
-        return list_assumptions(
-            rows, self.ball, (fixed_before("plan", text, self.plan.provenance, rows),), rejected=rejected
+        text = (
+            "Models, instruments, bets and weights of a block come from the rows before it, which a plan does not show. The "
+            "first block"
         )
+        own = (fixed_before("plan", text, self.plan.provenance, rows),)
+        return list_assumptions(rows, self.ball, own, rejected=rejected)
 
     @property
     def slack(self) -> float:
