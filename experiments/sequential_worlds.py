@@ -1,9 +1,9 @@
 """Intervals of the sequential method with a Q that it chooses itself, on worlds of control and on hard cases: misses are counted.
 
-    python experiments/sequential_worlds.py [--worlds pendulum cart-pole ...] [--rows 5000 20000] [--seeds 1 2 3] [--page FILE]
+    python experiments/sequential_worlds.py [--worlds pendulum cart-pole ...] [--rows 5000] [--seeds 1 2 3] [--factors 1 2 5]
 
 Prints one line for every log: the interval at alpha = 0.1, J* by simulation, the length as a share of the value range, and the
-same with 2 and 5 times the radius. With --page the table is written into that file.
+same with 2 and 5 times the radius.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Line:
         return sum(not low <= self.truth <= high for low, high in self.ends)
 
 
-def measure(name: str, rows: int, seed: int) -> Line:
+def measure(name: str, rows: int, seed: int, factors: list[int]) -> Line:
     """The interval with the library's own choice, and with larger radii."""
     case = CASES[name](rows, seed)
     kept: dict[int, Any] = {}
@@ -65,7 +65,7 @@ def measure(name: str, rows: int, seed: int) -> Line:
             kept[seed] = fit(pilot, seed, report)
         return kept[seed]
 
-    for factor in FACTORS:
+    for factor in factors:
         method = bondic.Sequential(choices=bondic.Choices(radius_factor=PLAIN * factor))
         with patch.object(sequential_class, "fit_centers", once):
             result = bondic.estimate_interval(case.problem, alpha=ALPHA, method=method)
@@ -92,44 +92,17 @@ HEAD = (
 
 def shown(line: Line) -> str:
     """A row of the table."""
-    ends = [f"[{low:.2f}, {high:.2f}]" for low, high in line.ends]
+    ends = [f"[{low:.2f}, {high:.2f}]" for low, high in line.ends] + ["–"] * (len(FACTORS) - len(line.ends))
     share = (line.ends[0][1] - line.ends[0][0]) / line.width
     start = f"| {line.case} | {line.rows} | {line.seed} | {line.chosen} | {line.truth:.2f} | {ends[0]} | {share:.2f} "
     return start + f"| {ends[1]} | {ends[2]} | {line.misses} | {line.seconds:.0f} |"
 
 
-def lines(names: list[str], sizes: list[int], seeds: list[int]) -> Iterator[Line]:
+def lines(names: list[str], sizes: list[int], seeds: list[int], factors: list[int]) -> Iterator[Line]:
     for size in sizes:
         for seed in seeds:
             for name in names:
-                yield measure(name, size, seed)
-
-
-def write_page(path: Path, found: list[Line], command: str) -> None:
-    """The table with what it shows in words."""
-    misses = sum(line.misses for line in found)
-    trivial = sum(high - low >= 0.999 * line.width for line in found for low, high in line.ends[:1])
-    text = [
-        "# Control worlds with a chosen Q",
-        "",
-        "The sequential method, nothing named but the policy and the ranges: what it chooses for Q, and whether the interval at",
-        f"α = {ALPHA} holds J*. {len(found)} logs, {len(FACTORS)} radii each: {misses} misses; with the library's own radius "
-        f"{trivial} of {len(found)} intervals are",
-        "the whole value range.",
-        "",
-        f"```bash\n{command}\n```",
-        "",
-        *HEAD,
-        *map(shown, found),
-        "",
-        "A class that is chosen on a pilot is a belief, and these logs are few: no miss here is no proof that there are none.",
-        "A ball around a fitted center assumes that the norm of q* − q̂ is at most what held-out residuals ask for. No log shows",
-        "that, and values with cliffs have no norm at all: what saves the interval is what landmarks leave over.",
-        "Hard cases: `sparse` pays its only reward where the pilot never was; `one-step`",
-        "has no next state and noisy rewards; `long walk` has γ = 0.99.",
-        "",
-    ]
-    path.write_text("\n".join(text), encoding="utf-8")
+                yield measure(name, size, seed, factors)
 
 
 def main() -> None:
@@ -137,18 +110,15 @@ def main() -> None:
     parser.add_argument("--worlds", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--rows", nargs="+", type=int, default=[5000])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--page", type=Path)
+    parser.add_argument(
+        "--factors", nargs="+", type=int, choices=FACTORS, default=list(FACTORS), help="1 first, ascending"
+    )
     options = parser.parse_args()
     print("\n".join(HEAD), flush=True)
-    found = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bondic.ValidityWarning)
-        for line in lines(options.worlds, options.rows, options.seeds):
-            found.append(line)
+        for line in lines(options.worlds, options.rows, options.seeds, options.factors):
             print(shown(line), flush=True)
-    if options.page:
-        given = [f"--rows {' '.join(map(str, options.rows))}", f"--seeds {' '.join(map(str, options.seeds))}"]
-        write_page(options.page, found, " ".join(["python experiments/sequential_worlds.py", *given]))
 
 
 if __name__ == "__main__":

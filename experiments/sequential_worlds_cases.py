@@ -16,7 +16,7 @@ from bondic_lab.worlds.shipped import ENVIRONMENTS, shipped_policy
 
 FloatArray = npt.NDArray[np.float64]
 
-GAMMA, LONG_GAMMA = 0.95, 0.99
+GAMMA, LONG_GAMMA, STICK_GAMMA = 0.95, 0.99, 0.9
 STEP, BLUR = 0.15, 0.03
 MOVES = STEP * np.array([[1, 0], [-1, 0], [0, 1], [0, -1]])
 
@@ -140,11 +140,42 @@ def one_step(rows: int, seed: int) -> Case:
     return Case(_problem(log, bondic.CallablePolicy(_greedy), starts, **terms), truth)
 
 
+def _stay_up(states: FloatArray) -> FloatArray:
+    left = 0.5 + 0.5 * np.tanh(4 * (states[:, 0] + states[:, 1]))
+    return np.column_stack([left, 1 - left])
+
+
+def _stick_step(states: FloatArray, actions: Any, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """It ends at |s_0| > 1: a cliff, and the next state is told exactly."""
+    del rng
+    push = np.where(actions == 1, 0.25, -0.25)
+    after = np.column_stack([states[:, 0] + 0.3 * states[:, 1], 0.95 * states[:, 1] + 0.3 * states[:, 0] + push])
+    ended = np.abs(after[:, 0]) > 1
+    return 1.0 - ended, after, ended
+
+
+def falling_stick(rows: int, seed: int) -> Case:
+    """A stick that falls over: reward 1 for every step, 0 for the one that ends."""
+    rng, kept, s = np.random.default_rng(seed), [], np.zeros((1, 2))
+    while len(kept) < rows:
+        a = np.array([int(rng.random() < 0.5 - 0.2 * np.tanh(3 * s.sum()))])
+        r, after, ended = _stick_step(s, a, rng)
+        kept.append((s[0], a[0], r[0], after[0], ended[0]))
+        s = rng.uniform(-0.2, 0.2, (1, 2)) if ended[0] else after
+    log = bondic.Transitions(*(np.array(column) for column in zip(*kept, strict=True)))
+    starts = np.random.default_rng(5).uniform(-0.2, 0.2, (16, 2))
+    many, rng = np.repeat(starts, 200, axis=0), np.random.default_rng(3)
+    truth = float(discounted_returns(many, 100, _stick_step, _stay_up, gamma=STICK_GAMMA, rng=rng).mean())
+    terms = {"gamma": STICK_GAMMA, "reward_range": (0.0, 1.0)}
+    return Case(_problem(log, bondic.CallablePolicy(_stay_up), starts, **terms), truth)
+
+
 CASES: dict[str, Callable[[int, int], Case]] = {
     "pendulum": partial(shipped, "pendulum"),
     "cart-pole": partial(shipped, "cartpole"),
     "glucose": partial(shipped, "glucose"),
     "long cart-pole": long_cart_pole,
+    "falling stick": falling_stick,
     "sparse": partial(walk, True, GAMMA),
     "one-step": one_step,
     "long walk": partial(walk, False, LONG_GAMMA),

@@ -220,6 +220,12 @@ class Columns:
     weights: dict[End, FloatArray]  # v_i per end
     rates: dict[End, float]  # λ_i per end
 
+    def cut(self, rows: slice) -> Columns:
+        """Some of the rows."""
+        clip = Between(self.clip.low[rows], self.clip.high[rows])
+        weights = {end: own[rows] for end, own in self.weights.items()}
+        return Columns(self.predicted[rows], self.embedding[rows], self.instruments[rows], clip, weights, self.rates)
+
 
 def columns(
     block: Block,

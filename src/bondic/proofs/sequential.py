@@ -112,13 +112,16 @@ class SequentialProof(Proof):
         return self.plan.provenance, self.ball.provenance
 
     def work(self, rows: Rows) -> float:
-        """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round."""
+        """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
+
+        Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
+        """
         m, plan = float(len(self.plan.basis)), self.plan
         most = MOST_ROUNDS * (len(plan.blocks) + 1)
         rounds = float((sum(plan.rounds) if plan.rounds else most) + 2 * len(plan.blocks) + 4)
         sets = rounds * (2 * len(plan.taus) + 2)
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
-        return 2 * m * points + (len(rows) + m) * m * m * sets / 32 + self.ball.work(points, rows.layout)
+        return 2 * m * points + (len(rows) + m) * m * m * sets / 32 + 2 * self.ball.work(points, rows.layout)
 
     def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
