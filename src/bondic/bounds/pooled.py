@@ -21,7 +21,7 @@ from bondic.claims import End
 from bondic.classes.basis import one_hot
 from bondic.classes.landmarks import Coordinates
 from bondic.kernels.normal_form import Layout
-from bondic.matrices import row_norms
+from bondic.matrices import SMALL, row_norms
 from bondic.rounding import U, inflate, upper_sum
 from bondic.sums.rowwise import RowMeasures
 
@@ -107,4 +107,4 @@ def pooled_squares(weights: FloatArray, single: FloatArray, along: FloatArray, t
 def share_of(weights: FloatArray, given: FloatArray, together: float) -> float:
     """What `together` is for other weights: at most so many times the `given` ones, row by row."""
     largest = float(np.max(weights / np.maximum(given, 1e-300), initial=0.0))
-    return inflate(together * largest * (1 + 8 * U)) if math.isfinite(together) else math.inf
+    return inflate(together * largest * (1 + 8 * U) + SMALL) if math.isfinite(together) else math.inf

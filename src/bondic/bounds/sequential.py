@@ -21,7 +21,7 @@ from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.bounds.embedded import Embedded, Start, balance
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import MOST_FEEDBACK, Columns, Plan, columns
-from bondic.bounds.pooled import Pooled, pool, pooled_squares, share_of, total
+from bondic.bounds.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.claims import Claim, End, Part
 from bondic.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.classes.landmarks import Coordinates, Embedding
@@ -90,7 +90,7 @@ def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
             localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None, pooled[-1])
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
-    tails = {end: Tail.of(evidence, applied, total(pooled, ends), end) for end in ends}
+    tails = {end: Tail.of(evidence, applied, end, total(pooled, ends)) for end in ends}
     return _ends(evidence, plan, localizer, tails, next(prescribed, 0) if plan.rounds else None)
 
 
@@ -180,7 +180,7 @@ class Tail:
     effective: float  # (sum |v|)^2 / sum v^2
 
     @staticmethod
-    def of(evidence: Evidence, applied: list[Columns], pooled: Pooled, end: End) -> Tail:
+    def of(evidence: Evidence, applied: list[Columns], end: End, pooled: Pooled = NOT_POOLED) -> Tail:
         data, start, radius = evidence.data, evidence.start, evidence.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))
@@ -233,7 +233,7 @@ class Tail:
         deviations = localizer.deviations
         linear = _sign(self.end) * self.imbalance
         others, together = upper_sum(rows[~joint]), share_of(weights, self.weights**2, self.together)
-        single = others + pooled_squares(weights[joint], rows[joint], localizer.along[joint], together)
+        single = inflate(others + pooled_squares(weights[joint], rows[joint], localizer.along[joint], together))
         some = deviations.some(joint)
         form = Quadratic.of(weights[joint], localizer.offsets[joint], some, localizer.radius, together)
         found = []
