@@ -115,7 +115,7 @@ def test_sums_without_an_engine_for_a_term_say_so(rng):
         sums.squares(terms, Measure(points, weights))
     with pytest.raises(InvalidInput, match="No engine"):
         sums.values(terms, points, points, weights[0])
-    with pytest.raises(InvalidInput, match="one of auto, pairs, series, cutoff, reference, not 'numpy'"):
+    with pytest.raises(InvalidInput, match="one of auto, pairs, series, cutoff, reference, cuda, cuda32, not 'numpy'"):
         Sums.named("numpy")
     with pytest.raises(InvalidInput, match="at least one thread"):
         Threads(0)

@@ -20,9 +20,11 @@ from mpmath import mp, mpf
 
 import bondic
 import naive
-from bondic.engines import exponential, pairs, products
-from bondic.engines.exponential import EXP_ULP, LARGEST, power_of_two
+from bondic.engines import pairs, power, products, recipes
+from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, accumulate, load, splat
+from bondic.engines.power import EXP_ULP, LARGEST
+from bondic.engines.recipes import value_error
 from bondic.kernels.dirac import Dirac
 from bondic.kernels.linear import ExplicitFeatures, Linear
 from bondic.kernels.normal_form import Term
@@ -62,7 +64,7 @@ def test_power_of_two_against_fifty_digits(rng):
 
 def test_error_of_the_exponential_derived_anew():
     """Polynomial and Horner steps bounded without looking at the module's count, in units of U relative to 2^r."""
-    coefficients = [mpf(1)] + [mpf(getattr(exponential, f"C{k}")) for k in range(1, 11)]
+    coefficients = [mpf(1)] + [mpf(getattr(power, f"C{k}")) for k in range(1, 11)]
     polynomial = horner = mpf(0)
     for step in range(-600, 601):
         r = mpf(step) / 1200
@@ -93,7 +95,7 @@ def test_constants():
         (2.5, 1 + rho + rho**2 / 3, 1 + 2 * rho / 3),
     ):
         needed = (rho * p * np.exp(-rho)).max() + (rho * slope * np.exp(-rho)).max()
-        assert needed <= products._SENSITIVITY[nu] <= 1.01 * needed + 0.01
+        assert needed <= recipes._SENSITIVITY[nu] <= 1.01 * needed + 0.01
     t = np.linspace(0, 5, 100_001)
     assert 8 * (2 * math.log(2) * t * 2 ** -(t**2)).max() <= pairs._NEAR_COST
 
@@ -286,7 +288,7 @@ def test_value_errors_cover_an_independent_count(kind, dimension):
         needed += {0.5: 0, 1.5: 2, 2.5: 6}[nu]
     planned = products.plan(Term(2.0, ((factor.leaf, factor.columns),), ONE), x)
     assert 2.0 * needed * U <= planned.bounds(x, x)[1] <= 2.0 * (3 * needed + 20) * U
-    assert pairs.value_error(dimension) >= (EXP_ULP + squares / math.e) * U
+    assert value_error(dimension) >= (EXP_ULP + squares / math.e) * U
 
 
 # --------------------------------------------------------------------------------------- against the NumPy engine
@@ -379,7 +381,7 @@ def test_near_and_far_routes_agree(rng, monkeypatch):
     assert _route(z, scales, 400) == [pairs.GAUSSIAN]
     far = pairs.block_sums(z, scales, w).sum(axis=0), pairs.cross_sums(z[:50], z, scales, w)
     mass = np.abs(w).sum(axis=0)
-    allowed = pairs.value_error(4) + pairs.sum_error(700)
+    allowed = value_error(4) + pairs.sum_error(700)
     assert np.all(np.abs(near[0] - far[0]) <= allowed * mass**2)
     assert np.all(np.abs(near[1] - far[1]) <= allowed * mass)
     assert not np.array_equal(near[0], far[0])
@@ -396,7 +398,7 @@ def test_near_points_are_paid_for(rng):
     values = pairs.cross_sums(z, z, np.full(3, h), np.eye(80))
     gaps = [float(abs(mpf(values[i, 40 + i]) - naive.gaussian(z[i], z[40 + i], h))) / U for i in range(40)]
     assert 3.0 < max(gaps) <= pairs._NEAR_COST * 15.4 + 0.37 * 11 + EXP_ULP
-    assert max(gaps) > pairs.value_error(3) / U / 4
+    assert max(gaps) > value_error(3) / U / 4
 
 
 def test_far_points_and_small_sums_take_the_long_route(rng):

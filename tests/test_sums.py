@@ -13,7 +13,7 @@ from mpmath import mp, mpf
 import bondic
 import naive
 from bondic.engines import moments, pairs
-from bondic.engines.exponential import EXP_ULP
+from bondic.engines.power import EXP_ULP
 from bondic.errors import InvalidInput, NumericalError
 from bondic.executors.threads import Serial, Threads
 from bondic.kernels import series

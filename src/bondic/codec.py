@@ -122,6 +122,8 @@ class Decoder:
             return {key: self.decode(arguments[1], item, f"{place}.{name}") for key, name, item in pairs}
         if origin is np.ndarray:
             return self._array(arguments[1], data, place)
+        if origin is npt.NDArray:  # NumPy 2.5 and later: a name of its own, not what it stands for
+            return self._array(types.GenericAlias(np.dtype, (arguments[0],)), data, place)
         if isinstance(annotation, type) and issubclass(annotation, Enum):
             _need(
                 type(data) is str and data in annotation.__members__, place, f"a {annotation.__name__} is needed", data

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from bondic.engines import boxes, pairs
 from bondic.engines.compiled import compiled, helper
 from bondic.engines.lanes import LANES, NARROW
+from bondic.engines.recipes import value_error
 from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import TINY, U, upper_sum
 from bondic.sums import engine
@@ -177,7 +178,7 @@ def as_share(forest: Forest, totals: FloatArray, prices: FloatArray) -> Share:
     """Lemma 23: kept pairs with the errors of Lemma 18, dropped ones with their price."""
     count = forest.points.shape[1]
     # totals of tiles are added with their rounding errors kept: what is lost is of second order
-    relative = pairs.value_error(forest.inverse.size) + (2 * forest.tree.size + 16) * U + (count * U) ** 2
+    relative = value_error(forest.inverse.size) + (2 * forest.tree.size + 16) * U + (count * U) ** 2
     # a price is a product of two masses (sums of at most N terms) and a bound, and meets at most 3 N additions
     raised = 1.0 + 8 * (count + 64) * U
     paid = np.array([upper_sum(np.ascontiguousarray(column)) * raised for column in prices.T])

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from bondic.engines import pairs
 from bondic.engines.compiled import compiled
+from bondic.engines.recipes import value_error
 from bondic.kernels.series import FeatureOrder, feature_count, feature_order, poisson_tail
 from bondic.rounding import TINY, U, certified_dot, certified_sum, inflate, upper_sum
 from bondic.sums.engine import Progress, Share
@@ -225,7 +226,7 @@ def near_share(
 
 def far_share(points: FloatArray, scales: FloatArray, columns: FloatArray, executor: Executor) -> Share:
     """far^T K far of the points that the series leaves out, by pairs."""
-    error, masses = pairs.value_error(scales.size) + pairs.sum_error(points.shape[0]), column_masses(columns)
+    error, masses = value_error(scales.size) + pairs.sum_error(points.shape[0]), column_masses(columns)
     totals = pairs.block_sums(points, scales, columns, executor=executor)
     return Share(totals, error, (masses, masses), points.shape[0] * TINY)
 
@@ -235,7 +236,7 @@ def mixed_share(crossed: FloatArray, columns: FloatArray, near: FloatArray, coun
 
     A crossed entry adds TILE terms in each of the tiles of the `count` near points, one after the other.
     """
-    error = pairs.value_error(axes) + (pairs.TILE + tiles + 16) * U
+    error = value_error(axes) + (pairs.TILE + tiles + 16) * U
     dots = [certified_dot(*map(np.ascontiguousarray, pair)) for pair in zip(columns.T, crossed.T, strict=True)]
     absolute = 2 * np.array([dot.rad for dot in dots]) + count * TINY
     return Share(np.array([[2.0 * dot.mid for dot in dots]]), 2 * error, (near, column_masses(columns)), absolute)

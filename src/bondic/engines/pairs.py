@@ -15,8 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.engines.compiled import compiled, helper
-from bondic.engines.exponential import EXP_ULP, LARGEST, power_of_two
+from bondic.engines.exponential import power_of_two
 from bondic.engines.lanes import LANES, NARROW, absolute, accumulate, load, root, smaller, splat, total, where_equal
+from bondic.engines.power import LARGEST
+from bondic.engines.recipes import (
+    FEATURES,
+    GAUSSIAN,
+    HALF_LOG2E,
+    LABEL,
+    LAPLACE,
+    LOG2E,
+    MATERN_3,
+    MATERN_5,
+    NEAR,
+    RHO_LARGEST,
+    Recipe,
+)
 from bondic.executors.threads import Threads
 from bondic.rounding import U
 from bondic.sums.engine import Progress
@@ -30,13 +44,6 @@ ALL_CORES = Threads()
 TILE = 256
 _BATCH = 64  # tiles per call of the compiled part
 GROUP = 8  # rows that meet a chunk while it is in the first-level cache; even
-
-GAUSSIAN, LAPLACE, MATERN_1, MATERN_3, MATERN_5, FEATURES, LABEL, NEAR = range(8)
-
-LOG2E = math.log2(math.e)
-HALF_LOG2E = float.fromhex("0x1.b2da4e9808a53p-1")  # sqrt(log2(e) / 2), correctly rounded
-RHO_LARGEST = 710.0
-"""exp(-710) is as good as zero, and polynomials of smaller lengths do not overflow."""
 
 _NEAR_RADIUS = 15.4  # (2 * 15.4)^2 < LARGEST: nothing has to be cut
 _NEAR_COST = 5.8
@@ -60,20 +67,6 @@ PAIR = 9.0
 def pair_cost(count: int, columns: int) -> float:
     """All pairs, in that unit; measured by benchmarks/estimate.py and benchmarks/engines.py."""
     return 0.5 * count * count * (PAIR + columns)
-
-
-def value_error(dimension: int) -> float:
-    """Absolute error of a Gaussian value: t e^-t <= 0.368 times (d + 8) U, plus the exponential's own."""
-    return (0.37 * (dimension + 8) + EXP_ULP) * U
-
-
-@dataclass(frozen=True, eq=False)
-class Recipe:
-    """Segments of the coordinates: kinds[s] acts on the axes from ends[s - 1] to ends[s]; scales (axes,)."""
-
-    kinds: IntArray
-    ends: IntArray
-    scales: FloatArray
 
 
 # ------------------------------------------------------------------------------------------------- compiled part

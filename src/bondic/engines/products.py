@@ -1,138 +1,18 @@
-"""A product of leaves as one recipe of the pair engine: one exponential per pair, whatever the factors.
-
-    c prod_f f(x, y) = c 2^-( sum of exponents ) * prod polynomials(rho) * prod phi(x).phi(y) * [x = y] * [t, u < H]
-
-Exponents of Gaussian, Laplace and Matérn leaves add up; features are coordinates with a dot product; a Dirac leaf sorts
-the points, so that only tiles with equal columns are visited; a time mask removes points.
-"""
+"""All pairs of a product of leaves (module recipes), compiled: the pair engine with points sorted, masked, and errors named."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
 from bondic.engines import pairs
-from bondic.engines.exponential import EXP_ULP
-from bondic.engines.pairs import ALL_CORES, Recipe
-from bondic.kernels.base import FeatureLeaf, FloatArray, Leaf, per_dimension
-from bondic.kernels.dirac import Dirac
-from bondic.kernels.gaussian import Gaussian
-from bondic.kernels.laplace import Laplace
-from bondic.kernels.masked import TimeMask
-from bondic.kernels.matern import Matern
+from bondic.engines.pairs import ALL_CORES
+from bondic.engines.recipes import FloatArray, ProductPlan, certain, plan, value_error
+from bondic.engines.recipes import labels as labels_of
 from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import U
 from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
 from bondic.sums.spool import Direct
-
-Factor = tuple[Leaf, tuple[int, ...]]
-
-_MATERN = {0.5: pairs.MATERN_1, 1.5: pairs.MATERN_3, 2.5: pairs.MATERN_5}
-_SENSITIVITY = {0.5: 0.37, 1.5: 1.21, 2.5: 1.85}
-"""sup |rho f| + sup |rho P' e^-rho| for f = P(rho) e^-rho: how relative errors of exponent and rho move the value."""
-_MOST_FACTORS = 16  # polynomials up to (2e5)^16 times 2^-960 are still as good as zero
-_MOST_FEATURES = 128  # beyond, products of matrices are faster
-
-
-@dataclass(frozen=True, eq=False)
-class ProductPlan:
-    """The factors of a term by what they do to a pair."""
-
-    coefficient: float
-    radial: tuple[Factor, ...]  # Gaussian, Laplace, Matérn
-    features: tuple[tuple[FeatureLeaf, tuple[int, ...]], ...]
-    equal: tuple[int, ...]  # columns of all Dirac leaves
-    masks: tuple[tuple[int, int], ...]  # (column, horizon)
-
-    def bounds(self, x: FloatArray, y: FloatArray) -> tuple[float, float]:
-        """(largest |value|, absolute error of a computed value), coefficient included (rounding.md, (a))."""
-        size, error = self.coefficient, self.coefficient * self._radial_error()
-        for leaf, columns in self.features:
-            largest, own = leaf.max_abs(x[:, columns], y[:, columns]), leaf.value_error(x[:, columns], y[:, columns])
-            error = error * (largest + own) + size * own
-            size *= largest
-        rounding = (len(self.radial) + len(self.features) + 5) * U * (size + error)
-        return size * (1 + 1e-12), error * (1 + 1e-9) + rounding
-
-    def _radial_error(self) -> float:
-        """sum of sensitivities times the relative error of exponents and lengths, the polynomials, the exponential."""
-        if not self.radial:
-            return 0.0
-        relative = sum(len(columns) for _, columns in self.radial) + len(self.radial) + 10
-        sensitivity = sum(_SENSITIVITY[leaf.nu] if isinstance(leaf, Matern) else 0.37 for leaf, _ in self.radial)
-        return (sensitivity * relative + 6 * len(self.radial) + EXP_ULP) * U
-
-    def alive(self, x: FloatArray) -> npt.NDArray[np.bool_]:
-        """Points that no time mask removes."""
-        keep = np.ones(x.shape[0], dtype=np.bool_)
-        for column, horizon in self.masks:
-            keep &= x[:, column] < horizon
-        return keep
-
-    def recipe(self, x: FloatArray, labels: FloatArray | None) -> tuple[Recipe, FloatArray]:
-        """The segments of the engine and the coordinates they act on."""
-        kinds, parts, scales = [], [], []
-        for leaf, columns in self.radial:
-            kind, scale = _scaling(leaf, len(columns))
-            kinds.append(kind)
-            parts.append(x[:, columns])
-            scales.append(scale)
-        for feature, columns in self.features:
-            kinds.append(pairs.FEATURES)
-            parts.append(feature.features(x[:, columns]))
-            scales.append(np.ones(parts[-1].shape[1]))
-        if labels is not None:
-            kinds.append(pairs.LABEL)
-            parts.append(labels[:, None])
-            scales.append(np.ones(1))
-        if not parts:
-            return Recipe(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)), np.zeros((x.shape[0], 0))
-        ends = np.cumsum([part.shape[1] for part in parts], dtype=np.int64)
-        return Recipe(np.array(kinds, dtype=np.int64), ends, np.concatenate(scales)), np.concatenate(parts, axis=1)
-
-    def gaussian(self) -> tuple[list[int], FloatArray] | None:
-        """(columns, bandwidths) when Gaussian leaves are all there is besides masks."""
-        if self.features or self.equal or not self.radial:
-            return None
-        return joined_gaussian(self.radial)
-
-
-def _scaling(leaf: Leaf, dimension: int) -> tuple[int, FloatArray]:
-    """What differences are multiplied by so that exponents are powers of two, and lengths are rho."""
-    if isinstance(leaf, Gaussian):
-        return pairs.GAUSSIAN, pairs.HALF_LOG2E / per_dimension(leaf.bandwidth, dimension, "The Gaussian kernel")
-    if isinstance(leaf, Laplace):
-        return pairs.LAPLACE, pairs.LOG2E / per_dimension(leaf.bandwidth, dimension, "The Laplace kernel")
-    assert isinstance(leaf, Matern)
-    return _MATERN[leaf.nu], math.sqrt(2 * leaf.nu) / per_dimension(leaf.bandwidth, dimension, "The kernel")
-
-
-def plan(term: Term, points: FloatArray) -> ProductPlan | None:
-    """How the pair engine evaluates this term; None where it does not know a leaf or another way is faster."""
-    radial: list[Factor] = []
-    features: list[tuple[FeatureLeaf, tuple[int, ...]]] = []
-    equal: list[int] = []
-    masks: list[tuple[int, int]] = []
-    for leaf, columns in term.factors:
-        if type(leaf) in (Gaussian, Laplace, Matern):
-            radial.append((leaf, columns))
-        elif isinstance(leaf, FeatureLeaf):
-            features.append((leaf, columns))
-        elif type(leaf) is Dirac:
-            equal.extend(columns)
-        elif type(leaf) is TimeMask:
-            masks.append((columns[0], leaf.horizon))
-        else:
-            return None
-    if len(features) == len(term.factors) or len(radial) > _MOST_FACTORS:
-        return None
-    if sum(leaf.features(points[:1, columns]).shape[1] for leaf, columns in features) > _MOST_FEATURES:
-        return None
-    return ProductPlan(term.coefficient, tuple(radial), tuple(features), tuple(equal), tuple(masks))
 
 
 def block_sums(
@@ -152,7 +32,7 @@ def block_sums(
     if not planned.equal:
         recipe, rows = planned.recipe(points, None)
         return pairs.symmetric(rows, recipe, columns, executor=executor, progress=progress)
-    (labels,) = _labels(planned.equal, points)
+    (labels,) = labels_of(planned.equal, points)
     order = np.argsort(labels, kind="stable")
     labels, points, columns = labels[order], points[order], columns[order]
     recipe, rows = planned.recipe(points, labels)
@@ -178,7 +58,7 @@ def cross_sums(
         recipe, rows_x = planned.recipe(x, None)
         out[rows] = pairs.crossed(rows_x, planned.recipe(y, None)[1], recipe, columns, executor=executor)
         return out
-    labels_x, labels_y = _labels(planned.equal, x, y)
+    labels_x, labels_y = labels_of(planned.equal, x, y)
     order_x, order_y = np.argsort(labels_x, kind="stable"), np.argsort(labels_y, kind="stable")
     labels_x, labels_y = labels_x[order_x], labels_y[order_y]
     recipe, rows_x = planned.recipe(x[order_x], labels_x)
@@ -188,13 +68,6 @@ def cross_sums(
         rows_x, rows_y, recipe, columns[order_y], limits, executor=executor
     )
     return out
-
-
-def _labels(columns: tuple[int, ...], *sets: FloatArray) -> list[FloatArray]:
-    """One number per point, equal exactly when all these columns are equal (0.0 and -0.0 are)."""
-    stacked = np.concatenate([points[:, columns] for points in sets]) + 0.0
-    _, inverse = np.unique(stacked, axis=0, return_inverse=True)
-    return np.split(inverse.reshape(-1).astype(np.float64), np.cumsum([len(points) for points in sets])[:-1])
 
 
 class Pairs(Direct):
@@ -208,12 +81,12 @@ class Pairs(Direct):
     def own(
         self, term: Term, points: FloatArray, columns: FloatArray, executor: Executor, progress: Progress | None = None
     ) -> Share:
-        planned, size = _certain(plan(term, points)), term.bounds(points, points)[0]
+        planned, size = certain(plan(term, points)), term.bounds(points, points)[0]
         totals = term.coefficient * block_sums(planned, points, columns, executor=executor, progress=progress)
         gaussian = joined_gaussian(term.factors)
         error = planned.bounds(points, points)[1]
         if gaussian is not None:
-            error = term.coefficient * pairs.value_error(len(gaussian[0]))
+            error = term.coefficient * value_error(len(gaussian[0]))
         return Share(totals, error + size * (pairs.sum_error(points.shape[0]) + 2 * U))
 
     def cross(
@@ -224,8 +97,3 @@ class Pairs(Direct):
             return None
         values = term.coefficient * cross_sums(planned, x, y, columns, executor=executor)
         return Crossed(values, planned.bounds(x, y)[1], pairs.TILE + y.shape[0] // pairs.TILE)
-
-
-def _certain(planned: ProductPlan | None) -> ProductPlan:
-    assert planned is not None, "cost was asked before"
-    return planned

@@ -8,11 +8,12 @@ from typing import Literal, get_args
 from bondic.errors import InvalidInput
 from bondic.sums.engine import Engine
 
-EngineName = Literal["auto", "pairs", "series", "cutoff", "reference"]
+EngineName = Literal["auto", "pairs", "series", "cutoff", "reference", "cuda", "cuda32"]
 """How Gaussian terms are summed; other terms have one way only.
 
 `series` falls back to all pairs where it would need too many features or cannot resolve the result; `cutoff` always
-applies; `reference` is the definition, slow.
+applies; `reference` is the definition, slow. `cuda` does all pairs on a GPU (extra cuda), `cuda32` with the larger certified
+error of float32.
 """
 
 

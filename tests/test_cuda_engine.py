@@ -1,0 +1,170 @@
+"""The GPU engine without a GPU: the same arithmetic by torch on a processor, and what is said where there is no GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+from bondic.engines import power
+from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
+from bondic.errors import InvalidInput
+from bondic.executors.threads import Serial
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.rounding import upper_sum
+from bondic.sums.engine import Survey, enclose
+from bondic.sums.forms import Sums
+from bondic.sums.linear import Constants, Features
+from bondic.sums.measure import Measure
+from bondic.sums.reference import Reference
+from builders import synthetic
+from conformance import EngineCase
+
+pytestmark = pytest.mark.torch
+
+
+class TestDouble(EngineCase):
+    @property
+    def engine(self):
+        return Cuda(device="cpu")
+
+
+def test_power_of_two_is_as_good_as_proved():
+    import torch
+
+    from bondic.engines.cuda_tiles import power_of_two
+
+    t = np.concatenate([-np.linspace(0, power.LARGEST, 401), -np.logspace(-12, 2, 200)])
+    found = power_of_two(torch.as_tensor(t)).numpy()
+    for value, exponent in zip(found, t, strict=True):
+        exact = mp.power(2, mpf(float(exponent)))
+        assert abs(mpf(float(value)) - exact) <= power.EXP_ULP * mpf(2) ** -53 * exact
+    assert power_of_two(torch.zeros(1, dtype=torch.float64)).item() == 1.0
+
+
+@pytest.mark.parametrize("far", [1.0, 30.0])
+@pytest.mark.parametrize("dimension", [1, 4, 9])
+def test_single_precision_is_enclosed_and_charged_what_it_costs(dimension, far):
+    """The exact sum lies inside; the radius is of the size of float32, not of float64 and not of nothing."""
+    rng = np.random.default_rng(dimension)
+    points, columns = rng.normal(size=(700, dimension)) * far, rng.normal(size=(700, 2)) * [1.0, 1e-30]
+    (term,) = normal_form(bondic.Gaussian(1.5 * far**0.5), Layout(dimension, False, 0, 1))
+    masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(2)]
+    single = enclose([Cuda("float32", "cpu").own(term, points, columns, Serial())], 2, masses)
+    exact = enclose([Reference().own(term, points, columns, Serial())], 2, masses)
+    for one, other, mass in zip(single, exact, masses, strict=True):
+        assert abs(one.mid - other.mid) <= one.rad + other.rad
+        assert 5 * U32 * mass <= one.rad <= 1e-4 * far * mass
+
+
+def test_error_of_a_single_value():
+    """Against 40 digits, at points where coordinates, squares and the exponential all round."""
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(60, 3)) * 4 + 100
+    scales = np.array([0.7, 1.3, 2.0])
+    engine = Cuda("float32", "cpu")
+    (term,) = normal_form(bondic.Gaussian(scales.tolist()), Layout(3, False, 0, 1))
+    found = engine.cross(term, points, points, np.eye(60), Serial())
+    worst = 0.0
+    with mp.workdps(40):
+        for i in range(60):
+            for j in range(60):
+                square = mp.fsum(
+                    ((mpf(a) - mpf(b)) / mpf(h)) ** 2 for a, b, h in zip(points[i], points[j], scales, strict=True)
+                )
+                worst = max(worst, float(abs(mpf(found.values[i, j]) - mp.exp(-square / 2))))
+    assert worst <= found.error
+    assert worst >= found.error / 60  # the bound is one of this engine, not of a worse one
+
+
+def test_points_too_far_for_single_precision():
+    (term,) = normal_form(bondic.Gaussian(1e-5), Layout(1, False, 0, 1))
+    points, columns = np.array([[0.0], [1.0]]), np.ones((2, 1))
+    engine = Cuda("float32", "cpu")
+    assert engine.cost(term, Survey(2, points, columns, 1, 1, Serial())) is None
+    with pytest.raises(InvalidInput, match="too far for float32"):
+        engine.own(term, points, columns, Serial())
+
+
+def test_without_compiled_code():
+    """A machine with NumPy, SciPy and torch alone: an interval and its verification."""
+    code = """
+import sys
+for name in ("numba", "llvmlite", "pyarrow", "click", "rich"):
+    sys.modules[name] = None
+import bondic
+from bondic.engines.cuda import Cuda
+from bondic.sums.forms import Sums
+from bondic.sums.linear import Constants, Features
+from bondic.sums.reference import Reference
+from builders import synthetic
+(mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
+result = bondic.estimate_interval(problem, method=bondic.Dual(engine=sums, gauge="plug-in", radius=5.0))
+assert bondic.verify(result.certificate, log, sums=sums).low == result.low
+"""
+    path = os.pathsep.join([str(Path(bondic.__file__).parents[1]), str(Path(__file__).parent)])
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wrong_exponential_is_refused(monkeypatch):
+    import torch
+
+    from bondic.engines import cuda_tiles
+
+    check_single("cpu")
+
+    monkeypatch.setattr(cuda_tiles, "power_of_two", lambda t: torch.exp2(t) * (1 + 2 * SINGLE_EXP))
+    check_single.cache_clear()
+    with pytest.raises(InvalidInput, match="float32 is off by"):
+        check_single("cpu")
+    check_single.cache_clear()
+
+
+def test_weights_are_scaled_by_powers_of_two():
+    columns = np.array([[3e-40, 0.0], [-1e-40, 0.0]])
+    shrunk, powers = _shrunk(columns)
+    assert np.array_equal(np.ldexp(shrunk, powers), columns)
+    assert 0.5 <= np.abs(shrunk[:, 0]).max() <= 1.0
+
+
+def test_single_precision_leaves_what_it_cannot_do():
+    rng = np.random.default_rng(0)
+    points, columns = rng.normal(size=(50, 2)), rng.normal(size=(50, 1))
+    measure = Measure(points, columns.T[:, :, None])
+    sums = Sums((Constants(), Features(), Cuda("float32", "cpu"), Reference()))
+    kernel = bondic.Matern(1.0) + bondic.Gaussian(1e-7)
+    (found,) = sums.squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
+    (exact,) = Sums.reference().squares(normal_form(kernel, Layout(2, False, 0, 1)), measure)
+    assert abs(found.mid - exact.mid) <= found.rad + exact.rad
+    assert found.rad < 1e-9  # neither of the two was done in float32
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda32"])
+def test_without_a_gpu(name, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InvalidInput, match="needs an NVIDIA GPU"):
+        Sums.named(name)
+
+
+def test_a_whole_interval_and_its_certificate():
+    """The same log by the compiled engines and by this one: the same ends, and a certificate that both can check."""
+    (mdp, log, policy, start), sums = synthetic(300), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
+    problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    plain, device = (
+        bondic.estimate_interval(problem, method=bondic.Dual(engine=engine, gauge="plug-in", radius=5.0))
+        for engine in ("pairs", sums)
+    )
+    assert plain.status is bondic.Status.INTERVAL
+    assert (device.low, device.high) == pytest.approx((plain.low, plain.high), rel=1e-9)
+    for check in (sums, Sums.reference()):
+        found = bondic.verify(device.certificate, log, sums=check)
+        assert (found.low, found.high) == pytest.approx((device.low, device.high), rel=1e-9)
