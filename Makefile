@@ -68,6 +68,7 @@ experiments: $(VENV)/.stamp-all ## the long statistical runs
 	$(BIN)/python experiments/coverage_defaults.py --out out/defaults-coverage.json --page docs/defaults-coverage.md
 	$(BIN)/python experiments/sequential_events.py --out out/sequential-events.json --page docs/sequential-validity.md
 	$(BIN)/python experiments/sequential_coverage.py --out out/sequential-coverage.json --page docs/sequential-coverage.md
+	$(BIN)/python experiments/propensity_coverage.py --out out/propensity-coverage.json --page docs/propensity-coverage.md
 	$(BIN)/python experiments/tightness.py --out out/tightness.json --page docs/tightness.md
 
 clean: ## remove the environment, caches and build output

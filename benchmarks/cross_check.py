@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 
 import bondic
-from bondic.baselines.episodes import episode_numbers
 from bondic.baselines.features import make_design
 from bondic.baselines.lstd import restrict
 from bondic.baselines.registry import make_baseline
@@ -35,6 +34,7 @@ from bondic.baselines.trajectory_dr import control_variates
 from bondic.baselines.units import fold_numbers
 from bondic.errors import MissingExtra
 from bondic.rows import Rows
+from bondic.rows.episodes import episode_numbers
 from bondic_lab.worlds.tabular import TabularMDP
 
 IDENTITY = 1e-9

@@ -14,6 +14,7 @@ SCRIPTS = (
     ["engines.py", "--quick"],
     ["estimate.py", "--rows", "100000"],
     ["streaming.py", "--rows", "1000000"],
+    ["many_actions.py", "--actions", "34", "300"],
     ["tool.py"],
 )
 

@@ -60,8 +60,8 @@ class Known:
 
 
 def certify(known: Known, alpha: float, side: Side = "both", pilot: float | int = 0.05) -> tuple[SequentialProof, Rows]:
-    """The proof that the sequential method finds, and the rows that it is about."""
-    method = b.Sequential(ball=known.ball, side=side, pilot=pilot)
+    """The proof that the sequential method finds in coordinates, and the rows that it is about."""
+    method = b.Sequential(ball=known.ball, side=side, pilot=pilot, table_share=0.0)
     result = b.estimate_interval(known.problem, alpha=alpha, method=method)
     assert isinstance(result.proof, SequentialProof)
     return result.proof, known.problem.select(*result.rows)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -411,6 +413,53 @@ def _hdf5_cases() -> list[Case]:
     ]  # fmt: skip
 
 
+def jsonl(**changes: Any) -> Callable[[Path], Path]:
+    """The good log with columns replaced, a line per row."""
+    data = {name: column for name, column in {**good(), **changes}.items() if column is not None}
+    columns = {
+        name: column if isinstance(column, list) else np.asarray(column).tolist() for name, column in data.items()
+    }
+    rows = zip(*columns.values(), strict=False)
+    return raw("log.jsonl", "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+
+
+def _jsonl_cases() -> list[Case]:
+    return [
+        Case("jsonl: empty", raw("log.jsonl", ""), "empty"),
+        Case("jsonl: blank", raw("log.jsonl", "\n \n"), "empty"),
+        Case("jsonl: cut", cut(jsonl(), 0.5), "is not JSON"),
+        Case("jsonl: a list", raw("log.jsonl", "[1, 2]\n"), "list, not an object"),
+        Case("jsonl: deep", raw("log.jsonl", '{"a": ' * 100_000), "is not JSON"),
+        Case("jsonl: binary", raw("log.jsonl", b"\x00\xff\x02" * 50), "is not JSON"),
+        Case("jsonl: no gzip", raw("log.jsonl.gz", '{"reward": 1}'), "cannot be read"),
+        Case("jsonl: cut gzip", raw("log.jsonl.gz", gzip.compress(b'{"reward": 1}' * 99)[:40]), "cannot be read"),
+        Case("jsonl: one name twice", raw("log.jsonl", '{"a.b": 1, "a": {"b": 2}}\n'), "two values called a.b"),
+        Case("jsonl: gap", jsonl(rewards=at(_G["rewards"], 4, None)), "missing at row 4"),
+        Case("jsonl: ragged", jsonl(observations=at(_G["observations"], 4, [1.0])), "list of 1 numbers at row 4"),
+        Case("jsonl: mixed", jsonl(rewards=at(_G["rewards"], 4, [1.0])), "mixes"),
+        Case("jsonl: an episode, then none", raw("log.jsonl", '{"rewards": [1, 2], "logprobs": [0, 0]}\n{"rewards": 1}'),
+             "row 1 is an episode"),
+    ]  # fmt: skip
+
+
+def _vowpal_cases() -> list[Case]:
+    return [
+        Case("vw: blank", raw("log.vw", "\n\n"), "no example"),
+        Case("vw: binary", raw("log.vw", b"\x00\xff\x02" * 50), "cannot be read"),
+        Case("vw: no gzip", raw("log.vw.gz", "1:1:0.5 | a"), "cannot be read"),
+        Case("vw: not a log", raw("log.vw", "hello\nworld\n"), "action:cost:probability"),
+        Case("vw: no cost", raw("log.vw", "1:nan:0.5 | a\n"), "missing at row 0"),
+        Case("vw: probability", raw("log.vw", "1:1:1.5 | a\n"), "1.5 at row 0"),
+    ]
+
+
+def _feather_cases() -> list[Case]:
+    return [
+        Case("feather: text", raw("log.feather", "observations,actions\n"), "cannot be read as Feather"),
+        Case("feather: cut", raw("log.arrow", b"ARROW1\x00\x00" + b"\x10" * 99), "cannot be read as Feather"),
+    ]
+
+
 def _other_cases() -> list[Case]:
     return [
         Case("unknown ending", raw("log.xlsx", b"PK"), "ending is not known"),
@@ -442,5 +491,9 @@ CORPUS: tuple[Case, ...] = (
     *_values("npz", npz),
     *_hdf5_cases(),
     *_values("hdf5", replaced),
+    *_jsonl_cases(),
+    *_values("jsonl", jsonl),
+    *_vowpal_cases(),
+    *_feather_cases(),
     *_other_cases(),
 )

@@ -102,7 +102,7 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     from bondic_lab.reproduction.registry import EXPERIMENTS
 
     assert tuple(EXPERIMENTS) == FIGURES
-    assert ("auto", "sequential", "dual", *BASELINES) == commands.METHODS
+    assert ("auto", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}
     assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth

@@ -250,7 +250,13 @@ class Result:
             str(self.status)
             .replace("the reward range alone implies", f"{ranges} alone {verb}")
             .replace("the reward range", ranges)
+            .replace("q* in Q", "q* in Q" if self._rests_on_class else "the propensities")
         )
+
+    @property
+    def _rests_on_class(self) -> bool:
+        """Whether a class of value functions was assumed: with propensities none is."""
+        return not any(item.name == "propensities" for item in self.assumptions)
 
     @property
     def told(self) -> tuple[str, ...]:

@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.episodes import starts_are_episodes
 from bondic.baselines.features import is_table
 from bondic.baselines.intervals import resample_counts, student_around
 from bondic.baselines.units import IntArray, OverUnits, Sample, Unit, bootstrap_units
 from bondic.errors import InvalidInput, MissingExtra, NumericalError
 from bondic.rows import Rows
+from bondic.rows.episodes import starts_are_episodes
 from bondic.terms import range_at_all_times
 
 FloatArray = npt.NDArray[np.float64]

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
 from bondic.baselines.behavior import estimate_behavior
-from bondic.baselines.episodes import check_starts, check_steps, columns_of, episode_numbers
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.policies.logged import logged_action_probs
 from bondic.rows import Rows
+from bondic.rows.episodes import check_starts, check_steps, columns_of, episode_numbers
 from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]

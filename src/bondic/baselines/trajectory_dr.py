@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
-from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.fqe import fit_q, fit_steps
 from bondic.baselines.intervals import need_units, student_around
@@ -26,6 +25,7 @@ from bondic.claims import ErrorBudget
 from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Rows
+from bondic.rows.episodes import episode_numbers, starts_are_episodes
 
 FloatArray = npt.NDArray[np.float64]
 

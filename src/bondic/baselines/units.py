@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
-from bondic.baselines.episodes import episode_numbers, starts_are_episodes
 from bondic.baselines.features import Design, make_design, start_error
 from bondic.baselines.intervals import need_units, normal_ends, percentile_ends, resample_counts
 from bondic.claims import Assumption, ErrorBudget
@@ -20,6 +19,7 @@ from bondic.errors import InvalidInput
 from bondic.kernels.base import Kernel
 from bondic.proofs.assumptions import start_assumption
 from bondic.rows import Rows
+from bondic.rows.episodes import episode_numbers, starts_are_episodes
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

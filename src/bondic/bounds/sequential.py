@@ -243,7 +243,8 @@ class Tail:
             together, middle = supremum(ellipsoid, linear, self.slack, form)
             found.append((together + others, center, max(middle - center, 0.0) + others))
         total, center, noise = min(found)
-        return self._parts(total * (1 + 4 * U) if total > 0 else total * (1 - 4 * U), center, noise)
+        total = total * (1 + 4 * U) if total > 0 else total * (1 - 4 * U)
+        return tail_claim(self.end, self.base, self.rate, total, center, noise, self.log)
 
     def _rows(self, data: Embedded, localizer: Localizer, view: Ellipsoid) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Row by row: the worst g(-v Δ); w_i of the joint form (19); and for which rows that form may be used.
@@ -266,20 +267,21 @@ class Tail:
         worst = np.minimum(np.minimum(*ends), 0.0)
         return rows, self.weights**2 * curvature(worst) * (1 + 8 * U), inside
 
-    def _parts(self, total: float, center: float, noise: float) -> Claim:
-        """base/Λ + center/Λ, then rare events, noise and bias as spreads; rounded outward."""
-        rate, sign = Enclosure(self.rate), _sign(self.end)
-        value = (self.base + sign * center) / rate
-        bias = _not_negative(Enclosure(total) - center - noise) / rate
-        return Claim(
-            self.end,
-            (
-                Part(VALUE, value, "value"),
-                Part(BIAS, bias, "spread"),
-                Part(NOISE, Enclosure(noise) / rate, "spread"),
-                Part(RARE, Enclosure(self.log) / rate, "spread"),
-            ),
-        )
+
+def tail_claim(end: End, base: Enclosure, rate: float, total: float, center: float, noise: float, log: float) -> Claim:
+    """base/Λ + center/Λ, then rare events, noise and bias as spreads; rounded outward. `total` is center, noise and bias."""
+    share, sign = Enclosure(rate), _sign(end)
+    value = (base + sign * center) / share
+    bias = _not_negative(Enclosure(total) - center - noise) / share
+    return Claim(
+        end,
+        (
+            Part(VALUE, value, "value"),
+            Part(BIAS, bias, "spread"),
+            Part(NOISE, Enclosure(noise) / share, "spread"),
+            Part(RARE, Enclosure(log) / share, "spread"),
+        ),
+    )
 
 
 _SHARE = 0.01

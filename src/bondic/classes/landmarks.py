@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
-from bondic.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot
+from bondic.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
 from bondic.classes.box import Box
 from bondic.classes.shared import LeftTogether, product_accuracy, products
 from bondic.classes.span import Span
@@ -363,12 +363,7 @@ class BoxCoordinates(Coordinates):
     def _values(self, measures: RowMeasures) -> FloatArray:
         """The weight of every landmark pair."""
         states, which = self._states
-        known = states.shape[0]
-        _, place = np.unique(np.concatenate([states, measures.points + 0.0]), axis=0, return_inverse=True)
-        place = place.reshape(-1)
-        order = np.full(int(place.max(initial=0)) + 1, -1)
-        order[place[:known]] = np.arange(known)
-        at = order[place[known:]]  # position of every point among the states of the landmarks; -1: not there
+        at = positions(states, measures.points)  # among the states of the landmarks
         same = at[:, None] == which
         return _per_row(np.where(same, measures.weights[:, self.basis.slots], 0.0), measures)
 

@@ -26,6 +26,12 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
 _FOUND = {"refuse": ("refused", "bold red"), "warn": ("warning", "yellow"), "note": ("note", "")}
 _REFUSED = 2
+_PROPENSITIES = {
+    "behavior_action_probs": "behavior probability",
+    "behavior_log_probs": "behavior log-prob",
+    "target_action_probs": "target probability",
+    "target_log_probs": "target log-prob",
+}
 _ROOM = 72
 """Columns of a terminal that shows pictures beside the numbers."""
 
@@ -105,13 +111,14 @@ def _numbers(loaded: LoadedLog) -> Iterator[tuple[str, npt.NDArray[np.float64]]]
     if not log.discrete_actions:
         for index in range(log.actions.shape[1]):
             yield f"action {index}", log.actions[:, index]
-    if log.behavior_action_probs is not None:
-        yield "behavior probability", log.behavior_action_probs
+    for column, name in _PROPENSITIES.items():
+        if (values := getattr(log, column)) is not None:
+            yield name, values
 
 
 def histogram(values: npt.NDArray[np.float64]) -> str:
     """Counts in equal bins as one line of blocks."""
-    counts, _ = np.histogram(values, bins=_BINS)
+    counts, _ = np.histogram(values[np.isfinite(values)], bins=_BINS)
     top = max(int(counts.max()), 1)
     return "".join(_BLOCKS[0 if count == 0 else 1 + int(count * (len(_BLOCKS) - 2) / top)] for count in counts)
 

@@ -13,8 +13,9 @@ from bondic.cli import options as opt
 from bondic.cli.config import load_config
 
 METHODS = (
-    "auto", "sequential", "dual", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding", "is-percentile",
-    "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang", "feng2020", "lipschitz",
+    "auto", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding",
+    "is-percentile", "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang",
+    "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
 PICTURES = ("png", "svg", "pdf")
@@ -64,11 +65,18 @@ def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path
 _FOLDER = click.argument("folder", type=opt.FOLDER, is_eager=True, callback=_begun)
 _LOG = click.argument("log", shell_complete=_files)
 _ONE = [
-    opt.option("--policy", "module:object, a file (ONNX, NPZ, ...), or 'columns'.", required=True, metavar="SPEC"),
+    opt.option(
+        "--policy",
+        "module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), or 'logged' (of "
+        "the logged actions).",
+        required=True,
+        metavar="SPEC",
+    ),
     opt.default(
         "--method",
         "auto",
-        "sequential, dual, or the short name of a baseline; auto: sequential where it applies, else dual.",
+        "sequential, dual, propensities, or the short name of a baseline; auto: propensities where the log "
+        "has them and they say enough, else sequential where it applies, else dual.",
         shell_complete=_methods,
     ),
 ]
@@ -155,7 +163,7 @@ COMMANDS = (
     _command("demo", "Evaluate a policy on the log that ships with bondic and write a report.", _DEMO),
     _command(
         "evaluate",
-        """Evaluate a policy on LOG: Parquet (file or folder), CSV, NPZ, HDF5 or minari:NAME.
+        """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
 
         Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 2 bad input.
         """,

@@ -31,7 +31,9 @@ def command(log: str, **options: Any) -> int:
         raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")
     policies = list(dict.fromkeys(options["policies"]))
     methods = list(
-        dict.fromkeys(["sequential", "dual", *BASELINES] if "all" in options["methods"] else options["methods"])
+        dict.fromkeys(
+            ["sequential", "dual", "propensities", *BASELINES] if "all" in options["methods"] else options["methods"]
+        )
     )
     inputs = read_inputs(log, options)
     alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]

@@ -26,6 +26,8 @@ from bondic.cli.outputs import (
 )
 from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
+from bondic.methods.default import Default
+from bondic.methods.forecast import forecast
 from bondic.methods.frontier import Frontier
 from bondic.methods.larger_radii import larger_radii
 from bondic.methods.sensitivity import result_frontier
@@ -50,6 +52,8 @@ def command(**options: Any) -> int:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
         method = make_method(options["method"], options, inputs)
+        if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
+            talk.print(words, highlight=False)
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
         if progress:
             progress("report", 0.0)

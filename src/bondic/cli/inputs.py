@@ -11,7 +11,7 @@ from bondic.baselines.registry import make_baseline
 from bondic.cli.categorical import stated_columns
 from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.cli.policy import action_names, choose_policy, require_action_order
-from bondic.cli.reading import read_initial, read_rows
+from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
@@ -21,6 +21,7 @@ from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 from bondic.estimate import Method
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
@@ -41,6 +42,7 @@ class Inputs:
 def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
     """Read the log (in batches when a memory budget is given) and the initial states; warnings become notes."""
     refuse_unknown_options([options["method"]] if "method" in options else options["methods"], options["with"])
+    stated_gamma(options)  # before any long work
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress)
@@ -102,13 +104,14 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             inputs.log,
             chosen,
             inputs.initial,
+            gamma=stated_gamma(options),
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
         )
     return question
 
 
-_ASKED = ("gamma", "reward_range", "horizon", "value_range", "draws", "seed", "accept")
+_ASKED = ("reward_range", "horizon", "value_range", "draws", "seed", "accept")
 """Options that make_problem takes under the same name."""
 _TUNED = ("seed", "weight_bandwidth", "value_bandwidth")
 _COMMON = ("side", "radius", "planned_rows")
@@ -117,6 +120,8 @@ _ONLY_DUAL = ("gauge", "misspecification", "weight_bandwidth")
 
 def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method:
     """A method of bondic's own with the options given, or a baseline by its short name."""
+    if name == "propensities":
+        return _propensities(options)
     if name not in ("auto", "sequential", "dual"):
         return _baseline(name, options["side"], own_options(name, options["with"]))
     columns = stated_columns(options, inputs.loaded, inputs.log.observation_dim)
@@ -125,7 +130,16 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
     pilot, allowance = parse_pilot(options["pilot"]), options["misspecification"]
     if name == "auto":
         withheld = options.get("no_rows", False)
-        return Default(pilot=pilot, gauge=options["gauge"], misspecification=allowance, no_rows=withheld, **given)
+        own = own_options("auto", options["with"])
+        stated = Propensities(**own) if own else None
+        return Default(
+            pilot=pilot,
+            gauge=options["gauge"],
+            misspecification=allowance,
+            no_rows=withheld,
+            propensities=stated,
+            **given,
+        )
     if name == "dual":
         gauge, share = options["gauge"] or "half", PILOT_SHARE if pilot is None else pilot
         return Dual(pilot=share, gauge=gauge, misspecification=allowance, **given)
@@ -136,6 +150,18 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
                 "out, or take --method dual."
             )
     return Sequential(pilot=pilot, **given)
+
+
+def _propensities(options: Mapping[str, Any]) -> Method:
+    """Its own options are given by --with, as those of a baseline."""
+    if options["planned_rows"] is not None:
+        raise InvalidInput(
+            "--planned-rows counts rows; for the method propensities write --with planned=N, N decisions or episodes."
+        )
+    pilot = parse_pilot(options["pilot"])
+    given: dict[str, Any] = {} if pilot is None else {"pilot": pilot}
+    given |= own_options("propensities", options["with"])
+    return Propensities(side=options["side"], **given)
 
 
 def parse_pilot(text: str | None) -> float | int | None:

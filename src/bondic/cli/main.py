@@ -9,12 +9,12 @@ import click
 
 from bondic._version import __version__
 from bondic.cli.commands import COMMANDS
+from bondic.cli.interrupt import obeyed, obeying_interrupts
 from bondic.cli.lab import Commands, lab_commands
 from bondic.errors import BondicError, VerificationError, one_line
 
 BAD_INPUT = 2
 NOT_VERIFIED = 1
-INTERRUPTED = 130
 _LONGEST = 4000
 """Characters of a message; it may quote files of other people, and is printed as one line without anything to obey."""
 READER_LEFT = 141
@@ -34,8 +34,9 @@ def group() -> None:
 def main() -> None:
     """Run the command line; errors of ours become one message and an exit code."""
     try:
-        code = group(standalone_mode=False)
-        sys.stdout.flush()
+        with obeying_interrupts():
+            code = group(standalone_mode=False)
+            sys.stdout.flush()
     except SystemExit as stop:
         # click and rich turn a closed pipe into an exit with code 1, and nothing else ends like that inside the group:
         # errors arrive as exceptions, calls of a policy that ends the program are caught; completion of an unknown shell is
@@ -46,7 +47,7 @@ def main() -> None:
     except BrokenPipeError:
         code = _forget_output()
     except (click.exceptions.Abort, KeyboardInterrupt):
-        code = _say("interrupted; nothing was left half-written", INTERRUPTED)
+        code = obeyed()
     except click.ClickException as problem:
         problem.show()
         code = BAD_INPUT

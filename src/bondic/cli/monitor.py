@@ -23,7 +23,7 @@ from bondic.cli.config import to_toml
 from bondic.cli.inputs import parse_pilot
 from bondic.cli.outputs import EXIT_CODES, say_doubts
 from bondic.cli.policy import choose_policy, require_action_order
-from bondic.cli.reading import read_initial, read_rows
+from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
@@ -108,9 +108,9 @@ def _refuse_other_columns(folder: Path, loaded: LoadedLog, columns: str) -> None
 def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -> SequentialMonitor:
     """The monitor of the folder, or a new one."""
     spec = options["policy"]
-    if spec == "columns":
+    if spec in ("columns", "logged"):
         raise InvalidInput(
-            "--policy columns: probabilities in the log belong to its rows, and a monitor asks the policy as rows come. Pass the "
+            f"--policy {spec}: probabilities in the log belong to its rows, and a monitor asks the policy as rows come. Pass the "
             "policy itself: module:object, or a file."
         )
     require_action_order(loaded, spec, options)
@@ -128,13 +128,14 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
     return SequentialMonitor(
         policy,
         _initial(rows, loaded, options),
+        gamma=stated_gamma(options),
         may_terminate=not options["never_terminates"],
         method=method,
         **{name: options[name] for name in _ASKED},
     )
 
 
-_ASKED = ("gamma", "reward_range", "value_range", "horizon", "draws", "seed", "accept", "alpha", "planned_rows")
+_ASKED = ("reward_range", "value_range", "horizon", "draws", "seed", "accept", "alpha", "planned_rows")
 
 
 def _initial(rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -> InitialStates | None:

@@ -72,7 +72,8 @@ LOG = [
     several(
         "--columns",
         "PART=COL[,COL...]",
-        "Columns that hold a part of a transition, where their names do not tell; terminations=none (or "
+        "Columns that hold a part of a transition, where their names do not tell; 'user_feature_*' for all that are called so; "
+        "terminations=none (or "
         "truncations=none) states that there are none. May be repeated.",
     ),
     several(
@@ -89,6 +90,7 @@ LOG = [
         callback=_names,
         metavar="NAME,NAME,...",
     ),
+    flag("--one-step", "State that every row is an episode of its own (a bandit log): nothing follows it."),
     flag("--trust-pickle", "Allow files that run code when they are loaded (pickles)."),
 ]
 STATES = [
@@ -107,7 +109,7 @@ POLICY_OUTPUT = [
 _RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
 QUESTION = [
     *POLICY_OUTPUT,
-    option("--gamma", "Discount in [0, 1); 1 with --horizon.", type=float, required=True),
+    option("--gamma", "Discount in [0, 1); 1 with --horizon. Not needed with --one-step.", type=float),
     option(
         "--reward-range",
         "Range of every possible reward: your knowledge, not the log's extremes.",

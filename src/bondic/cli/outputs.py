@@ -20,6 +20,7 @@ import click
 from rich.console import Console
 
 from bondic.claims import Status
+from bondic.cli.interrupt import unfinished
 from bondic.data.io.encode import category_note
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import Doubt, InvalidInput, printable
@@ -35,7 +36,7 @@ WRITTEN = (
 
 EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
-_READING = ("memory", "columns", "missing", "text", "actions", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 
@@ -89,8 +90,9 @@ def result_folder(target: Path, *, force: bool) -> Iterator[Path]:
     except OSError as problem:
         raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
     try:
-        yield working
-        working.chmod(0o755)
+        with unfinished(working):
+            yield working
+            working.chmod(0o755)
         _move(working, place)
     except OSError as problem:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""`--with KEY=VALUE`: the fields of a baseline that are numbers, words or lists of numbers."""
+"""`--with KEY=VALUE`: the fields of a baseline, or of the method from propensities, that are numbers, words or lists of them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bondic.baselines.registry import BASELINES
 from bondic.errors import InvalidInput, one_line
+from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.methods.propensities import Propensities
+
+_METHODS: dict[str, tuple[Any, set[str]]] = {
+    **{name: (short.method, {"side", *short.fixed}) for name, short in BASELINES.items()},
+    PROPENSITIES: (Propensities, {"side", "pilot"}),
+    "auto": (Propensities, {"side", "pilot", "value", "planned"}),
+}
+"""Methods with fields of their own, and those of them that have an option or that the short name stands for."""
 
 
 def _keys(name: str) -> dict[str, Any]:
     """Fields of the method that can be written as a text, with their types.
 
-    Not `side`, which has an option of its own, nor what the short name stands for: another value is another method.
+    Not those with an option of their own, nor what the short name stands for: another value is another method.
     """
-    if name not in BASELINES:
+    if name not in _METHODS:
         return {}
-    kind: Any = BASELINES[name].method
-    hints, taken = get_type_hints(kind), {"side", *BASELINES[name].fixed}
+    kind, taken = _METHODS[name]
+    hints = get_type_hints(kind)
     return {
         field.name: hints[field.name] for field in fields(kind) if field.name not in taken and _forms(hints[field.name])
     }
@@ -39,7 +48,7 @@ def own_options(name: str, items: Sequence[str]) -> dict[str, Any]:
 
 def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None:
     """Before any long work: a key that none of the methods has, one given twice, a value that does not fit."""
-    chosen = list(BASELINES) if "all" in (listed := list(methods)) else [name for name in listed if name in BASELINES]
+    chosen = list(_METHODS) if "all" in (listed := list(methods)) else [name for name in listed if name in _METHODS]
     seen = set()
     for item in items:
         method, key, _ = _split(item)

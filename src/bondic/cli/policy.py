@@ -10,10 +10,11 @@ import numpy as np
 from bondic.data.io.loaded import LoadedLog
 from bondic.errors import InvalidInput, shown
 from bondic.policies.adapters.load import load_policy
+from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 
-_COLUMNS = "columns"
-"""The policy whose probabilities stand in the log."""
+_COLUMNS, _LOGGED = "columns", "logged"
+"""Policies that stand in the log: their probabilities of all actions, or of the logged ones alone."""
 
 
 def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
@@ -24,6 +25,8 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
 
 def choose_policy(spec: str, loaded: LoadedLog | None, starts: int, options: Mapping[str, Any]) -> Any:
     """The policy that `spec` names; one in columns of the log has its probabilities at the first `starts` episode starts."""
+    if spec == _LOGGED:
+        return LoggedTarget()
     if spec != _COLUMNS:
         names, output = action_names(loaded), options["policy_output"]
         return load_policy(spec, trust_pickle=options["trust_pickle"], actions=names, output=output)
@@ -47,7 +50,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int, options: Map
 def require_action_order(loaded: LoadedLog | None, policy: str, options: Mapping[str, Any]) -> None:
     """Column j of the policy's answers belongs to action j: which text that is cannot be guessed."""
     names = action_names(loaded)
-    if names is None or options["actions"] or policy == _COLUMNS:
+    if names is None or options["actions"] or policy in (_COLUMNS, _LOGGED):
         return
     raise InvalidInput(
         f"The log's actions are text ({shown(names)}), and nothing says which of them the policy's first probability "

@@ -11,12 +11,11 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
 from bondic.data.log import Log
+from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
-
-_MAY_BE_ABSENT = ("terminations", "truncations")
 
 
 def read_rows(
@@ -32,6 +31,7 @@ def read_rows(
         missing=_missing(options["missing"]),
         categorical=options["text"],
         actions=options["actions"],
+        one_step=options["one_step"],
         trust_pickle=options["trust_pickle"],
     )
     return loaded.transitions, loaded
@@ -42,13 +42,24 @@ def _stream(
 ) -> LogStream:
     if options["missing"] or options["text"]:
         raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
-    memory, actions = options["memory"], options["actions"]
-    return stream_log(Path(log), memory=memory, columns=columns or None, actions=actions, progress=progress)
+    given = {name: options[name] for name in ("memory", "actions", "one_step")}
+    return stream_log(Path(log), columns=columns or None, progress=progress, **given)
 
 
 def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:
     """(states, weights or None) of a file, with the dimensions of the log."""
     return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
+
+
+def stated_gamma(options: Mapping[str, Any]) -> float:
+    """The discount; that of steps which do not exist need not be stated."""
+    if options["gamma"] is not None:
+        return float(options["gamma"])
+    if options["one_step"]:
+        return 0.0
+    raise InvalidInput(
+        "--gamma is missing: the discount of later rewards, in [0, 1). With --one-step it is not needed."
+    )
 
 
 def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
@@ -61,7 +72,7 @@ def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
         if part in out:
             raise InvalidInput(f"--columns {part} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,...")
         group = [name.strip() for name in names.split(",")]
-        absent = part in _MAY_BE_ABSENT and names.lower() == "none"
+        absent = part in MAY_BE_ABSENT and names.lower() == "none"
         out[part] = None if absent else group[0] if len(group) == 1 else group
     return out
 

@@ -90,8 +90,12 @@ def _floats(name: str, values: Any) -> FloatArray:
     return np.array(array, dtype=np.float64, order="C", copy=True)
 
 
-def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None = None) -> FloatArray:
+def _finite(
+    name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None = None, *, lowest_ok: bool = False
+) -> FloatArray:
     bad = np.asarray(~np.isfinite(array if array.ndim == 2 else array[:, None]).all(axis=1))
+    if lowest_ok:
+        bad &= array != -np.inf
     if allowed is not None:
         array[bad & allowed] = 0.0
         bad &= ~allowed
@@ -101,6 +105,8 @@ def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None 
             "value. Never drop a row because of its reward or its next observation: that selection breaks the guarantee."
         )
     large = np.asarray((np.abs(array if array.ndim == 2 else array[:, None]) > _LARGEST).any(axis=1))
+    if lowest_ok:
+        large &= array != -np.inf
     if (row := first(large)) is not None:
         raise InvalidInput(
             f"`{name}` is {array[row]} at row {numbered(row)}: beyond {_LARGEST:g} squares overflow. Rescale it."
@@ -108,14 +114,15 @@ def _finite(name: str, array: FloatArray, allowed: npt.NDArray[np.bool_] | None 
     return array
 
 
-def vector(name: str, values: Any, n: int | None = None) -> FloatArray:
+def vector(name: str, values: Any, n: int | None = None, *, lowest_ok: bool = False) -> FloatArray:
+    """One number per row, finite; with `lowest_ok` also -inf."""
     array = _floats(name, values)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0].copy()
     if array.ndim != 1:
         raise InvalidInput(f"`{name}` has shape {array.shape}; one number per row is needed.")
     _length(name, array, n)
-    return _finite(name, array)
+    return _finite(name, array, lowest_ok=lowest_ok)
 
 
 def matrix(name: str, values: Any, n: int | None = None, missing_ok: npt.NDArray[np.bool_] | None = None) -> FloatArray:

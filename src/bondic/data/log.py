@@ -49,6 +49,15 @@ class Log(Protocol):
         """The budget of memory that was stated for working on it."""
         ...
 
+    @property
+    def unrecorded(self) -> tuple[str, ...]:
+        """Columns that stand in for what was not recorded."""
+        ...
+
+    def has(self, column: str) -> bool:
+        """Whether the log holds this column, one of those that are optional."""
+        ...
+
     def __len__(self) -> int: ...
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:

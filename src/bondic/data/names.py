@@ -17,8 +17,26 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "truncations": ("truncations", "truncation", "truncated", "timeouts", "timeout"),
     "episode_ids": ("episode_ids", "episode_id", "episodes", "episode", "trajectory_id", "patient_id"),
     "timesteps": ("timesteps", "timestep", "time_step", "steps", "step", "t"),
-    "behavior_action_probs": ("behavior_action_probs", "behavior_prob", "behaviour_action_probs", "pscore", "propensity"),
+    "behavior_action_probs": (
+        "behavior_action_probs", "behavior_probs", "behavior_prob", "behaviour_action_probs", "behavior_propensity", "pscore",
+        "propensity", "propensity_score",
+    ),
+    "behavior_log_probs": (
+        "behavior_log_probs", "behavior_log_prob", "behavior_logprobs", "behavior_logprob", "logprobs_behavior",
+        "logprob_behavior", "logprobs", "logprob", "log_probs", "log_prob",
+    ),
+    "target_action_probs": (
+        "target_action_probs", "target_action_prob", "target_probs", "target_prob", "target_propensity",
+    ),
+    "target_log_probs": (
+        "target_log_probs", "target_log_prob", "target_logprobs", "target_logprob", "logprobs_target", "logprob_target",
+    ),
 }  # fmt: skip
+MAY_BE_ABSENT = (
+    "terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs", "behavior_log_probs",
+    "target_action_probs", "target_log_probs",
+)  # fmt: skip
+"""Parts that can be stated to be absent, whatever the columns are called: {part: None}, PART=none."""
 REQUIRED = ("observations", "actions", "rewards", "next_observations", "terminations")
 DONE_NAMES = ("dones", "done", "terminals", "terminal")
 """Names under which logs often mix both kinds of episode end."""
@@ -42,16 +60,17 @@ def find_columns(
     *,
     required: Iterable[str] = REQUIRED,
     skip: Collection[str] = (),
+    used: Collection[str] = (),
 ) -> ColumnMap:
     """Match the columns of a table with the parts of a transition; `given` settles what the names do not.
 
-    Parts in `skip` are not looked for.
+    Parts in `skip` are not looked for, and columns in `used` have another meaning already.
     """
     names = list(present)
     found: dict[str, tuple[str, ...]] = {}
     for part, value in dict(given or {}).items():
         found[_known_part(part)] = given_columns(part, value, names)
-    taken = {column for group in found.values() for column in group}
+    taken = {column for group in found.values() for column in group} | set(used)
     for part, aliases in ALIASES.items():
         if part not in found and part not in skip and (group := match_one(part, aliases, names, taken)):
             found[part] = group
@@ -86,13 +105,29 @@ def match_one(part: str, aliases: Iterable[str], names: list[str], taken: Collec
 
 
 def given_columns(part: str, value: str | Iterable[str], names: list[str]) -> tuple[str, ...]:
-    group = (value,) if isinstance(value, str) else tuple(value)
+    """The columns of these names; `*` and `?` stand for any letters, and numbered columns come in the order of their numbers."""
+    wanted = (value,) if isinstance(value, str) else tuple(value)
+    found = [column for word in wanted for column in _spelled(word, names)]
+    group = tuple(dict.fromkeys(found))
     absent = [column for column in group if column not in names]
     if absent or not group:
         raise InvalidInput(
             f"`{part}` was said to be in column {shown(absent) or '(none)'}, but the table has {shown(names)}."
         )
     return group
+
+
+def _spelled(word: str, names: list[str]) -> list[str]:
+    """The word itself, or the columns that it is a pattern of."""
+    if word in names or not set(word) & set("*?"):
+        return [word]
+    pattern = re.compile(re.escape(word).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    return sorted(filter(pattern.fullmatch, names), key=natural) or [word]
+
+
+def natural(name: str) -> list[tuple[int, int | str]]:
+    """Numbers inside names count as numbers: part-2 before part-10."""
+    return [(0, int(piece)) if piece.isdecimal() else (1, piece) for piece in re.split(r"(\d+)", name) if piece]
 
 
 def _matches(alias: str, names: list[str], lower: dict[str, str], taken: Collection[str]) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bondic.data.io.parquet import ParquetFiles
 from bondic.data.io.parts import Given
 from bondic.data.memory import MemoryPlan, parse_memory
@@ -21,14 +23,16 @@ def stream_log(
     batch_rows: int | None = None,
     columns: Given | None = None,
     actions: Sequence[str] | None = None,
+    one_step: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> LogStream:
     """A Parquet file, a folder of Parquet parts, or arrays (memory-mapped ones), to be read in batches.
 
     `memory` is what the whole estimate may use, whatever the length of the log; a budget in which the work on one block of
     rows does not fit is refused. `batch_rows` sets how many rows are read at a time where the log is only looked through.
-    Neither leaves a trace in an interval. `columns` and `actions` are those of `read_log`; what needs the whole log at once (text
-    observations, marks for gaps, next observations from following rows) is refused. Use the result in place of `Transitions`.
+    Neither leaves a trace in an interval. `columns`, `actions` and `one_step` are those of `read_log`; what needs the whole log
+    at once (text observations, marks for gaps, next observations from following rows) is refused. Use the result in place of
+    `Transitions`.
     """
     budget = parse_memory(memory)
     if isinstance(source, Mapping):
@@ -37,18 +41,39 @@ def stream_log(
                 "columns= and actions= are for Parquet files. Arrays go by the names of the parts of a transition (observations, "
                 "actions, rewards, ...), and actions are numbers: rename the keys of the mapping, or use read_log."
             )
+        source = _ending_everywhere(source) if one_step else source
         width = sum(_numbers(column) for column in source.values() if column is not None)
         plan = MemoryPlan.of(budget, width)
         stream: LogStream = ArrayStream(source, batch_rows=batch_rows or plan.batch_rows, progress=progress)
     elif isinstance(source, str | Path):
         files = ParquetFiles(Path(source))
         plan = MemoryPlan.of(budget, files.numbers_per_row())
-        reading: dict[str, Any] = {"batch_rows": batch_rows or plan.batch_rows, "progress": progress}
+        reading: dict[str, Any] = {
+            "batch_rows": batch_rows or plan.batch_rows,
+            "progress": progress,
+            "one_step": one_step,
+        }
         stream = ParquetStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
     stream.plan = plan if batch_rows is None else None
     return stream
+
+
+def _ending_everywhere(source: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays of a one-step log with what stands for its ends; nothing is copied, and nothing takes memory."""
+    rows, states = len(source["rewards"]), np.shape(source["observations"])
+    given = {name: column for name, column in source.items() if column is not None}
+    told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in given]
+    if told:
+        raise InvalidInput(
+            f"one_step=True states that every row ends and nothing follows: leave out {', '.join(told)}, or one_step."
+        )
+    return {
+        **given,
+        "next_observations": np.broadcast_to(0.0, states),
+        "terminations": np.broadcast_to(np.True_, (rows,)),
+    }
 
 
 def _numbers(column: Any) -> int:

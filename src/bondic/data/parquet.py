@@ -26,16 +26,17 @@ class ParquetStream(LogStream):
         batch_rows: int,
         columns: Given | None = None,
         actions: Sequence[str] | None = None,
+        one_step: bool = False,
         progress: Callable[[float], None] | None = None,
     ) -> None:
         self.path: Path = files.path
-        self._files, self._actions = files, known_actions(actions)
-        found, _, _ = find_parts(files.names, columns or {}, ("next_observations",))
-        if "next_observations" not in found.columns:
+        self._files, self._actions, self._one_step = files, known_actions(actions), one_step
+        found, _, _ = find_parts(files.names, columns or {}, ("next_observations",), one_step=one_step)
+        if "next_observations" not in found.columns and "observations" in found.columns and not one_step:
             raise InvalidInput(
                 f"{files.label} has no column for `next_observations`. A streamed log cannot take them from the following rows: "
-                "name the column, columns={'next_observations': 'name'} (--columns next_observations=NAME), or load the log with "
-                "read_log."
+                "name the column, columns={'next_observations': 'name'} (--columns next_observations=NAME), load the log with "
+                "read_log, or state that every row ends: one_step=True (--one-step)."
             )
         self.column_map = found
         for note in found.notes:
@@ -54,8 +55,12 @@ class ParquetStream(LogStream):
         first = rows.start
         for table in self._files.tables(rows, size, list(dict.fromkeys(wanted))):
             with _arrays.counting_from(first):
-                reader = Parts(table, self.column_map.columns, Treatment(streamed=True), self._actions)
+                reader = Parts(
+                    table, self.column_map.columns, Treatment(streamed=True), self._actions, one_step=self._one_step
+                )
                 found: dict[str, Any] = {name: reader.single(name) for name in names} if names else reader.read()[0]
+                if reader.unrecorded:
+                    found["unrecorded"] = reader.unrecorded
             if found.get("episode_ids") is not None:
                 found["episode_ids"] = code_identifiers(found["episode_ids"], self._codes)
             first += len(next(iter(found.values())))

@@ -71,6 +71,7 @@ class LogStream(ABC):
         self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
         self.has_timesteps = first.timesteps is not None
         self.has_episode_ids = first.episode_ids is not None
+        self.unrecorded = first.unrecorded
         self._first = first.cut(RowRange(0, 1))  # the form that all parts have
         self.content_hash = digest.hexdigest()
 
@@ -85,6 +86,9 @@ class LogStream(ABC):
                     f"`{name}` changes its form at row {row}: {_form(other)} there, {_form(one)} before. All parts of a log "
                     "need the same columns, types and dimensions."
                 )
+
+    def has(self, column: str) -> bool:
+        return self._first.has(column)
 
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""

@@ -16,6 +16,7 @@ from bondic.data.blocks import RowRange
 from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
+from bondic.data.propensities import PROPENSITIES, checked_propensities
 from bondic.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -57,10 +58,20 @@ class Transitions:
     timesteps : array of int, (n,), default None
         The step within the episode, from 0 on. Needed for a finite horizon.
     behavior_action_probs : array of float, (n,), default None
-        Probability with which the logged action was taken; importance weighting needs it, the dual does not.
+        b_i(a_i | s_i): probability (density, for continuous actions) with which the logged action was taken. Methods that
+        weigh rows need it, the dual does not.
+    behavior_log_probs : array of float, (n,), default None
+        Its logarithm; give one of the two.
+    target_action_probs : array of float, (n,), default None
+        π(a_i | s_i): probability with which the target policy takes the logged action. With it no policy object is needed:
+        see `LoggedTarget`.
+    target_log_probs : array of float, (n,), default None
+        Its logarithm, -inf for 0; give one of the two.
     discrete_observations : bool, default None
         Whether observations hold codes rather than measurements, so that equal rows are no surprise; None: whole
         numbers.
+    unrecorded : tuple of str, default ()
+        Columns that stand in for what was not recorded, "observations" or "actions": such a log serves `LoggedTarget` alone.
     """
 
     observations: FloatArray
@@ -72,17 +83,38 @@ class Transitions:
     episode_ids: npt.NDArray[Any] | None = None
     timesteps: IntArray | None = None
     behavior_action_probs: FloatArray | None = None
+    behavior_log_probs: FloatArray | None = None
+    target_action_probs: FloatArray | None = None
+    target_log_probs: FloatArray | None = None
     discrete_observations: bool | None = None
+    unrecorded: tuple[str, ...] = ()
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True
     plan: ClassVar[MemoryPlan | None] = None
 
     def __post_init__(self) -> None:
         self._convert()
+        _arrays.setter(self)("unrecorded", tuple(self.unrecorded))
+        if set(self.unrecorded) - {"observations", "actions"}:
+            raise InvalidInput(
+                f"unrecorded={self.unrecorded}: only 'observations' and 'actions' may stand in for others."
+            )
         KeyCheck().add(self)
         digest = ContentHash()
         digest.add(self.columns())
         _arrays.setter(self)("content_hash", digest.hexdigest())
+
+    @staticmethod
+    def one_step(observations: Any, actions: Any, rewards: Any, **optional: Any) -> Transitions:
+        """A log in which every row is an episode of its own (a bandit log): nothing follows, and nothing has to be stored."""
+        states = _arrays.matrix("observations", observations)
+        told = [name for name in ("next_observations", "terminations", "truncations", "timesteps") if name in optional]
+        if told:
+            raise InvalidInput(
+                f"Every row of a one-step log ends: leave out {', '.join(told)}, or use Transitions(...)."
+            )
+        ends = np.ones(states.shape[0], dtype=bool)
+        return Transitions(observations, actions, rewards, np.zeros(states.shape), ends, **optional)
 
     @staticmethod
     def part(columns: Mapping[str, Any], first_row: int, content_hash: str) -> Transitions:
@@ -91,6 +123,7 @@ class Transitions:
         put = _arrays.setter(rows)
         for name in (*COLUMNS, "discrete_observations"):
             put(name, columns.get(name))
+        put("unrecorded", columns.get("unrecorded", ()))
         put("content_hash", content_hash)
         with _arrays.counting_from(first_row):
             rows._convert()
@@ -121,6 +154,7 @@ class Transitions:
         for name in COLUMNS:
             put(name, columns.get(name))
         put("discrete_observations", self.discrete_observations)
+        put("unrecorded", self.unrecorded)
         put("content_hash", content_hash)
         return rows
 
@@ -176,18 +210,14 @@ class Transitions:
             put("timesteps", _arrays.integers("timesteps", self.timesteps, n))
             if (row := _arrays.first(np.asarray(self.timesteps) < 0)) is not None:
                 raise InvalidInput(f"`timesteps` is negative at row {numbered(row)}. Time starts at 0.")
-        if self.behavior_action_probs is not None:
-            probs = _arrays.vector("behavior_action_probs", self.behavior_action_probs, n)
-            if (row := _arrays.first((probs <= 0) | ((probs > 1) & self.discrete_actions))) is not None:
-                raise InvalidInput(
-                    f"`behavior_action_probs` is {probs[row]} at row {numbered(row)}. The probability (density, for "
-                    "continuous actions) of an action that was taken is positive, and a probability is at most 1."
-                )
-            put("behavior_action_probs", probs)
+        given = {name: getattr(self, name) for name in PROPENSITIES}
+        for name, column in checked_propensities(given, n, discrete=self.discrete_actions).items():
+            put(name, column)
 
     def row_matrix(self) -> FloatArray:
         """Every row's numbers side by side, -0.0 as 0.0."""
-        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations])
+        known = [column for name in PROPENSITIES if (column := getattr(self, name)) is not None]
+        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations, *known])
         return np.ascontiguousarray(rows + 0.0)
 
     def _action_matrix(self) -> FloatArray:
@@ -212,6 +242,9 @@ class Transitions:
     def action_dim(self) -> int:
         """0 for discrete actions."""
         return 0 if self.discrete_actions else int(self.actions.shape[1])
+
+    def has(self, column: str) -> bool:
+        return getattr(self, column) is not None
 
     @property
     def has_timesteps(self) -> bool:

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.errors import InvalidInput
 from bondic.kernels.base import FloatArray, Kernel, Leaf, Product, Scaled, Sum, per_dimension
@@ -20,6 +21,8 @@ from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import ActionEmbedding, Dirac
 from bondic.kernels.gaussian import Gaussian
 from bondic.rounding import U
+
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,12 @@ class Term:
         if self.embedding is _identity(self.embedding.shape[0]):
             return weights
         return np.asarray(weights @ self.embedding)
+
+    def between(self, x: IntArray, y: IntArray) -> FloatArray:
+        """E_a . E_b for slots a of x and b of y, (N, M); with very many actions equality costs far less than a product."""
+        if self.embedding is _identity(self.embedding.shape[0]):
+            return np.asarray(x[:, None] == y, dtype=np.float64)
+        return np.asarray(self.embedding[x] @ self.embedding[y].T)
 
     @property
     def embedding_norm(self) -> float:

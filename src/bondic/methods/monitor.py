@@ -7,6 +7,7 @@ and whatever decided about them, and hence in the intersection of all of them.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from bondic.bounds.plan import Plan
+from bondic.bounds.table_plan import TablePlan
 from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.basis import LandmarkBasis
@@ -31,7 +33,7 @@ from bondic.methods.sequential import NOTES, Sequential
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
-from bondic.proofs.sequential import SequentialProof
+from bondic.proofs.sequential import TABLE, TABLE_INITIAL, SequentialProof
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements
@@ -58,6 +60,14 @@ class _Fixed:
             return self
         ball = replace(ball, provenance=replace(ball.provenance, log_hash=new))
         return replace(self, chosen=replace(self.chosen, ball=ball))
+
+
+@dataclass(frozen=True, eq=False)
+class _Plans:
+    """With coordinates, and without."""
+
+    plan: Plan | None = None
+    table: TablePlan | None = None
 
 
 class SequentialMonitor:
@@ -133,7 +143,7 @@ class SequentialMonitor:
             )
         self._rows: GrowingRows | None = None
         self._fixed: _Fixed | None = None
-        self._plan: Plan | None = None
+        self._plans = _Plans()
         self._planner: Planner | None = None
         self._updates: tuple[UpdateRecord, ...] = ()
         self._certificate: Certificate | None = None  # of the last update before it was loaded
@@ -184,43 +194,56 @@ class SequentialMonitor:
         """The interval of all rows so far, these included; if it fails, nothing has changed."""
         grown = GrowingRows.begin(self._statements, rows) if self._rows is None else self._rows.grown(rows)
         try:
-            result, fixed, plan = self._evaluated(grown, Clock(progress))
+            result, fixed, plans = self._evaluated(grown, Clock(progress))
         except BaseException:
             self._planner = None  # it may have seen rows that are not taken in: made again from those that were
             raise
-        self._rows, self._fixed, self._plan, self.result = grown, fixed, plan, result
+        self._rows, self._fixed, self._plans, self.result = grown, fixed, plans, result
         given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
         self._updates = (*self._updates, next_record(self.running, result, grown, given_up=given_up))
         return result
 
-    def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, Plan | None]:
+    def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, _Plans]:
         if grown.used == 0:
-            return self._waiting(grown, "no group of rows is complete yet"), None, None
+            return self._waiting(grown, "no group of rows is complete yet"), None, _Plans()
         problem, fixed = grown.problem(), self._fixed
         if self._rows is not None and grown.used == self._rows.used and self.result is not None:
-            return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plan
+            return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plans
         if problem.rows.stop <= self._pilot:
-            return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, None
+            return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
         if (gone := self._given_up_at()) is not None:
             why, none = f"the log contradicted it at update {gone}", range_of(problem.terms).low
             result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, none, clock)
-            return self._with_notes(result, problem, grown), fixed, self._plan
+            return self._with_notes(result, problem, grown), fixed, self._plans
         clock.stage("pilot")
         if fixed is None:
             pilot, budget = self.method.pilot_of(problem, self._pilot), self.method.budget(problem, self.alpha)
-            fixed = _Fixed(pilot, self.method.choose(pilot, problem, budget, self._shape, fit=False), budget)
+            chosen = self.method.choose(pilot, problem, budget, self._shape, fit=False)
+            fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha, chosen.table))
         elif self._rows is not None:
             fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
         clock.done("pilot")
         clock.stage("plan")
-        planner = self._planner = self._planner or self._replayed(problem, fixed)
-        planner.extend(problem)
-        plan = planner.plan(problem, self._plan)
+        plans = self._planned(problem, fixed)
         clock.done("plan")
-        if problem.initial_states.from_rows and plan.start is None:
-            return self._waiting(grown, "no episode has begun after the pilot yet"), fixed, None
-        result = self.method.evaluate(problem.select(fixed.pilot.rows.stop), fixed.chosen, plan, fixed.budget, clock)
-        return self._with_notes(result, problem, grown), fixed, plan
+        if problem.initial_states.from_rows and plans.plan is not None and plans.plan.start is None:
+            return self._waiting(grown, "no episode has begun after the pilot yet"), fixed, _Plans()
+        certified = problem.select(fixed.pilot.rows.stop)
+        result = self.method.evaluate(certified, fixed.chosen, plans.plan, fixed.budget, clock, plans.table)
+        return self._with_notes(result, problem, grown), fixed, plans
+
+    def _planned(self, problem: Rows, fixed: _Fixed) -> _Plans:
+        """The plans for the rows so far; what was planned before stays as it is."""
+        plan = None
+        if fixed.chosen.table < 1:
+            planner = self._planner = self._planner or self._replayed(problem, fixed)
+            planner.extend(problem)
+            plan = planner.plan(problem, self._plans.plan)
+        table = self.method.table_plan(problem, fixed.pilot, fixed.chosen, fixed.budget, self._shape)
+        if table is not None and self._plans.table is not None:
+            before = self._plans.table.blocks
+            table = replace(table, blocks=(*before, *table.blocks[len(before) :]))
+        return _Plans(plan, table)
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
         return replace(result.with_doubts(problem), choices={**result.choices, **held_back(grown)})
@@ -300,13 +323,17 @@ class SequentialMonitor:
         """With the Q and the plan of a certificate, and what was told about them."""
         assert isinstance(proof, SequentialProof)
         assert self._rows is not None
-        plan, seen = proof.plan, slice(proof.plan.seen)
-        basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
+        plan, basis = proof.plan, None
+        if plan is not None:
+            seen = slice(plan.seen)
+            basis = LandmarkBasis(plan.basis.points[seen], plan.basis.slots[seen], plan.basis.matrix[seen, seen])
         pilot = self.method.pilot_of(self._rows.earlier(self._rows.used), self._pilot)
         notes = {name: str(text) for name, text in told.items() if name in NOTES}
         assert isinstance(proof.ball, Ball | Box | Span)
-        self._plan = plan
-        self._fixed = _Fixed(pilot, ChosenClass(proof.ball, notes), proof.budget, basis)
+        self._plans = _Plans(plan, proof.table)
+        share = math.fsum(proof.budget.get(part) or 0.0 for part in (TABLE_INITIAL, *TABLE.values()))
+        chosen = ChosenClass(proof.ball, notes, table=1.0 if plan is None else share / proof.budget.alpha)
+        self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
 
 
 def _planned(method: Sequential, planned_rows: int) -> Sequential:

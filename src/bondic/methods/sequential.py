@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
 from bondic.bounds.plan import Plan
 from bondic.bounds.start import sampled_start
+from bondic.bounds.table_plan import TablePlan
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -20,12 +22,13 @@ from bondic.methods.setting import tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
-from bondic.proofs.sequential import SequentialProof, claims_of, probabilities
+from bondic.proofs.sequential import INITIAL, TABLE, TABLE_INITIAL, SequentialProof, claims_of, probabilities
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, outset
+from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
@@ -51,6 +54,10 @@ NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
+_CLEARLY = 0.5
+"""An interval that is guessed to be shorter than this share of another one is taken to be the shorter one."""
+_MANY, _IN_DOUBT = 0.1, 0.25
+"""Share of pairs that were not seen above which coordinates are not tried; share of alpha without them where both are."""
 START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
@@ -80,6 +87,9 @@ class Sequential:
         beforehand.
     vector_share : float, default 0.2
         Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
+    table_share : float, default None
+        Share of alpha for a plan without coordinates, where Q is a box: 0 for none, 1 for that plan alone. None: the pilot
+        decides.
     cuts : tuple of float
         Ends of blocks, as shares of the planned rows, ascending.
     rank : int, default 200
@@ -96,6 +106,7 @@ class Sequential:
     pilot: float | int | None = None
     planned_rows: int | None = None
     vector_share: float = VECTOR_SHARE
+    table_share: float | None = None
     cuts: tuple[float, ...] = CUTS
     rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
@@ -115,6 +126,8 @@ class Sequential:
                 )
         if not 0 < self.vector_share < 1:
             raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
+        if self.table_share is not None and not 0 <= self.table_share <= 1:
+            raise InvalidInput(f"table_share={self.table_share}: a share of alpha, 0 to 1.")
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
@@ -122,33 +135,57 @@ class Sequential:
         report = clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
-        budget, shape, sums = self.budget(problem, alpha), self.shape(planned), Sums.named(self.engine)
-        chosen = chosen or self.choose(pilot, problem, budget, shape, report)
+        shape, sums = self.shape(planned), Sums.named(self.engine)
+        chosen = chosen or self.choose(pilot, problem, self.budget(problem, alpha), shape, report)
+        budget = self.budget(problem, alpha, chosen.table)
         clock.done("pilot")
         clock.stage("plan")
-        plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
+        plan = None
+        if chosen.table < 1:
+            plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
+        table = self.table_plan(problem, pilot, chosen, budget, shape)
         clock.done("plan")
-        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock)
+        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table)
 
-    def evaluate(self, certified: Rows, chosen: ChosenClass, plan: Plan, budget: ErrorBudget, clock: Clock) -> Result:
+    def evaluate(
+        self,
+        certified: Rows,
+        chosen: ChosenClass,
+        plan: Plan | None,
+        budget: ErrorBudget,
+        clock: Clock,
+        table: TablePlan | None = None,
+    ) -> Result:
         """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
-        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan)
-        found = proof.evaluate(proof.evidence(certified, Sums.named(self.engine)))
+        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table)
+        found = proof.evaluate_all(certified, Sums.named(self.engine))
         estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
         why = self._contradicted(certified, chosen.ball) or _without_starts(certified, plan)
         clock.done("evaluate")
         if why:
             return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
         return Result.of(
-            replace(proof, plan=replace(plan, rounds=found.rounds)),
+            replace(proof, plan=None if plan is None else replace(plan, rounds=found.rounds)),
             certified,
             method=NAME,
             estimate=estimate,
-            claims=claims_of(found, budget, self.side),
+            claims=claims_of(found, budget),
             choices=self._notes(certified, chosen.notes),
             effective=found.effective,
             seconds=clock.seconds,
+        )
+
+    def table_plan(
+        self, problem: Rows, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape
+    ) -> TablePlan | None:
+        """The plan without coordinates, where one was chosen."""
+        if not chosen.table:
+            return None
+        assert isinstance(chosen.ball, Box)
+        log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
+        return make_table_plan(
+            problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
         )
 
     def give_up(
@@ -248,16 +285,53 @@ class Sequential:
                 f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
-        length = outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+        length, table = self._foreseen(pilot, chosen, budget, shape)
         length = min(length, range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
-        return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length)
+        return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
-    def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
-        """alpha over the vector event, the ends, and a sampled start; fixed before any data are seen."""
-        sampled = START_SHARE if sampled_start(problem, len(ends_of(self.side))) is not None else 0.0
-        shares = {name: (1.0 - sampled) * share for name, share in probabilities(self.side, self.vector_share).items()}
-        return ErrorBudget.split(alpha, {**shares, "initial": sampled} if sampled else shares)
+    def _foreseen(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
+        """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
+
+        Coordinates learn where q* can be, which pays once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
+        alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
+        """
+        ball, ends, sums = chosen.ball, ends_of(self.side), Sums.named(self.engine)
+        possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
+        if self.table_share and not possible:
+            raise InvalidInput(
+                f"table_share={self.table_share}: a plan without coordinates needs a box as Q and a policy with probabilities."
+            )
+        if not isinstance(ball, Box) or not possible or self.table_share == 0:
+            return self._with_coordinates(pilot, chosen, budget, shape), 0.0
+        table = table_outlook(pilot, ball, math.log(len(ends) / budget.alpha), shape.planned, sums)
+        if table.pairs > shape.seen or self.table_share == 1:
+            return table.length, 1.0
+        length = self._with_coordinates(pilot, chosen, budget, shape)
+        if self.table_share is not None:
+            return min(length, table.length), self.table_share
+        if length < _CLEARLY * table.length:
+            return length, 0.0
+        return min(length, table.length), _IN_DOUBT if table.noisy and table.unseen < _MANY else 1.0
+
+    def _with_coordinates(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> float:
+        """How long the interval of a plan with coordinates would be, from the pilot alone."""
+        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
+        return outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+
+    def budget(self, problem: Rows, alpha: float, table: float = 0.0) -> ErrorBudget:
+        """alpha over the vector event, the ends, and a sampled start; `table` of it for the ends without coordinates.
+
+        Fixed before any certified row is seen.
+        """
+        ends = ends_of(self.side)
+        sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
+        events = {INITIAL: sampled}
+        events |= {name: (1 - sampled) * part for name, part in probabilities(self.side, self.vector_share).items()}
+        tails = {TABLE_INITIAL: sampled, **{TABLE[end]: (1.0 - sampled) / len(ends) for end in ends}}
+        shares = {name: (1.0 - table) * part for name, part in events.items()}
+        shares |= {name: table * part for name, part in tails.items()}
+        return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
 
 
 def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
@@ -266,13 +340,13 @@ def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
     return sum(values) / len(values) if values else otherwise
 
 
-def _without_starts(certified: Rows, plan: Plan) -> str:
+def _without_starts(certified: Rows, plan: Plan | None) -> str:
     """Starts that were read off the log are paid for by bets on those after the pilot; without any there is no answer.
 
     Falling back on another bound would spend the same part of alpha twice.
     """
     states = certified.initial_states
-    missing = states.kind == "sample" and states.from_rows and plan.start is None
+    missing = states.kind == "sample" and states.from_rows and plan is not None and plan.start is None
     return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
 
 

@@ -242,7 +242,7 @@ def _pick(method: Options, problem: Rows, pilot: Rows, wanted: int, kind: StateK
     if kind.table:
         return pick_table(pilot, ahead, _box(pilot), method.choices)
     plain = default_instruments(problem, pilot, method.choices, kind.columns)
-    kernel = default_value_kernel(pilot, method.choices, kind.columns)
+    kernel = default_value_kernel(pilot, method.choices, kind.columns, ahead)
     ball, _ = default_ball(pilot, pilot, kernel, plain, method.choices, limits)
     return pick_instruments(pilot, ahead, ball, method.choices, kind.columns)
 

@@ -14,12 +14,17 @@ import numpy.typing as npt
 
 from bondic.errors import InvalidInput, PolicyError
 from bondic.policies import protocol
+from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Generators = Callable[[int], np.random.Generator]
 """A generator for every group of rows."""
 
+PIECE = 65_536
+"""Initial states that a policy is asked for at once."""
+MOST_ANSWERS = 500_000_000
+"""Probabilities of initial states that are held: 4 GB. There are several copies of some of them."""
 GROUP = 256
 """Rows of the log that a policy is asked for at once where its actions are drawn."""
 
@@ -95,6 +100,8 @@ def ask_start(
     """The policy at the initial states, and whether means over its actions are exact."""
     if isinstance(policy, StoredAnswers):
         return policy.at_start(states.shape[0], action_dim)
+    if isinstance(policy, LoggedTarget):  # it has no answers
+        return StartAnswers(np.zeros((0, 1) if action_dim == 0 else (0, 1, action_dim)), action_dim == 0, True, 1)
     if protocol.is_time_dependent(policy) and times is None:
         raise InvalidInput(
             "The policy depends on time, but the problem does not: pass horizon= or time_varying=True (the log needs "
@@ -111,14 +118,39 @@ def ask_start(
             "The log has discrete actions (whole numbers); the policy must offer action_probs(observations), or be "
             "RowProbabilities. Wrap a plain function in CallablePolicy, or pass actions as floats if they are continuous."
         )
-    probs = protocol.discrete_probabilities(policy, states, times, "initial state")
-    return StartAnswers(probs, True, True, 1)
+    return StartAnswers(_start_probabilities(policy, states, times), True, True, 1)
+
+
+def _start_probabilities(policy: Any, states: FloatArray, times: IntArray | None) -> FloatArray:
+    """pi(. | s_0) at all initial states, (n_0, slots), asked for in pieces: a policy may need far more room than its answer."""
+    out: FloatArray | None = None
+    for first in range(0, max(states.shape[0], 1), PIECE):
+        here = slice(first, first + PIECE)
+        slots = None if out is None else out.shape[1]
+        later = None if times is None else times[here]
+        found = protocol.discrete_probabilities(policy, states[here], later, "initial state", slots, first=first)
+        if out is None:
+            _refuse_large_table(states.shape[0], found.shape[1])
+            out = np.empty((states.shape[0], found.shape[1]))
+        out[here] = found
+    assert out is not None
+    return out
+
+
+def _refuse_large_table(states: int, slots: int) -> None:
+    if states * slots > MOST_ANSWERS:
+        raise InvalidInput(
+            f"{states} initial states with {slots} actions are a table of {8 * states * slots / 1e9:.3g} GB, more than is "
+            f"held at once ({8 * MOST_ANSWERS / 1e9:.3g} GB). Pass fewer initial states, drawn at random and fixed beforehand: "
+            f"InitialStates.sample(states[:{MOST_ANSWERS // slots}]), or --initial FILE."
+        )
 
 
 def ask_next(policy: Any, states: NextStates, start: StartAnswers, generator: Generators) -> FloatArray:
     """The policy at next states: probabilities of all actions, or draws."""
     if isinstance(policy, StoredAnswers):
         return policy.at_next(states)
+    refuse_logged_target(policy, "the policy's probabilities of all actions at next and initial states")
     count, slots = states.rows.size, start.slots
     if not start.discrete:
         dimension = int(start.initial.shape[2])

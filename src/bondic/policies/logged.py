@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from bondic.errors import InvalidInput, PolicyError
 from bondic.policies import protocol
+from bondic.policies.logged_target import refuse_logged_target
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -24,6 +25,7 @@ def logged_action_probs(
     log_rows: IntArray,
 ) -> FloatArray:
     """pi(a_i | s_i): a probability for discrete actions (n,), a density for continuous ones (n, k)."""
+    refuse_logged_target(policy, "the policy's probabilities, from the policy itself")
     if actions.ndim == 1:
         rows = logged_state_probs(policy, observations, timesteps, slots=slots, log_rows=log_rows)
         return np.asarray(rows[np.arange(actions.size), actions])
@@ -44,10 +46,18 @@ def logged_action_probs(
     return density
 
 
+def can_be_asked(policy: Any) -> bool:
+    """Whether a policy of discrete actions says what it would do at logged states."""
+    if isinstance(policy, protocol.RowProbabilities):
+        return policy.logged_probs is not None
+    return hasattr(policy, "action_probs")
+
+
 def logged_state_probs(
     policy: Any, observations: FloatArray, timesteps: IntArray | None, *, slots: int, log_rows: IntArray
 ) -> FloatArray:
     """pi(. | s_i) at every logged state, (n, slots)."""
+    refuse_logged_target(policy, "the policy's probabilities of all actions at the logged states")
     if isinstance(policy, protocol.RowProbabilities):
         if policy.logged_probs is None:
             raise InvalidInput(

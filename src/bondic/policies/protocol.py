@@ -115,9 +115,9 @@ def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: A
     return array
 
 
-def _place(what: str, position: int, log_rows: Any) -> str:
+def _place(what: str, position: int, log_rows: Any, first: int = 0) -> str:
     """Where the policy failed, in the user's terms: "initial state 2", or "next state of row 17" of the log."""
-    return f"{what} {position}" if log_rows is None else f"{what} of row {log_rows[position]}"
+    return f"{what} {first + position}" if log_rows is None else f"{what} of row {log_rows[position]}"
 
 
 def discrete_probabilities(
@@ -127,15 +127,16 @@ def discrete_probabilities(
     what: str,
     slots: int | None = None,
     log_rows: Any = None,
+    first: int = 0,
 ) -> FloatArray:
-    """Ask for pi(. | s) at every observation and check the answer."""
+    """Ask for pi(. | s) at every observation and check the answer; `first` states were asked about before."""
     more = (timesteps,) if is_time_dependent(policy) else ()
     answer = _ask(policy.action_probs, observations, what, *more)
-    return check_probabilities(answer, observations.shape[0], what, slots, log_rows)
+    return check_probabilities(answer, observations.shape[0], what, slots, log_rows, first)
 
 
 def check_probabilities(
-    values: Any, rows: int, what: str, slots: int | None = None, log_rows: Any = None
+    values: Any, rows: int, what: str, slots: int | None = None, log_rows: Any = None, first: int = 0
 ) -> FloatArray:
     """Shape, sign and sums; returns the normalized rows."""
     try:
@@ -148,14 +149,14 @@ def check_probabilities(
     bad = ~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        where = _place(what, row, log_rows)
+        where = _place(what, row, log_rows, first)
         raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0.")
     sums = probs.sum(axis=1)
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
-            f"Action probabilities at {_place(what, row, log_rows)} sum to {sums[row]:.9g}, not 1. Normalize the "
+            f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
             "policy's output."
         )
     return np.asarray(probs / sums[:, None])

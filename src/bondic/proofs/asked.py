@@ -16,6 +16,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import VerificationError
 from bondic.policies.answers import StoredAnswers
+from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import check_probabilities
 from bondic.proofs.limits import MOST_DRAWS, refuse
 from bondic.rounding import U
@@ -88,19 +89,28 @@ class Asked:
     def without_rows(self) -> Asked:
         """The same question without anything that is a single row."""
         answers = replace(self.answers, next=None)
+        if self.known_by_log:
+            return replace(self, start=replace(self.start, observations=None)) if self.start.kind == "sample" else self
         if self.start.kind == "exact":  # the list states the question, and is nobody's row
             return replace(self, answers=answers)
         return replace(self, start=replace(self.start, observations=None), answers=replace(answers, initial=None))
 
     @property
+    def known_by_log(self) -> bool:
+        """The policy is known by the log's own columns: it has no answers, and none is needed."""
+        return self.answers.initial is not None and self.answers.initial.shape[0] == 0
+
+    @property
     def slack(self) -> float:
         """What claims may differ by, relatively, because the policy is asked again."""
-        return _ASKED_AGAIN if self.answers.next is None else 0.0
+        return _ASKED_AGAIN if self.answers.next is None and not self.known_by_log else 0.0
 
     def rebuild(self, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
         """The rows that the question is about."""
         asking: dict[str, Any] = {"seed": self.seed, "draws": self.draws, "initial_draws": self.initial_draws}
-        if self.answers.next is not None:
+        if self.known_by_log:
+            policy = LoggedTarget()
+        elif self.answers.next is not None:
             policy = self._stored()
         elif policy is None:
             raise VerificationError(

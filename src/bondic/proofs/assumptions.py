@@ -16,7 +16,6 @@ def list_assumptions(
 ) -> tuple[Assumption, ...]:
     """Everything the guarantee rests on; `own` are those of the kind of proof, `tests` the names of further tests of Q."""
     terms = problem.terms
-    low, high = map(in_full, terms.reward_range)
     joint: State = "rejected" if rejected else "stated"
     items = [
         Assumption(
@@ -25,19 +24,22 @@ def list_assumptions(
             "in the order of time, none was copied, and none was dropped because of its reward or next state.",
             joint,
         ),
-        Assumption(
-            "rewards",
-            f"Every possible reward lies in [{low}, {high}] (the {len(problem)} certified rewards do).",
-            joint,
-        ),
+        reward_assumption(problem, joint),
         *range_assumption(terms, joint),
         _values(problem, ball, tests, rejected),
         *own,
         Assumption("policy", _policy_text(problem), "checked" if problem.answers.exact else "stated"),
         start_assumption(problem, paid=True),
-        Assumption("process", _process_text(problem), "stated"),
+        process_assumption(problem),
     ]
     return tuple(items)
+
+
+def reward_assumption(problem: Rows, state: State) -> Assumption:
+    """The reward range, which every certified row was compared with."""
+    low, high = map(in_full, problem.terms.reward_range)
+    text = f"Every possible reward lies in [{low}, {high}] (the {len(problem)} certified rewards do)."
+    return Assumption("rewards", text, state)
 
 
 def fixed_before(name: str, text: str, provenance: Provenance, problem: Rows) -> Assumption:
@@ -92,6 +94,11 @@ def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
     if draws:
         text += f" {draws} actions were drawn at each from seed {problem.seed}, chosen without the log."
     return Assumption("start", text, "stated")
+
+
+def process_assumption(problem: Rows) -> Assumption:
+    """What is added up."""
+    return Assumption("process", _process_text(problem), "stated")
 
 
 def _process_text(problem: Rows) -> str:

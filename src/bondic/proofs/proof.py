@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.classes.provenance import Provenance
@@ -64,6 +64,17 @@ class Proof(ABC):
         """What only this kind of proof can compare, or has to name as not compared; VerificationError refuses it."""
         del rows, claims, log, retest, sums
         return ()
+
+    def check_policy(self, rows: Rows, log: Log, policy: Any) -> Review:
+        """The policy against the answers that the proof rests on; None: nobody gave it."""
+        if policy is not None:
+            return Review((self.asked.check_policy(rows, log, policy),))
+        text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
+        return Review(unchecked=(text,), headline=("the policy",))
+
+    def without_rows(self) -> Self:
+        """The same proof without anything that is a single row."""
+        return replace(self, asked=self.asked.without_rows())  # type: ignore[type-var]
 
     def provenances(self) -> tuple[Provenance, ...]:
         """Where the choices behind the proof come from, as it says."""

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from bondic.bounds.embedded import embed, embed_start
 from bondic.bounds.plan import MOST_ROUNDS, Plan
 from bondic.bounds.sequential import Evaluation, Evidence, evaluate
-from bondic.bounds.start import sampled_start
+from bondic.bounds.start import SampledStart, sampled_start
 from bondic.bounds.start_bets import start_error, used_starts
-from bondic.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
+from bondic.bounds.table import evaluate_table
+from bondic.bounds.table_plan import TablePlan
+from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
+from bondic.classes.box import Box
 from bondic.classes.ellipsoids import Ellipsoid
 from bondic.classes.landmarks import coordinates
 from bondic.classes.provenance import Provenance
@@ -38,21 +41,29 @@ _OTHER_MACHINES = 1e-9
 """Relative: other processors changed ends by 1e-14; what is granted is far below any digit that is shown."""
 VECTOR = "vector"
 """The share of alpha of (16), the event behind what is left of Q; the tails are called by their ends."""
+TABLE: dict[End, str] = {"lower": "table lower", "upper": "table upper"}
+"""Shares of the tails of a plan without coordinates."""
+INITIAL, TABLE_INITIAL = "initial", "table initial"
+"""Shares of a sampled initial distribution, for each of the two plans."""
 
 
 @register("proof", "sequential")
 @dataclass(frozen=True, eq=False)
 class SequentialProof(Proof):
-    """The ends (13)-(19) for one plan."""
+    """The ends (13)-(19) for one plan, or those of a table's plan without coordinates; the better of both where there are two."""
 
     asked: Asked
-    budget: ErrorBudget  # parts: vector, lower, upper, initial
+    budget: ErrorBudget  # parts: vector, lower, upper, initial; table lower, table upper, table initial
     side: Side
     ball: ValueClass
-    plan: Plan
+    plan: Plan | None
+    table: TablePlan | None = None
 
     def __post_init__(self) -> None:
-        needed = {VECTOR, *ends_of(self.side)}
+        refuse(self.plan is None and self.table is None, "A sequential interval needs a plan.")
+        refuse(self.table is not None and not isinstance(self.ball, Box), "A plan for a table needs a box as Q.")
+        needed = set() if self.plan is None else {VECTOR, *ends_of(self.side)}
+        needed |= set() if self.table is None else {TABLE[end] for end in ends_of(self.side)}
         refuse(
             not needed <= set(self.budget.parts), "A part of alpha is missing for an event of the sequential interval."
         )
@@ -61,7 +72,7 @@ class SequentialProof(Proof):
             "An event of the sequential interval has no part of alpha.",
         )
         refuse(self.ball.misspecification != 0, "The sequential interval has no allowance for misspecification.")
-        for block in self.plan.blocks:
+        for block in () if self.plan is None else self.plan.blocks:
             refuse(set(block.weightings) != set(ends_of(self.side)), "A block lacks the weights of an end.")
 
     @property
@@ -70,14 +81,15 @@ class SequentialProof(Proof):
 
     def evidence(self, rows: Rows, sums: Sums = STANDARD) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
-        bets = self.plan.start
+        plan = self.plan
+        if plan is None:
+            raise InvalidInput("This interval was made without coordinates.")
+        bets = plan.start
         rows = rows if bets is None else used_starts(rows, bets)
-        found = coordinates(self.ball, self.plan.basis, rows.layout, sums)
-        data = embed(rows, self.ball, found, self.plan.limits, sums)
+        found = coordinates(self.ball, plan.basis, rows.layout, sums)
+        data = embed(rows, self.ball, found, plan.limits, sums)
         start, limits = embed_start(rows, self.ball, found, sums), range_of(rows.terms)
-        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get("initial")
-        if sampled is not None and probability is None:
-            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+        sampled, probability = self._sampled(rows, INITIAL)
 
         def error(end: End, sets: Sequence[Ellipsoid]) -> Enclosure:
             if sampled is None or probability is None:
@@ -90,17 +102,44 @@ class SequentialProof(Proof):
         return Evidence(rows, data, start, found, limits, self.budget.parts, error, sums)
 
     def evaluate(self, evidence: Evidence) -> Evaluation:
+        assert self.plan is not None
         return evaluate(evidence, self.plan, ends_of(self.side))
 
+    def evaluate_all(self, rows: Rows, sums: Sums = STANDARD) -> Evaluation:
+        """What the plans say together: at every end the better claim."""
+        found = [] if self.plan is None else [self.evaluate(self.evidence(rows, sums))]
+        if self.table is not None:
+            assert isinstance(self.ball, Box)
+            sampled, probability = self._sampled(rows, TABLE_INITIAL)
+            error = Enclosure(0.0) if sampled is None or probability is None else sampled.error(probability)
+            tails = {end: self.budget[TABLE[end]] for end in ends_of(self.side)}
+            found.append(evaluate_table(rows, self.ball, self.table, tails, error, sums))
+        return found[0] if len(found) == 1 else _joined(*found)
+
+    def _sampled(self, rows: Rows, name: str) -> tuple[SampledStart | None, float | None]:
+        """A sampled initial distribution, and the probability that is set aside for it."""
+        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(name)
+        if sampled is not None and probability is None:
+            raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
+        return sampled, probability
+
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        return claims_of(self.evaluate(self.evidence(rows, sums)), self.budget, self.side)
+        return claims_of(self.evaluate_all(rows, sums), self.budget)
+
+    @property
+    def _begun(self) -> Provenance:
+        """The rows that the plans were begun with."""
+        if self.plan is not None:
+            return self.plan.provenance
+        assert self.table is not None
+        return self.table.provenance
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         text = (
             "Models, instruments, bets and weights of a block come from the rows before it, which a plan does not show. The "
             "first block"
         )
-        own = (fixed_before("plan", text, self.plan.provenance, rows),)
+        own = (fixed_before("plan", text, self._begun, rows),)
         return list_assumptions(rows, self.ball, own, rejected=rejected)
 
     @property
@@ -109,25 +148,31 @@ class SequentialProof(Proof):
         return max(self.asked.slack, _OTHER_MACHINES)
 
     def provenances(self) -> tuple[Provenance, ...]:
-        return self.plan.provenance, self.ball.provenance
+        plans = tuple(plan.provenance for plan in (self.plan, self.table) if plan is not None)
+        return *plans, self.ball.provenance
 
     def work(self, rows: Rows) -> float:
         """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
 
         Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
         """
-        m, plan = float(len(self.plan.basis)), self.plan
-        most = MOST_ROUNDS * (len(plan.blocks) + 1)
+        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
+        total, plan = self.ball.work(points, rows.layout), self.plan
+        if self.table is not None:
+            total += 64.0 * points + sum(block.shares.size + 8.0 * block.weights.size for block in self.table.blocks)
+        if plan is None:
+            return total
+        m, most = float(len(plan.basis)), MOST_ROUNDS * (len(plan.blocks) + 1)
         rounds = float((sum(plan.rounds) if plan.rounds else most) + 2 * len(plan.blocks) + 4)
         sets = rounds * (2 * len(plan.taus) + 2)
-        points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
-        return 2 * m * points + (len(rows) + m) * m * m * sets / 32 + 2 * self.ball.work(points, rows.layout)
+        return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
     def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
     ) -> tuple[Review, ...]:
         del claims, retest, sums
-        for what, provenance in (("The plan was begun", self.plan.provenance), ("Q was chosen", self.ball.provenance)):
+        *plans, chosen = self.provenances()
+        for what, provenance in (*(("The plan was begun", one) for one in plans), ("Q was chosen", chosen)):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"
@@ -137,9 +182,20 @@ class SequentialProof(Proof):
         return (Review((bets,), (blocks, "whether the log contradicts Q, beyond the interval's own test")),)
 
 
-def claims_of(evaluation: Evaluation, budget: ErrorBudget, side: Side) -> Claims:
+def _joined(first: Evaluation, second: Evaluation) -> Evaluation:
+    """At every end the better of two claims; ends that cross exclude everything."""
+    best: dict[End, Claim] = {}
+    for claim in (*first.claims, *second.claims):
+        old = best.get(claim.end)
+        best[claim.end] = claim if old is None or claim.gain(old) > 0 else old
+    crossed = len(best) == 2 and best["lower"].bound > best["upper"].bound
+    empty = first.empty or second.empty or crossed
+    return Evaluation(tuple(best.values()), empty, first.rounds, max(first.effective, second.effective))
+
+
+def claims_of(evaluation: Evaluation, budget: ErrorBudget) -> Claims:
     """The ends; an empty set of what is left of Q, or ends that cross, reject at the level that was spent."""
-    level = math.fsum(budget[name] for name in (VECTOR, *ends_of(side)))
+    level = math.fsum(part for name, part in budget.parts.items() if name not in (INITIAL, TABLE_INITIAL))
     test = Rejection(evaluation.empty, min(level, 1.0) if evaluation.empty else 1.0, 0.0, 0.0, 0.0)
     return Claims(evaluation.claims, (test,))
 

@@ -92,7 +92,10 @@ def _verify(
     sums: Sums,
 ) -> Verification:
     rows, proof = _open(certificate, log, policy, functions, initial)
-    checked = [Review(("digest matches the content", "log is the certified one")), _policy(proof, rows, log, policy)]
+    checked = [
+        Review(("digest matches the content", "log is the certified one")),
+        proof.check_policy(rows, log, policy),
+    ]
     check_workload(proof.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
     claims = proof.claims(rows, sums)
     _compare_claims(claims, certificate.claims, proof.slack)
@@ -144,13 +147,6 @@ def _open(
     alpha, spent = proof.budget.alpha, math.fsum(proof.budget.parts.values())
     _require(spent >= alpha * (1 - 1e-9), f"alpha is {alpha}, and the events were given {spent} of it.")
     return rows, proof
-
-
-def _policy(proof: Proof, rows: Rows, log: Log, policy: Any) -> Review:
-    if policy is not None:
-        return Review((proof.asked.check_policy(rows, log, policy),))
-    text = "the policy: whose answers these are is not known, pass the policy to compare it with them"
-    return Review(unchecked=(text,), headline=("the policy",))
 
 
 def _require(condition: bool, message: str) -> None:

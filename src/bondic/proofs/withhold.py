@@ -11,12 +11,12 @@ rows share *is* a row, and such a certificate is refused; W made of random featu
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.table_plan import TablePlan
 from bondic.classes.basis import LandmarkBasis
 from bondic.codec import instances
 from bondic.errors import InvalidInput
@@ -42,12 +42,13 @@ def withhold_rows(proof: P, rows: Rows) -> P:
     if rows.log_hash != proof.asked.log_hash:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
     _refuse_landmarks_that_are_rows(proof, rows)
-    return replace(proof, asked=proof.asked.without_rows())  # type: ignore[type-var]
+    return proof.without_rows()
 
 
 def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
     points = [array for function in instances(proof, Function) for array in landmarks(function)]
     points += [basis.points for basis in instances(proof, LandmarkBasis)]
+    points += [plan.states for plan in instances(proof, TablePlan)]
     if not points:
         return
     centers = np.unique(np.concatenate(points), axis=0)

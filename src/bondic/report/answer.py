@@ -22,12 +22,16 @@ _STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "b
 _PLAIN = {
     "data": "The log is an honest record, in the order of time",
     "rewards": "No reward can leave the stated range",
+    "propensities": "Actions were drawn with the probabilities that the log states",
+    "ratios": "No ratio of the two policies exceeds the stated bound",
+    "control": "Predictions were made from earlier rows",
     "values": "The value function lies in the stated class",
     "instruments": "The weights were looked for without the rows they are used on",
     "plan": "Every block was planned from rows before it",
     "noise": "How chance is bounded",
     "policy": "What the new policy would do",
     "start": "Where it starts",
+    "number": "How much was to be recorded",
     "process": "What is added up",
     "log": "What you accept about the log",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from bondic.bounds.dual import BIAS
 from bondic.bounds.sequential import RARE
 from bondic.rendering import html_table, number, sentence
 from bondic.report.bins import FEWEST_ROWS
@@ -23,11 +24,20 @@ def contributions(result: Result) -> str:
         return ""
     return (
         '<section id="terms"><h2>What makes the interval long</h2>'
-        "<p>Each end starts from a weighted average of the log's rewards. <b>Bias</b> pays for situations that the policy "
-        f"reaches and the log does not balance; <b>noise</b> for chance in finitely many rows; {_rare(parts)}the rest for "
-        "sampled starting points, a stated model error and the computer's rounding.</p>"
+        f"<p>Each end starts from a weighted average of the log's rewards. {_named(parts)}</p>"
         f"{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}"
         f"{_searched(result)}</section>"
+    )
+
+
+def _named(parts: Grid) -> str:
+    """What the parts pay for; with propensities there is no bias."""
+    if not any(row[0] == BIAS for row in parts.rows):
+        return "<b>Noise</b> pays for chance in finitely many rows; the rest is the computer's rounding."
+    return (
+        "<b>Bias</b> pays for situations that the policy reaches and the log does not balance; <b>noise</b> for chance in "
+        f"finitely many rows; {_rare(parts)}the rest for sampled starting points, a stated model error and the computer's "
+        "rounding."
     )
 
 
@@ -96,6 +106,8 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     else:
         header = ["action", "mean logged", "mean of the target policy"]
         actions = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
+    where = f'<p class="soft">The target policy was asked at the {esc(health.asked_at)}.</p>'
+    used = f"<h3>Actions</h3>{html_table(header, actions)}{where}" if actions else ""
     warned = "".join(f'<p class="note"><b>Warning.</b> {esc(doubt)}</p>' for doubt in doubts)
     read = "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)
     read = f'<details><summary>How the log was read</summary><ul class="items">{read}</ul></details>' if notes else ""
@@ -104,8 +116,7 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
         f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
         f'<p class="soft">Mean reward {esc(number(health.reward_mean))}. Dashed: the stated range, within which every possible '
-        f"reward must lie.{hidden}</p><h3>Actions</h3>{html_table(header, actions)}"
-        f'<p class="soft">The target policy was asked at the next states of the log.</p>{read}</section>'
+        f"reward must lie.{hidden}</p>{used}{read}</section>"
     )
 
 

@@ -19,6 +19,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
+from bondic.policies.logged_target import LoggedTarget, refuse_logged_target
 from bondic.rows.frame import Frame
 from bondic.terms import Terms
 
@@ -41,11 +42,32 @@ class Cloud:
         means = np.einsum("ij,ij->i", self.weights, values)
         return np.asarray(np.bincount(self.rows, weights=means, minlength=count))
 
+    def cut(self, first: int, last: int) -> Cloud:
+        """The points of rows first..last-1, which are then counted from 0."""
+        there = slice(*(int(k) for k in np.searchsorted(self.rows, [first, last])))
+        return replace(self, points=self.points[there], weights=self.weights[there], rows=self.rows[there] - first)
+
     @property
     def roundings(self) -> int:
         """Float operations behind one entry of `per_row`."""
         longest = int(np.bincount(self.rows).max()) if self.rows.size else 0
         return int(longest + self.weights.shape[1] + 2)
+
+
+class NoCloud(Cloud):
+    """Next or initial points of a policy that is known at logged actions alone: there are none, and asking is refused."""
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+
+    def cut(self, first: int, last: int) -> Cloud:
+        del first, last
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            refuse_logged_target(LoggedTarget(), "the policy's probabilities of all actions at next and initial states")
+        raise AttributeError(name)
 
 
 def make_cloud(
@@ -104,39 +126,34 @@ class Batch:
         part = RowRange(max(rows.start, self.rows.start), min(rows.stop, self.rows.stop))
         first, last = (int(k) for k in np.searchsorted(self.log_rows, [part.start, part.stop]))
         here = slice(first, last)
-        there = slice(*(int(k) for k in np.searchsorted(self.next.rows, [first, last])))
         return replace(
             self,
             logged=self.logged[here],
             slots=self.slots[here],
             rewards=self.rewards[here],
             continues=self.continues[here],
-            next=replace(
-                self.next,
-                points=self.next.points[there],
-                weights=self.next.weights[there],
-                rows=self.next.rows[there] - first,
-            ),
+            next=self.next.cut(first, last),
             times=None if self.times is None else self.times[here],
             log_rows=self.log_rows[here],
             rows=part,
         )
 
 
-def make_batch(start: Batch, log: Transitions, frame: Frame, answers: FloatArray, first_row: int) -> Batch:
-    """Rows `first_row`, ... of a log, with the policy's answers; `start` has what does not depend on them."""
+def make_batch(start: Batch, log: Transitions, frame: Frame, answers: FloatArray | None, first_row: int) -> Batch:
+    """Rows `first_row`, ... of a log, with the policy's answers if it has any; `start` has what does not depend on them."""
     kept = np.flatnonzero(frame.kept)
     logged, slots = logged_pairs(log, frame)
     later = None if frame.times is None else frame.times[frame.continues] + 1
     following = log.next_observations[frame.next_rows]
     positions = np.flatnonzero(frame.continues)
+    discrete = start.layout.discrete
     return replace(
         start,
         logged=logged,
         slots=slots,
         rewards=log.rewards[kept],
         continues=frame.continues,
-        next=make_cloud(following, later, answers, positions, discrete=start.layout.discrete),
+        next=NoCloud() if answers is None else make_cloud(following, later, answers, positions, discrete=discrete),
         times=frame.times,
         log_rows=kept + first_row,
         rows=RowRange(first_row, first_row + len(log)),
@@ -148,7 +165,6 @@ def join(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     tops = np.cumsum([0, *map(len, batches)])
-    clouds = [batch.next for batch in batches]
     times = [batch.times for batch in batches if batch.times is not None]
     return replace(
         batches[0],
@@ -157,14 +173,20 @@ def join(batches: Sequence[Batch]) -> Batch:
         rewards=np.concatenate([batch.rewards for batch in batches]),
         continues=np.concatenate([batch.continues for batch in batches]),
         log_rows=np.concatenate([batch.log_rows for batch in batches]),
-        next=Cloud(
-            np.concatenate([cloud.points for cloud in clouds]),
-            np.concatenate([cloud.weights for cloud in clouds]),
-            np.concatenate([cloud.rows + top for cloud, top in zip(clouds, tops, strict=False)]),
-            clouds[0].draws,
-        ),
+        next=_joined([batch.next for batch in batches], tops),
         times=np.concatenate(times) if times else None,
         rows=RowRange(batches[0].rows.start, batches[-1].rows.stop),
+    )
+
+
+def _joined(clouds: Sequence[Cloud], tops: IntArray) -> Cloud:
+    if isinstance(clouds[0], NoCloud):
+        return clouds[0]
+    return Cloud(
+        np.concatenate([cloud.points for cloud in clouds]),
+        np.concatenate([cloud.weights for cloud in clouds]),
+        np.concatenate([cloud.rows + top for cloud, top in zip(clouds, tops, strict=False)]),
+        clouds[0].draws,
     )
 
 

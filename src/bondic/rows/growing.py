@@ -24,7 +24,7 @@ from bondic.policies.protocol import RowProbabilities
 from bondic.rows.doubts import inspected
 from bondic.rows.draws import Draws
 from bondic.rows.frame import check_part, make_frame
-from bondic.rows.make import make_rows
+from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
 from bondic.terms import Terms
 
@@ -202,7 +202,7 @@ class GrowingRows:
         discrete_observations: bool,
     ) -> GrowingRows:
         """From its portions, without asking the policy; `start` has the initial answers that are in none of them."""
-        joined = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
+        joined: dict[str, Any] = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
         following, initial = joined.pop(NEXT), joined.pop(INITIAL, start.initial)
         answers = StoredAnswers(following, initial, start.discrete, start.exact)
         log = Transitions(**joined, discrete_observations=discrete_observations)
@@ -233,6 +233,7 @@ def _refuse_wrong(rows: Transitions, terms: Terms, first_row: int) -> None:
         raise InvalidInput(
             f"New rows are Transitions, not {type(rows).__name__}: read_log(path).transitions, or Transitions(...)."
         )
+    refuse_unrecorded(rows)
     if terms.time_varying and not rows.has_timesteps:
         raise InvalidInput(
             "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."

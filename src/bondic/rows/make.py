@@ -13,7 +13,8 @@ from bondic.data.log import Log
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import StoredAnswers, ask_start
-from bondic.rows.batch import make_cloud
+from bondic.policies.logged_target import LoggedTarget
+from bondic.rows.batch import NoCloud, make_cloud
 from bondic.rows.draws import Draws
 from bondic.rows.frame import check_actions, check_part, make_frame
 from bondic.rows.returns import ReturnCheck
@@ -41,6 +42,7 @@ def make_rows(
         raise InvalidInput(
             "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
         )
+    _refuse_without_target(log, policy)
     times = np.zeros(len(initial), dtype=np.int64) if terms.time_varying else None
     answers = ask_start(
         policy,
@@ -54,7 +56,11 @@ def make_rows(
     )
     layout = Layout(log.observation_dim, terms.time_varying, log.action_dim, answers.slots)
     every = np.arange(len(initial))
-    starts = make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
+    starts = (
+        NoCloud()
+        if isinstance(policy, LoggedTarget)
+        else make_cloud(initial.observations, times, answers.initial, every, discrete=answers.discrete)
+    )
     rows = Rows(log, policy, terms, layout, starts, initial, answers, RowRange(0, len(log)), seed, len(log))
     if log.plan is not None:
         plan = memory_plan(layout, answers.draws, log.plan.budget)
@@ -63,6 +69,28 @@ def make_rows(
     if not len(whole):
         raise InvalidInput(f"Every row lies at or beyond the horizon {terms.horizon}: nothing is left to evaluate.")
     return whole
+
+
+def _refuse_without_target(log: Log, policy: Any) -> None:
+    """The stand-in for a policy is nothing without the log's columns."""
+    if not isinstance(policy, LoggedTarget):
+        refuse_unrecorded(log)
+    elif not (log.has("target_action_probs") or log.has("target_log_probs")):
+        raise InvalidInput(
+            "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
+            "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "
+            "target_log_probs for logarithms), or pass the policy itself."
+        )
+
+
+def refuse_unrecorded(log: Log) -> None:
+    """What was not recorded cannot be compared with what a policy would have done."""
+    if log.unrecorded:
+        raise InvalidInput(
+            f"The log has no {' and no '.join(log.unrecorded)} (others stand in for them), so a policy cannot be asked what it "
+            "would have done. Take LoggedTarget() (--policy logged), which needs the log's probabilities of the logged actions "
+            "alone, or record them."
+        )
 
 
 def _looked_through(rows: Rows) -> Rows:
@@ -76,7 +104,8 @@ def _looked_through(rows: Rows) -> Rows:
             returns.feed(part, frame, where.start)
         if rows.log.held:
             kept.append(rows.block(where, part, frame, before[-1]))
-        check_actions(part, frame, rows.layout.slots, where.start)
+        if not isinstance(rows.policy, LoggedTarget):
+            check_actions(part, frame, rows.layout.slots, where.start)
         before.append(before[-1] + frame.next_rows.size)
     if isinstance(rows.policy, StoredAnswers):
         rows.policy.check_count(before[-1])

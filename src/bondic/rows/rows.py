@@ -20,6 +20,7 @@ from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import NextStates, StartAnswers, ask_next
+from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.batch import Batch, Cloud, join, logged_pairs, make_batch
 from bondic.rows.draws import Draws
 from bondic.rows.frame import Frame, make_frame
@@ -159,6 +160,8 @@ class Rows:
 
     def block(self, where: RowRange, part: Transitions, frame: Frame, before: int) -> Batch:
         """One block of the log with the policy's answers; `before` next states stand before it."""
+        if isinstance(self.policy, LoggedTarget):
+            return make_batch(self._empty, part, frame, None, where.start)
         later = None if frame.times is None else frame.times[frame.continues] + 1
         states = NextStates(part.next_observations[frame.next_rows], later, frame.next_rows + where.start, before)
         answers = ask_next(self.policy, states, self.answers, Draws(self.seed).at_group)
@@ -174,7 +177,7 @@ class Rows:
 
     def stored_answers(self) -> FloatArray | None:
         """The policy at all next states of the log, pilot rows included; None unless the log is in memory."""
-        if not self.log.held or self.kept is None:
+        if not self.log.held or self.kept is None or isinstance(self.policy, LoggedTarget):
             return None
         found = [batch.next_answers for batch in self.kept if batch.next.rows.size]
         shape = (self.layout.slots,) if self.layout.discrete else (self.answers.draws, self.layout.action_dim)

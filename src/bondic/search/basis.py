@@ -7,6 +7,7 @@ norm and all its values, so what is feasible for these coordinates is feasible i
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +24,14 @@ from bondic.functions.functions import (
 from bondic.kernels.base import FeatureLeaf, Kernel
 from bondic.kernels.normal_form import Layout, Term, joined_gaussian, normal_form
 from bondic.kernels.pivots import pivots
+from bondic.rows import Rows
+from bondic.search.actions import Cap, action_groups, shared_columns
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
+_FEATURES = 2
+"""Explicit features may be this many times as many as coordinates on landmarks."""
 _FAR = 1e6
 """Beyond this squared distance from the landmarks the matrix product would lose digits that may matter."""
 
@@ -37,6 +43,7 @@ class TermBasis:
     term: Term
     landmarks: FloatArray | None  # (M, D)
     factor: FloatArray | None  # (M, M) upper triangular, K_ll = factor^T factor
+    mixing: FloatArray | None = None  # (p, groups) where actions share coordinates: the term is the one of the groups
 
     @property
     def embedded(self) -> int:
@@ -64,7 +71,11 @@ class TermBasis:
         """The function with these coordinates (m, p) as an expansion on the landmarks."""
         assert self.landmarks is not None
         assert self.factor is not None
-        return TermExpansion(self.landmarks, np.asarray(solve_triangular(self.factor, coordinates)))
+        return TermExpansion(self.landmarks, np.asarray(solve_triangular(self.factor, self.apart(coordinates))))
+
+    def apart(self, coordinates: FloatArray) -> FloatArray:
+        """Coordinates of groups of actions (m, groups) as those of the kernel's own embedding (m, p)."""
+        return coordinates if self.mixing is None else coordinates @ self.mixing.T
 
 
 def kernel_block(term: Term, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -110,24 +121,53 @@ class Basis:
 
     def function(self, coordinates: FloatArray) -> Function:
         """The function phi . w, in a form that the trusted core can evaluate."""
+        matrices = self.split(coordinates)
         if all(part.landmarks is None for part in self.parts):
-            return FeatureFunction(self.kernel, self.layout, np.ascontiguousarray(coordinates))
+            pieces = [part.apart(matrix).ravel() for part, matrix in zip(self.parts, matrices, strict=True)]
+            return FeatureFunction(self.kernel, self.layout, np.concatenate(pieces))
         if any(part.landmarks is None for part in self.parts):
             raise AssertionError("a basis mixes features and landmarks")
-        matrices = self.split(coordinates)
         parts = tuple(part.expansion(matrix) for part, matrix in zip(self.parts, matrices, strict=True))
         return ExpansionFunction(self.kernel, self.layout, parts)
 
 
 def make_basis(
-    kernel: Kernel, layout: Layout, candidates: FloatArray, *, rank: int, tolerance: float = 1e-13, seed: int = 0
+    kernel: Kernel,
+    layout: Layout,
+    candidates: FloatArray,
+    *,
+    rank: int,
+    tolerance: float = 1e-13,
+    seed: int = 0,
+    groups: IntArray | None = None,
+    most_features: float = math.inf,
 ) -> Basis:
-    """Explicit features where every term has them; otherwise at most `rank` landmarks per term."""
-    terms = normal_form(kernel, layout)
-    if all(isinstance(leaf, FeatureLeaf) for term in terms for leaf, _ in term.factors):
-        return Basis(kernel, layout, tuple(TermBasis(term, None, None) for term in terms))
+    """Explicit features where every term has them, and no more than `most_features`; else at most `rank` landmarks per term.
+
+    `groups`: the group of every action, where they share coordinates.
+    """
+    terms = [shared_columns(term, groups) for term in normal_form(kernel, layout)]
+    if all(isinstance(leaf, FeatureLeaf) for term, _ in terms for leaf, _ in term.factors):
+        found = Basis(kernel, layout, tuple(TermBasis(term, None, None, mixing) for term, mixing in terms))
+        if found.dimension <= most_features:
+            return found
     pool = _thin(candidates, rank, seed)
-    return Basis(kernel, layout, tuple(_landmarks(term, pool, rank, tolerance) for term in terms))
+    return Basis(kernel, layout, tuple(_landmarks(term, mixing, pool, rank, tolerance) for term, mixing in terms))
+
+
+def capped_basis(
+    kernel: Kernel, rows: Rows, candidates: FloatArray, *, rank: int, cap: Cap, tolerance: float = 1e-13
+) -> Basis:
+    """The same with no more coordinates than the cap: fewer landmarks with many actions, and groups with very many."""
+    return make_basis(
+        kernel,
+        rows.layout,
+        candidates,
+        rank=cap.rank(rank, rows.layout.slots),
+        tolerance=tolerance,
+        groups=action_groups(rows, cap.groups),
+        most_features=_FEATURES * cap.coordinates,
+    )
 
 
 def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
@@ -140,10 +180,10 @@ def _thin(candidates: FloatArray, rank: int, seed: int) -> FloatArray:
     return np.asarray(distinct)
 
 
-def _landmarks(term: Term, pool: FloatArray, rank: int, tolerance: float) -> TermBasis:
+def _landmarks(term: Term, mixing: FloatArray | None, pool: FloatArray, rank: int, tolerance: float) -> TermBasis:
     """Landmarks picked one by one from the pool."""
     if not term.factors:
         point, factor = pool[:1], np.array([[np.sqrt(term.coefficient)]])
-        return TermBasis(term, point, factor)
+        return TermBasis(term, point, factor, mixing)
     chosen, factor = pivots(term, pool, rank, tolerance)
-    return TermBasis(term, np.ascontiguousarray(pool[chosen]), factor)
+    return TermBasis(term, np.ascontiguousarray(pool[chosen]), factor, mixing)

@@ -6,14 +6,15 @@ from bondic.bounds.dual import ClassTest, Setting
 from bondic.classes.ball import Ball
 from bondic.functions.functions import Function
 from bondic.rows import Rows
-from bondic.search.basis import Basis, make_basis
+from bondic.search.actions import Cap
+from bondic.search.basis import Basis, capped_basis
 from bondic.search.model import build_model
 from bondic.search.search import KernelSearch
 
 _MOST_ROWS = 10_000
 """Witnesses are looked for on this many of the certified rows."""
 _RANK = 200
-_COORDINATES = 800
+_CAP = Cap(800, 20)
 _PROMISING = 0.5
 """A witness is evaluated on all rows if the rows it was found on show this share of what a rejection needs."""
 
@@ -26,15 +27,13 @@ def propose_refutations(setting: Setting) -> tuple[Function | None, ...]:
     some = setting.problem.load(rows.start, rows.start + _MOST_ROWS)
     if some is None:
         return (None,) * len(setting.tests)
-    layout = setting.problem.layout
-    rank = max(20, min(_RANK, _COORDINATES // layout.slots))
-    values = make_basis(setting.ball.kernel, layout, some.some_points(_MOST_ROWS), rank=rank)
+    values = capped_basis(setting.ball.kernel, some, some.some_points(_MOST_ROWS), rank=_RANK, cap=_CAP)
     return tuple(_witness(setting, test, values, some) for test in setting.tests)
 
 
 def _witness(setting: Setting, test: ClassTest, values: Basis, some: Rows) -> Function | None:
-    rank = max(20, min(_RANK, _COORDINATES // some.layout.slots))
-    weights = make_basis(test.instruments.kernel, some.layout, some.whole().logged, rank=rank, tolerance=1e-9)
+    logged = some.whole().logged
+    weights = capped_basis(test.instruments.kernel, some, logged, rank=_RANK, cap=_CAP, tolerance=1e-9)
     search = KernelSearch(build_model(some, weights, values, setting.ball.center))
     radius = setting.ball.radius
     if search.floor(radius) <= _PROMISING * setting.for_test(test).epsilon().upper:

@@ -16,7 +16,8 @@ from bondic.classes.ball import Ball
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.search import spectral
-from bondic.search.basis import make_basis
+from bondic.search.actions import Cap, sharing
+from bondic.search.basis import capped_basis
 from bondic.search.model import SearchModel, build_model
 from bondic.search.whiten import second_moments, whiten
 
@@ -24,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _LANDMARK_ROWS = 50_000
 """Landmarks are looked for among this many rows, spread over the log."""
-_COORDINATES = 2400
+_CAP = Cap(2400, 20)
 _ROUNDS = 20
 
 
@@ -72,7 +73,9 @@ class KernelSearch:
         found = spectral.propose(self.spectrum, sign=sign, radius=radius, kappa=kappa)
         weights = found.weights if self.costs is None else self._sparse(found.weights, sign, radius, kappa)
         omega = self.model.function(weights) if np.any(weights) else None
+        shared = sharing(self.model.weights.layout.slots, _CAP)
         note = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
+        note += f"; {shared}" if shared else ""
         return Found(omega, note, found.primal)
 
     def _sparse(self, w: FloatArray, sign: float, radius: float, kappa: float) -> FloatArray:
@@ -123,15 +126,14 @@ class KernelSearch:
 
 def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] | None = None) -> KernelSearch:
     """The matrices of (11) for a ball."""
-    problem, ball, slots = setting.problem, setting.ball, setting.problem.layout.slots
+    problem, ball = setting.problem, setting.ball
     if not isinstance(ball, Ball):
         raise InvalidInput("This search is for a Q that is a ball of a kernel space.")
     everything = problem.some_points(_LANDMARK_ROWS)
-    # with many actions each landmark stands for many coordinates
-    values = make_basis(ball.kernel, problem.layout, everything, rank=max(20, min(rank, _COORDINATES // slots)))
+    values = capped_basis(ball.kernel, problem, everything, rank=rank, cap=_CAP)
     # a coarser basis than for values: its coordinates become weights of ω, whose size is paid for in rounding
     logged = next(problem.batches()).logged
-    weights = make_basis(setting.instruments.kernel, problem.layout, logged, rank=rank, tolerance=1e-9)
+    weights = capped_basis(setting.instruments.kernel, problem, logged, rank=rank, cap=_CAP, tolerance=1e-9)
     model = build_model(problem, weights, values, ball.center, progress=report)
     facts = setting.facts()
     penalty = setting.gauge.penalty(facts)

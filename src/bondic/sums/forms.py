@@ -36,6 +36,8 @@ Prepared = tuple[FloatArray, FloatArray]  # distinct points, weights (N, G, slot
 
 MOST_HELD = 2**24
 """Numbers of points and weights that are held at once; a sum over more of them reads its batches one after the other."""
+SECONDS = 1e-10
+"""What a unit of cost takes on one core, about: engines measure theirs in it."""
 STREAMED_TOGETHER = 4
 """Weightings of a long log that are summed in one reading."""
 
@@ -175,6 +177,14 @@ class Sums:
     def row_products(self, function: rowwise.Valued, measures: RowMeasures) -> tuple[FloatArray, FloatArray]:
         """<f, D_i> for every row, and bounds of the errors."""
         return rowwise.row_products(function, measures, self)
+
+    def seconds(self, terms: tuple[Term, ...], count: int, points: FloatArray) -> float:
+        """About how long one core needs for the sum over `count` different points, of which these are some."""
+        total = 0.0
+        for term in terms:
+            survey = Survey(count, points, None, 1, term.embedding.shape[1], self._executor())
+            total += self._choose(term, survey).cost(term, survey) or 0.0
+        return SECONDS * total
 
     def together(self, count: int, dimension: int, slots: int) -> int:
         """How many weightings of so many points to sum at once."""

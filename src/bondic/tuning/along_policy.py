@@ -19,18 +19,22 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
+from bondic.identity.measure import rows_measure
 from bondic.identity.residual import bellman_residual, values_at_rows
+from bondic.kernels.normal_form import normal_form
 from bondic.policies.logged import logged_action_probs
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows import Batch, Rows
-from bondic.search.basis import Basis, make_basis
+from bondic.search.actions import Cap
+from bondic.search.basis import Basis, capped_basis
 from bondic.search.model import cloud_coordinates
+from bondic.sums.forms import STANDARD
 
 FloatArray = npt.NDArray[np.float64]
 
 _MOST_ROWS = 8000
 _FEWEST_ROWS = 100
-_COORDINATES = 400
+_CAP = Cap(400, 10)
 _RIDGE = 1e-6
 _ERRORS = 5.0
 """Standard errors by which the log has to contradict Q."""
@@ -45,8 +49,7 @@ def contradiction(question: Rows, ball: Ball) -> float:
     if some is None or len(some) < _FEWEST_ROWS:
         return 0.0
     rows = some.whole()
-    rank = max(10, min(200, _COORDINATES // question.layout.slots))
-    basis = make_basis(ball.kernel, question.layout, rows.logged, rank=rank, tolerance=1e-9)
+    basis = capped_basis(ball.kernel, some, rows.logged, rank=200, cap=_CAP, tolerance=1e-9)
     features, taken = _row_features(rows, basis), _taken(rows, policy)
     return _errors(rows, basis, features, taken, ball)
 
@@ -96,5 +99,13 @@ def _errors(rows: Batch, basis: Basis, features: FloatArray, taken: FloatArray, 
     spread = float(products.std()) / math.sqrt(count)
     here = features.T @ weights / count
     following = cloud_coordinates(basis, rows.next, weights / count) if len(rows.next.points) else np.zeros_like(here)
-    allowed = ball.radius * float(np.linalg.norm(here - rows.gamma * following))
-    return max(abs(float(products.mean())) - allowed, 0.0) / spread if spread > 0 else 0.0
+
+    def beyond(norm: float) -> float:
+        return max(abs(float(products.mean())) - ball.radius * norm, 0.0) / spread if spread > 0 else 0.0
+
+    errors = beyond(float(np.linalg.norm(here - rows.gamma * following)))
+    if errors < _ERRORS:
+        return errors
+    # the landmarks may miss most of the norm, as with many actions: all of it counts
+    (square,) = STANDARD.squares(normal_form(ball.kernel, rows.layout), rows_measure(rows, [weights], count))
+    return beyond(square.sqrt().upper)

@@ -21,8 +21,10 @@ from bondic.kernels.features import RandomFeatures
 from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout
 from bondic.rows import Rows
+from bondic.search.actions import sharing
 from bondic.terms import ValueRange
-from bondic.tuning.radius import FittedRadius, held_out_radius
+from bondic.tuning.long_logs import affordable
+from bondic.tuning.radius import CAP, FittedRadius, held_out_radius
 from bondic.tuning.scales import Scales, measure_scales, pilot_points
 from bondic.tuning.states import Categorical
 
@@ -115,13 +117,20 @@ def default_instruments(
     return Instruments(kernel, provenance(pilot, "scales and bandwidth"))
 
 
-def default_value_kernel(problem: Rows, choices: Choices, names: tuple[int, ...] = ()) -> Kernel:
-    """k̃: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them."""
-    scales = measure_scales(problem.some_points(_SCALE_ROWS), problem.layout.dimension, names)
+def default_value_kernel(
+    problem: Rows, choices: Choices, names: tuple[int, ...] = (), planned: int | None = None
+) -> Kernel:
+    """k̃: Gaussian on the state times Dirac on discrete actions, plus a constant; scales of all rows, as Q may see them.
+
+    Where the log is so long that sums of the Gaussian take too long, its series stands in. `planned` is the number of rows
+    that are to be certified; None: those of the problem.
+    """
+    some, layout = problem.some_points(_SCALE_ROWS), problem.layout
+    scales = measure_scales(some, layout.dimension, names)
     bandwidth = scales.bandwidth(choices.value_bandwidth)
-    if problem.layout.discrete:
-        return Gaussian(bandwidth, on="state") * Dirac(on="action") + Constant(1.0)
-    return Gaussian(bandwidth, on="point") + Constant(1.0)
+    gaussian = Gaussian(bandwidth, on="state" if layout.discrete else "point")
+    local = affordable(gaussian, layout, some, len(problem.rows) if planned is None else planned)
+    return (local * Dirac(on="action") if layout.discrete else local) + Constant(1.0)
 
 
 def default_center(problem: Rows, limits: ValueRange) -> tuple[Function | None, float]:
@@ -157,7 +166,8 @@ def default_ball(
     fitted = max(fits, key=lambda fit: fit.radius)
     rows = sources[fits.index(fitted)]
     ball = Ball(kernel, fitted.radius, center, provenance=_looked_at(problem, pilot), origin="chosen")
-    return ball, _radius_note(fitted, rows, half, choices.radius_factor)
+    shared = sharing(problem.layout.slots, CAP)
+    return ball, _radius_note(fitted, rows, half, choices.radius_factor) + (f"; in the fit {shared}" if shared else "")
 
 
 def _looked_at(problem: Rows, pilot: Rows | None) -> Provenance:

@@ -17,7 +17,8 @@ from bondic.classes.instruments import Instruments
 from bondic.kernels.base import Kernel
 from bondic.rows import Rows
 from bondic.search import spectral
-from bondic.search.basis import make_basis
+from bondic.search.actions import Cap
+from bondic.search.basis import capped_basis
 from bondic.search.model import build_model
 from bondic.search.table import TableSearch, table_kernel
 from bondic.search.table_model import table_model
@@ -31,7 +32,7 @@ _NOMINAL = 0.1
 """The comparison assumes this error probability whatever alpha is, so that W does not change with alpha."""
 _MOST_ROWS = 1500
 _FEWER_PAIRS = 48
-_COORDINATES = 400
+_CAP = Cap(400, 10)
 """The comparison runs on the last pilot rows with fewer features: it only ranks candidates."""
 _FEWER_TABLE_PAIRS = 600
 
@@ -48,14 +49,12 @@ def pick_instruments(
     """Search both ends on the pilot with the noise level of the certified rows; keep the kernel of the least length."""
     whole = pilot.whole()
     rows = pilot.select(int(whole.log_rows[-_MOST_ROWS]) if len(pilot) > _MOST_ROWS else pilot.rows.start)
-    rank = max(10, min(rank, _COORDINATES // pilot.layout.slots))
-    values = make_basis(
-        ball.kernel, pilot.layout, np.concatenate([whole.logged, pilot.initial.points]), rank=rank, tolerance=1e-9
-    )
-    quick = replace(choices, pairs=min(_FEWER_PAIRS, feature_pairs(pilot.layout, choices, _COORDINATES)))
+    points = np.concatenate([whole.logged, pilot.initial.points])
+    values = capped_basis(ball.kernel, pilot, points, rank=rank, cap=_CAP, tolerance=1e-9)
+    quick = replace(choices, pairs=min(_FEWER_PAIRS, feature_pairs(pilot.layout, choices, _CAP.coordinates)))
     best: tuple[float, int] | None = None
     for index, (_, kernel) in enumerate(_candidates(pilot, quick, names)):
-        weights = make_basis(kernel, pilot.layout, rows.whole().logged, rank=rank, tolerance=1e-9)
+        weights = capped_basis(kernel, pilot, rows.whole().logged, rank=rank, cap=_CAP, tolerance=1e-9)
         spectrum = spectral.Spectrum.of(build_model(rows, weights, values, ball.center))
         kappa = _noise_level(pilot, certified_rows) * math.sqrt(kernel.sup_diag)
         ends = [

@@ -20,14 +20,15 @@ from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.kernels.base import Kernel
 from bondic.rows import Cloud, Rows
-from bondic.search.basis import Basis, make_basis
+from bondic.search.actions import Cap
+from bondic.search.basis import Basis, capped_basis
 from bondic.search.model import build_model, cloud_coordinates
 
 FloatArray = npt.NDArray[np.float64]
 
 _FEWEST_ROWS = 20
 _AS_GOOD = 1.05
-_COORDINATES = 1000
+CAP = Cap(1000, 20)
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,13 @@ class _HeldOut:
     def of(pilot: Rows, values: Kernel, instruments: Kernel, rank: int) -> _HeldOut:
         rows = pilot.whole()
         cut = int(rows.log_rows[len(rows) // 2])  # half of the rows that count: the others lie beyond the horizon
-        rank = max(20, min(rank, _COORDINATES // pilot.layout.slots))
         points = np.concatenate([rows.logged, pilot.initial.points])
         return _HeldOut(
             pilot,
             pilot.select(pilot.rows.start, cut),
             pilot.select(cut),
-            make_basis(values, pilot.layout, points, rank=rank, tolerance=1e-9),
-            make_basis(instruments, pilot.layout, rows.logged, rank=rank, tolerance=1e-9),
+            capped_basis(values, pilot, points, rank=rank, cap=CAP, tolerance=1e-9),
+            capped_basis(instruments, pilot, rows.logged, rank=rank, cap=CAP, tolerance=1e-9),
         )
 
     def best(self, center: Function | None) -> tuple[FittedRadius, FloatArray]:

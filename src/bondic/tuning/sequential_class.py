@@ -35,6 +35,7 @@ class ChosenClass:
     notes: dict[str, str]
     simulated: Simulated | None = None  # for models of what follows
     length: float = math.nan  # of the interval, as far as the pilot can tell
+    table: float = 0.0  # share of alpha for a plan without coordinates
 
 
 def choose_class(
@@ -62,7 +63,7 @@ def choose_class(
         box = Box.around(limits.low, limits.high, pilot.layout)
         notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
         return ChosenClass(box, notes)
-    kernel = default_value_kernel(pilot, choices, kind.columns)
+    kernel = default_value_kernel(pilot, choices, kind.columns, foresight.planned)
     if radius is not None:
         origin = Provenance("radius as given, scales and bandwidth chosen by bondic", *_where(pilot))
         notes["Q"] = f"{kernel!r}, radius {radius:g} as given"

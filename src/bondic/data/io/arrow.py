@@ -3,14 +3,46 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
 
+from bondic.data.io.per_episode import parts_of, spread_episodes, telling
 from bondic.data.io.table import Column, Table, as_column, unequal_rows
 from bondic.errors import InvalidInput, one_line
+
+SUFFIXES = (".feather", ".arrow", ".ipc")
+
+
+def read_feather(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
+    """Feather and Arrow files, compressed or not."""
+    label = one_line(path.name)
+    try:
+        found = feather.read_table(path, memory_map=False)
+    except (pa.ArrowException, OSError) as problem:
+        raise InvalidInput(
+            f"{label} cannot be read as Feather ({one_line(problem, 200)}). The file is damaged or incomplete, or a stream of "
+            "batches: write it again with pyarrow.feather or to_feather."
+        ) from problem
+    return whole_table(found, label, stated)
+
+
+def whole_table(table: pa.Table, label: str, stated: Mapping[str, Any] | None = None) -> Table:
+    """The columns of a table that is all there; one whose lines are episodes gets a row for every step."""
+    part_of = parts_of(table.column_names, stated or {})
+    for name in telling(part_of):
+        column = table.column(name)
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            lengths = set(pc.unique(pc.list_value_length(column)).to_pylist())
+            if lengths - {1, None}:  # lists of one number are that number
+                return spread_episodes(table.to_pylist(), part_of, label)
+    return arrow_table(table, label)
 
 
 def is_arrow_like(source: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import BoolArray, Table
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, ValidityWarning, shown
+from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -26,18 +27,29 @@ class Assembly:
     """One log being put together from one table."""
 
     def __init__(
-        self, table: Table, columns: Given | None, treatment: Treatment, actions: Sequence[str] | None = None
+        self,
+        table: Table,
+        columns: Given | None,
+        treatment: Treatment,
+        actions: Sequence[str] | None = None,
+        *,
+        one_step: bool = False,
     ) -> None:
-        self.table = table
+        self.table, one_step = table, one_step or table.one_step
         found, self.absent, self.probs = find_parts(
-            table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",)
+            table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",), one_step=one_step
         )
-        self.parts = Parts(table, found.columns, treatment, known_actions(actions))
+        if probabilities.lists_of_all_actions(table, found.columns):
+            self.probs["logged_action_probs"] = found.columns["target_action_probs"]
+            found = replace(
+                found, columns={p: group for p, group in found.columns.items() if p != "target_action_probs"}
+            )
+        self.parts = Parts(table, found.columns, treatment, known_actions(actions), one_step=one_step)
         self.notes = [
-            *table.notes,
+            *(note for note in table.notes if not isinstance(note, Doubt)),
             *(self._says(part, group) for part, group in {**found.columns, **self.probs}.items()),
         ]
-        self.doubts = list(found.notes)
+        self.doubts = [*(note for note in table.notes if isinstance(note, Doubt)), *found.notes]
         self.dropped = 0
 
     @staticmethod
@@ -51,7 +63,11 @@ class Assembly:
         probs = {
             part: probabilities.read_probabilities(self.table, part, group, n) for part, group in self.probs.items()
         }
-        if encoded.following is None:
+        if self.parts.one_step:
+            self.notes.append("Every row is an episode of one step: nothing follows it.")
+            if "logged_action_probs" in probs and "next_action_probs" not in probs:
+                probs["next_action_probs"] = np.zeros_like(probs["logged_action_probs"])
+        elif encoded.following is None:
             self._follow(parts, probs, _arrays.flags("terminations", parts["terminations"], n))
         log = self._transitions(parts)
         return self._with_probabilities(log, probs, encoded)
@@ -83,7 +99,7 @@ class Assembly:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ValidityWarning)
             try:
-                log = Transitions(**parts)
+                log = Transitions(**parts, unrecorded=self.parts.unrecorded)
             except InvalidInput as problem:
                 if not self.dropped:
                     raise

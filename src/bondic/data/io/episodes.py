@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ def join_episodes(source: str, episodes: Iterable[Episode], notes: tuple[str, ..
         if members:
             groups[part] = members
     table = read_mapping(whole, source, notes=notes)
-    return Table(table.source, table.names, table.load, groups, table.notes)
+    return replace(table, groups=groups)
 
 
 def _steps(source: str, label: str, name: str, values: Any, steps: int) -> Any:

@@ -56,7 +56,7 @@ def following_rows(
     """Find the row that follows each row. Episodes are told apart by their ids, else by their ends."""
     n = terminations.size
     cut = np.zeros(n, dtype=bool) if truncations is None else truncations
-    if episode_ids is None and truncations is None and not cuts_stated:
+    if episode_ids is None and truncations is None and not (cuts_stated or terminations.all()):
         raise InvalidInput(
             f"{source} has no next observations, and nothing tells where episodes that were cut off end: without episode ids or "
             "truncations a row could be joined to the start of another episode. Give a column for `next_observations`, "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bondic.data.io.d3rlpy import d3rlpy_episode
 from bondic.data.io.episodes import Episode, join_episodes
 from bondic.data.io.mapping import read_mapping
 from bondic.data.io.table import Table
@@ -86,26 +87,10 @@ def _d3rlpy_episodes(file: Any, label: str) -> Iterator[Episode]:
     for index in range(int(_inside(file, "num_episodes")[()])):
         if f"observations_{index}_0" in file:
             raise InvalidInput(f"{label}: episode {index} has several kinds of observations; one array is needed.")
-        rewards = np.asarray(_value(_inside(file, f"rewards_{index}")))
-        rewards = rewards.reshape(rewards.shape[0], -1)
-        if rewards.shape[1] != 1:
-            raise InvalidInput(f"{label}: episode {index} has {rewards.shape[1]} rewards per step; one is needed.")
-        last = np.arange(rewards.shape[0]) == rewards.shape[0] - 1
+        parts = ("rewards", "observations", "actions")
+        rewards, states, actions = (_value(_inside(file, f"{part}_{index}")) for part in parts)
         terminated = bool(_value(_inside(file, f"terminated_{index}")))
-        yield Episode(
-            f"episode {index}",
-            _value(_inside(file, f"observations_{index}")),
-            _one_column(_value(_inside(file, f"actions_{index}"))),
-            rewards[:, 0],
-            last & terminated,
-            last & (not terminated),
-        )
-
-
-def _one_column(values: Any) -> Any:
-    """Discrete actions of shape (T, 1) as (T,)."""
-    array = np.asarray(values)
-    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 and array.dtype.kind in "biu" else array
+        yield d3rlpy_episode(label, index, states, actions, rewards, terminated)
 
 
 def _minari_episodes(file: Any, label: str) -> Iterator[Episode]:

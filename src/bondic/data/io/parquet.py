@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -16,19 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bondic.data.blocks import RowRange
-from bondic.data.io.arrow import arrow_table
+from bondic.data.io.arrow import arrow_table, whole_table
 from bondic.data.io.table import Table
+from bondic.data.names import natural
 from bondic.errors import InvalidInput, one_line, shown
 
 SUFFIXES = (".parquet", ".pq")
 _READ_ROWS = 65_536
 
 
-def read_parquet(path: Path) -> Table:
+def read_parquet(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
     """All parts in their natural order, one after the other."""
     files = ParquetFiles(path)
     whole = pa.concat_tables(list(files.pieces(RowRange(0, len(files)), files.names)))
-    return arrow_table(whole, files.label)
+    return whole_table(whole, files.label, stated)
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,7 @@ def list_parts(path: Path) -> list[Path]:
     ]
     if not inside:
         raise InvalidInput(f"The folder {path} holds no *.parquet file.")
-    return sorted(inside, key=lambda p: [_natural(part) for part in p.relative_to(path).parts])
-
-
-def _natural(name: str) -> list[tuple[int, int | str]]:
-    return [(0, int(piece)) if piece.isdigit() else (1, piece) for piece in re.split(r"(\d+)", name) if piece]
+    return sorted(inside, key=lambda p: [natural(part) for part in p.relative_to(path).parts])
 
 
 def _open(path: Path, root: Path) -> _File:

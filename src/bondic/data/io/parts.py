@@ -13,15 +13,18 @@ from bondic.data._arrays import numbered
 from bondic.data.io import probabilities
 from bondic.data.io.encode import Encoded, Treatment, encode_observations, is_number
 from bondic.data.io.loaded import Encoding
+from bondic.data.io.one_step import UNUSED, end_every_row
+from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
 from bondic.data.io.table import BoolArray, Table
-from bondic.data.names import ALIASES, REQUIRED, ColumnMap, find_columns
+from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns
+from bondic.data.propensities import PROPENSITIES, refuse_both
 from bondic.errors import InvalidInput, one_line, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
 _MOST_LISTED = 100
 _FLAGS = ("true", "false")
-_SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", "behavior_action_probs")
+_SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSITIES)
 
 
 def checked_columns(columns: Any) -> dict[str, Any]:
@@ -38,25 +41,34 @@ def checked_columns(columns: Any) -> dict[str, Any]:
 
 
 def find_parts(
-    names: Sequence[str], stated: Given, optional: Collection[str] = ()
+    names: Sequence[str], stated: Given, optional: Collection[str] = (), *, one_step: bool = False
 ) -> tuple[ColumnMap, set[str], dict[str, tuple[str, ...]]]:
     """Columns of every part, the parts that are stated to be absent, and columns of the target policy's probabilities."""
     stated = checked_columns(stated)
+    if one_step:
+        optional = (*optional, "terminations")
+        stated = {part: value for part, value in stated.items() if part not in UNUSED} | dict.fromkeys(UNUSED)
     absent = {part for part, value in stated.items() if value is None}
-    if absent - {"terminations", "truncations"}:
+    if absent - {*MAY_BE_ABSENT, *(UNUSED if one_step else ())}:
         raise InvalidInput(
-            "columns={part: None} can be said of `terminations` and `truncations` alone: there are none."
+            f"columns={{part: None}} can be said of {', '.join(f'`{part}`' for part in MAY_BE_ABSENT)} alone: there are none."
         )
     given = {part: value for part, value in stated.items() if value is not None}
     probs = probabilities.find_probabilities(names, given)
     rest = {part: value for part, value in given.items() if part not in probabilities.PARTS}
     required = [part for part in REQUIRED if part not in ("terminations", *optional)]
-    found = find_columns(names, rest, required=required, skip=absent)
-    if "terminations" not in {*found.columns, *absent}:
+    used = {column for group in probs.values() for column in group}
+    if {"target_action_probs", "target_log_probs"} & set(
+        find_columns(names, rest, required=(), skip=absent, used=used).columns
+    ):
+        required = ["rewards"]  # nothing else is needed of a policy that is known by these columns
+    found = find_columns(names, rest, required=required, skip=absent, used=used)
+    refuse_both(found.columns)
+    if "terminations" not in {*found.columns, *absent, *optional}:
         raise InvalidInput(
             f"No column for `terminations` among {shown(names)}. Name it, columns={{'terminations': 'name'}} "
             "(--columns terminations=name), or state that nothing ever terminates: columns={'terminations': None} "
-            "(--columns terminations=none)."
+            "(--columns terminations=none), or that every row ends: one_step=True (--one-step)."
         )
     return found, absent, probs
 
@@ -88,10 +100,14 @@ class Parts:
         columns: Mapping[str, tuple[str, ...]],
         treatment: Treatment,
         actions: tuple[str, ...] | None = None,
+        *,
+        one_step: bool = False,
     ) -> None:
         self.table, self.columns, self.treatment, self.known_actions = table, columns, treatment, actions
+        self.one_step = one_step
         self.notes: list[str] = []
         self.encodings: dict[str, Encoding] = {}
+        self.unrecorded: tuple[str, ...] = ()  # parts for which others stand in
 
     def read(self) -> tuple[dict[str, Any], Encoded]:
         """Every part by name; next observations are None where no column holds them."""
@@ -102,14 +118,21 @@ class Parts:
         parts: dict[str, Any] = {"rewards": rewards, "actions": self._actions(n)}
         for part in _SINGLE:
             parts[part] = self.single(part, n) if part in self.columns else None
-        if parts["terminations"] is None:
+        if parts["terminations"] is None and not self.one_step:
             parts["terminations"] = np.zeros(n, dtype=bool)
-        ended = _arrays.flags("terminations", parts["terminations"], n)
-        here, following = self.columns["observations"], self.columns.get("next_observations")
-        encoded = encode_observations(self.table, here, following, ended, self.treatment)
+        ended = np.ones(n, dtype=bool) if self.one_step else _arrays.flags("terminations", parts["terminations"], n)
+        if "observations" in self.columns:
+            here, following = self.columns["observations"], self.columns.get("next_observations")
+            encoded = encode_observations(self.table, here, following, ended, self.treatment)
+        else:
+            told = {"one_step": self.one_step, "streamed": self.treatment.streamed}
+            encoded = steps_as_observations(self.table.source, parts, n, **told)
+        self.unrecorded = tuple(part for part in ("observations", "actions") if part not in self.columns)
         self.notes += encoded.notes
         self.encodings |= encoded.encodings
         parts["observations"], parts["next_observations"] = encoded.observations, encoded.following
+        if self.one_step:
+            end_every_row(self.table.source, self.columns, parts, n)
         return parts, encoded
 
     def single(self, part: str, rows: int | None = None) -> npt.NDArray[Any]:
@@ -142,6 +165,9 @@ class Parts:
             )
 
     def _actions(self, n: int) -> npt.NDArray[Any]:
+        if "actions" not in self.columns:
+            self.notes.append(NO_ACTIONS)
+            return np.zeros(n, dtype=np.int64)
         group = self.columns["actions"]
         columns = [self.table.column(name, n, " (`actions`)") for name in group]
         for name, column in zip(group, columns, strict=True):

@@ -23,8 +23,10 @@ PARTS: dict[str, tuple[str, ...]] = {
     "initial_action_probs": (
         "initial_action_probs", "initial_probs", "target_initial_probs", "target_initial_action_probs",
     ),
-    "logged_action_probs": ("logged_action_probs", "target_probs", "target_action_probs"),
+    "logged_action_probs": ("logged_action_probs",),
 }  # fmt: skip
+_OF_ALL_ACTIONS = ("target_probs", "target_action_probs")
+"""Numbered, or as lists, these are π(. | s_i); a single number per row is π(a_i | s_i)."""
 
 
 def find_probabilities(present: Iterable[str], given: Mapping[str, str | Iterable[str]]) -> dict[str, tuple[str, ...]]:
@@ -35,7 +37,16 @@ def find_probabilities(present: Iterable[str], given: Mapping[str, str | Iterabl
         group = given_columns(part, given[part], names) if part in given else match_one(part, aliases, names)
         if group:
             found[part] = group
+    numbered = [name for name in names if name.lower() not in _OF_ALL_ACTIONS]
+    if "logged_action_probs" not in found and (group := match_one("logged_action_probs", _OF_ALL_ACTIONS, numbered)):
+        found["logged_action_probs"] = group
     return found
+
+
+def lists_of_all_actions(table: Table, columns: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether the column for π(a_i | s_i) holds lists: then it is π(. | s_i)."""
+    group = columns.get("target_action_probs", ())
+    return len(group) == 1 and table.load(group[0]).values.ndim == 2 and table.load(group[0]).values.shape[1] > 1
 
 
 def read_probabilities(table: Table, part: str, group: tuple[str, ...], rows: int) -> FloatArray:

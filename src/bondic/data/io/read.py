@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bondic.data.io import csv, hdf5, minari, npz, parquet, scope_rl
-from bondic.data.io.arrow import arrow_table, is_arrow_like, to_arrow
+from bondic.data.io import (
+    arrow,
+    csv,
+    d3rlpy,
+    hdf5,
+    huggingface,
+    jsonl,
+    minari,
+    npz,
+    obp,
+    parquet,
+    sb3_buffer,
+    scope_rl,
+    vowpal,
+)
+from bondic.data.io.arrow import is_arrow_like, to_arrow, whole_table
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
@@ -20,7 +34,26 @@ from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 
 _PICKLES = (".pkl", ".pickle")
-_KNOWN = (*parquet.SUFFIXES, *csv.SUFFIXES, *npz.SUFFIXES, *hdf5.SUFFIXES)
+_LISTS: dict[tuple[str, ...], Callable[[Path, Given | None], Table]] = {
+    parquet.SUFFIXES: parquet.read_parquet,
+    arrow.SUFFIXES: arrow.read_feather,
+    jsonl.SUFFIXES: jsonl.read_jsonl,
+}
+"""Formats whose lines may be episodes, with lists of steps: which columns hold what has to be known."""
+_FILES: dict[tuple[str, ...], Callable[[Path], Table]] = {
+    csv.SUFFIXES: csv.read_csv,
+    npz.SUFFIXES: npz.read_npz,
+    hdf5.SUFFIXES: hdf5.read_hdf5,
+    vowpal.SUFFIXES: vowpal.read_vowpal,
+}
+_KNOWN = tuple(ending for endings in (*_LISTS, *_FILES) for ending in endings)
+_OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Table]], ...] = (
+    (scope_rl.is_scope_rl, scope_rl.read_scope_rl),
+    (obp.is_bandit_feedback, obp.read_bandit_feedback),
+    (sb3_buffer.is_replay_buffer, sb3_buffer.read_replay_buffer),
+    (d3rlpy.is_d3rlpy_dataset, d3rlpy.read_d3rlpy_dataset),
+)
+"""Objects of other libraries, told by what they offer."""
 
 
 def read_log(
@@ -30,30 +63,38 @@ def read_log(
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
     actions: Sequence[str] | None = None,
+    one_step: bool = False,
     trust_pickle: bool = False,
 ) -> LoadedLog:
-    """Read a log: Parquet (file or folder), CSV, NPZ, HDF5 (D4RL, d3rlpy, Minari), a table or a mapping of arrays.
+    """Read a log: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari), Vowpal Wabbit's bandit
+    logs, a table or a mapping of arrays, or an object of another library (the page on logs lists them).
 
     `columns` maps parts of a transition to columns where the names do not tell: {"rewards": "payoff",
-    "observations": ["age", "bmi"]}; {"truncations": None} (or terminations) states that there are none. `missing`
+    "observations": ["age", "lab_*"]}; {"truncations": None} (or terminations) states that there are none. `missing`
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
     `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken.
-    Pickles run code when they are loaded: only with `trust_pickle=True`.
+    `one_step=True` states that every row is an episode of its own (a bandit log): next observations and ends are then not
+    needed. Pickles run code when they are loaded: only with `trust_pickle=True`.
 
     Nothing here can tell whether rows were left out before because of what they contained.
     """
     treatment = Treatment(missing, categorical)
-    return Assembly(read_table(source, trust_pickle=trust_pickle), columns, treatment, actions).build()
+    table = read_table(source, trust_pickle=trust_pickle, columns=columns)
+    return Assembly(table, columns, treatment, actions, one_step=one_step).build()
 
 
-def read_table(source: Any, *, trust_pickle: bool = False) -> Table:
-    """Named columns of a file or table, whatever they mean."""
+def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> Table:
+    """Named columns of a file or table; `columns` says what some of them mean, which a few formats have to know."""
+    return obp.recognized(_read(source, trust_pickle, columns))
+
+
+def _read(source: Any, trust_pickle: bool, columns: Given | None) -> Table:
     if isinstance(source, str) and source.startswith(minari.PREFIX):
         return minari.read_minari_name(source.removeprefix(minari.PREFIX))
     if isinstance(source, str | Path):
-        return _from_path(_home(source), trust_pickle)
-    return _from_object(source, "The log")
+        return _from_path(_home(source), trust_pickle, columns)
+    return _from_object(source, "The log", columns)
 
 
 def _home(source: str | Path) -> Path:
@@ -63,9 +104,13 @@ def _home(source: str | Path) -> Path:
         return Path(source)
 
 
-def _from_object(source: Any, label: str) -> Table:
-    if scope_rl.is_scope_rl(source):
-        return scope_rl.read_scope_rl(source, label)
+def _from_object(source: Any, label: str, columns: Given | None) -> Table:
+    for fits, reader in _OBJECTS:
+        if fits(source):
+            return reader(source, label)
+    huggingface.refuse_splits(source, label)
+    if huggingface.is_dataset(source):
+        source = huggingface.dataset_rows(source)
     if isinstance(source, Mapping):
         return read_mapping(source, label)
     if isinstance(source, np.ndarray):
@@ -75,17 +120,17 @@ def _from_object(source: Any, label: str) -> Table:
     if hasattr(source, "to_arrow") and not is_arrow_like(source):
         source = source.to_arrow()
     if is_arrow_like(source):
-        return _from_frame(source, label)
+        return _from_frame(source, label, columns)
     raise InvalidInput(
         f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
-        "(pandas, polars, pyarrow)."
+        "(pandas, polars, pyarrow, datasets)."
     )
 
 
-def _from_frame(source: Any, label: str) -> Table:
+def _from_frame(source: Any, label: str, columns: Given | None) -> Table:
     """By Arrow; a table with a column that Arrow cannot take goes column by column, and only those in use must be sound."""
     try:
-        return arrow_table(to_arrow(source, label), label)
+        return whole_table(to_arrow(source, label), label, columns)
     except InvalidInput:
         names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
         if not names or not hasattr(source, "to_numpy"):
@@ -93,32 +138,30 @@ def _from_frame(source: Any, label: str) -> Table:
         return Table(label, tuple(names), lambda name: as_column(name, source[name].to_numpy(), label))
 
 
-def _from_path(path: Path, trust_pickle: bool) -> Table:
+def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     try:
         folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as problem:
         raise InvalidInput(f"{one_line(path, 200)} is not a usable path ({one_line(problem, 200)}).") from problem
     if folder:
-        return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path)
+        return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path, columns)
     if not exists:
         raise InvalidInput(f"There is no file or folder {one_line(path, 200)}.")
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     name = path.name.lower()
-    for suffixes, reader in (
-        (parquet.SUFFIXES, parquet.read_parquet),
-        (csv.SUFFIXES, csv.read_csv),
-        (npz.SUFFIXES, npz.read_npz),
-        (hdf5.SUFFIXES, hdf5.read_hdf5),
-    ):
+    for suffixes, with_lists in _LISTS.items():
+        if name.endswith(suffixes):
+            return with_lists(path, columns)
+    for suffixes, reader in _FILES.items():
         if name.endswith(suffixes):
             return reader(path)
     if name.endswith(_PICKLES):
-        return _from_pickle(path, trust_pickle)
+        return _from_pickle(path, trust_pickle, columns)
     raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(_KNOWN)}.")
 
 
-def _from_pickle(path: Path, trust_pickle: bool) -> Table:
+def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     if not trust_pickle:
         raise InvalidInput(
             f"{one_line(path.name)} is a pickle, which runs code when it is loaded. Save the log as Parquet, CSV or NPZ, or pass "
@@ -131,4 +174,4 @@ def _from_pickle(path: Path, trust_pickle: bool) -> Table:
         raise InvalidInput(
             f"{one_line(path.name)} cannot be unpickled ({type(problem).__name__}: {one_line(problem, 200)})."
         ) from problem
-    return _from_object(content, one_line(path.name))
+    return _from_object(content, one_line(path.name), columns)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bondic.data.io.table import Table, arrays_table
-from bondic.errors import InvalidInput, one_line
+from bondic.errors import Doubt, InvalidInput, one_line
 
 _KEYS = {"size", "n_trajectories", "step_per_trajectory", "state", "action", "reward", "done"}
 
@@ -49,11 +49,29 @@ def read_scope_rl(source: Mapping[str, Any], label: str = "The logged dataset") 
     if source.get("pscore") is not None:
         scores = np.asarray(source["pscore"], dtype=np.float64)
         arrays["behavior_action_probs"] = scores if scores.ndim == 1 else scores.prod(axis=1)
-    notes = (
+    notes: tuple[str, ...] = (
         "The layout is SCOPE-RL's: `done` without `terminal` is a termination, `terminal` is the step limit and read as a "
         "truncation. If the task itself ends at the limit, its last rows are needed: pass arrays with terminations yourself.",
     )
+    if "behavior_action_probs" in arrays and _clipped(arrays["actions"]):
+        notes = (*notes, _CLIPPED)
     return arrays_table(label, arrays, groups={"observations": tuple(states)}, notes=notes)
+
+
+_CLIPPED = Doubt(
+    "Several actions lie exactly at the ends of their range: they look clipped, and `pscore` is the density of actions before "
+    "that. Weights made of it are then wrong; record the data with record_unclipped_action=True, or leave pscore out."
+)
+
+
+def _clipped(actions: Any) -> bool:
+    """Whether continuous actions pile up at their smallest or largest value, where each value has probability 0."""
+    values = np.asarray(actions)
+    if values.dtype.kind != "f" or np.unique(values, axis=0).shape[0] * 2 < values.shape[0]:
+        return False  # discrete, or drawn from a few values
+    rows = values.reshape(values.shape[0], -1)
+    ends = np.stack([rows == rows.min(axis=0), rows == rows.max(axis=0)])
+    return bool((ends.sum(axis=1) > 1).any())
 
 
 def _states(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class Table:
     load: Callable[[str], Column]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what the format itself settles
     notes: tuple[str, ...] = ()
+    one_step: bool = False  # the format itself says that every row is an episode of its own
 
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):

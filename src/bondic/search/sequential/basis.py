@@ -29,6 +29,8 @@ TOLERANCE = 1e-8
 """Pivots stop when every candidate has less than this share of the largest k̃(x, x) left."""
 _MOST_CANDIDATES = 12_000
 _PIECE = 8192
+_MOST_PAIRS = 500_000
+"""Pairs of one cloud among which landmarks are looked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +59,10 @@ class PointSlots:
 
 
 def pairs_of(cloud: Cloud) -> PointSlots:
-    """The points of a cloud with every action that has a probability."""
+    """The points of a cloud with every action that has a probability; some of the pairs, spread, where they are very many."""
     at, slots = np.nonzero(cloud.weights > 0)
-    return PointSlots(cloud.points[at], slots.astype(np.int64))
+    some = spread_rows(at.size, _MOST_PAIRS)
+    return PointSlots(cloud.points[at[some]], slots[some].astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,8 +105,7 @@ def gram(terms: tuple[Term, ...], x: PointSlots, y: PointSlots) -> FloatArray:
     """k̃(x_i, y_j): (N, M)."""
     out = np.zeros((len(x), len(y)))
     for term in terms:
-        actions = term.embedding[x.slots] @ term.embedding[y.slots].T
-        out += kernel_block(term, x.points, y.points) * actions
+        out += kernel_block(term, x.points, y.points) * term.between(x.slots, y.slots)
     return out
 
 
@@ -111,8 +113,8 @@ def diagonal(terms: tuple[Term, ...], x: PointSlots) -> FloatArray:
     """k̃(x_i, x_i): (N,)."""
     out = np.zeros(len(x))
     for term in terms:
-        rows = term.embedding[x.slots]
-        out += term.diag(x.points) * np.einsum("ij,ij->i", rows, rows)
+        own = np.einsum("ij,ij->i", term.embedding, term.embedding)
+        out += term.diag(x.points) * own[x.slots]
     return out
 
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
-from bondic.rows import Rows
+from bondic.rows.rows import Rows
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -26,6 +26,8 @@ def columns_of(problem: Rows) -> Transitions:
 def episode_numbers(problem: Rows) -> IntArray:
     """(n,) 0, 1, ... in order of first appearance; episodes that `select` cut in two are refused."""
     log = columns_of(problem)
+    if log.episode_ids is None and log.terminations.all():
+        return np.arange(len(problem), dtype=np.int64)  # every row is an episode of its own
     if log.episode_ids is None:
         raise InvalidInput(
             "This method treats episodes as independent units, and the log has no `episode_ids`. Pass them to Transitions, "

@@ -1,0 +1,189 @@
+"""Values of whole episodes: per decision, weighed as a whole, doubly robust; unit by unit, rounded down (section 13).
+
+Lower ends, as in `decision_values`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.control import Control
+from bondic.bounds.decision_values import Robust, Stated, above
+from bondic.bounds.decisions import Decisions
+from bondic.identity.ratios import LARGEST, Ratios
+from bondic.rounding import U, next_down
+from bondic.terms import implied_range, range_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+_LONGEST = 64
+"""Longer episodes have products of ratios that no bet survives."""
+
+
+def per_decision_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
+    """v_0 + sum_t γ^t ρ_{0:t} (r_t + γ v_{t+1} - v_t) / Γ^(t+1), v_t the least value that the reward range leaves at time t.
+
+    No term is negative, so steps that were not recorded (an episode that was cut) are left out on the safe side. Returns the
+    values and v_0, below which none of them can be.
+    """
+    assert columns.steps is not None
+    assert columns.episodes is not None
+    steps, terms = columns.steps, columns.terms
+    floors = _floors(columns, int(steps.max()) + 1)
+    following = np.where(columns.continues, terms.gamma * floors[steps + 1], 0.0)
+    gain = columns.rewards + following - floors[steps]
+    size = np.abs(columns.rewards) + np.abs(following) + np.abs(floors[steps])
+    gain = np.maximum(gain - 8 * U * size, 0.0)
+    weights = cumulative(columns, off_by).low()
+    terms_of = gain * weights * _powers(terms.gamma, steps)
+    return above(floors[0], _sums(columns, terms_of)), float(floors[0])
+
+
+def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
+    """v_lo + ρ_{0:T-1} (G + γ^T v_T 1[cut] - v_lo)_+ / Γ^T with a stated value range: weights of whole episodes.
+
+    v_T is the least value in the range at the time of a cut. A return lies in the range, whatever follows, so that the bracket
+    of a complete episode is >= 0; of one that was cut its mean is at least what stands here.
+    """
+    assert columns.steps is not None
+    low, steps = columns.limits.low, columns.steps
+    last = _last_rows(columns)
+    powers = _powers(columns.terms.gamma, steps)
+    returns = _sums(columns, columns.rewards * powers)
+    error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 4 * U
+    later = np.array([range_of(columns.terms, time).low for time in range(int(steps.max()) + 2)])[steps[last] + 1]
+    rest = np.where(columns.continues[last], later * _powers(columns.terms.gamma, steps[last] + 1), 0.0)
+    gain = returns + rest - low
+    error += (steps[last] + 32) * 4 * U * (np.abs(returns) + np.abs(rest) + abs(low))
+    gain = np.maximum(gain - error, 0.0)
+    return above(low, gain * cumulative(columns, off_by).low()[last]), low
+
+
+def cumulative(columns: Decisions, off_by: float = 1.0) -> Ratios:
+    """ρ_{0:t} / Γ^(t+1) for every row, cut at LARGEST; products of ratios row by row of their episodes."""
+    assert columns.episodes is not None
+    assert columns.steps is not None
+    order = np.argsort(columns.episodes, kind="stable")
+    with np.errstate(divide="ignore"):
+        logs = np.log(columns.ratios.values[order] / off_by)
+    dead = np.isneginf(logs)
+    logs[dead] = 0.0
+    first = np.flatnonzero(columns.steps[order] == 0)
+    lengths = np.diff(np.append(first, order.size))
+    steps = columns.steps[order]
+    products = _run(logs, first, lengths)
+    zero = _run(dead.astype(np.float64), first, lengths) > 0
+    sizes = _run(np.abs(logs), first, lengths)
+    errors = _run(columns.ratios.errors[order], first, lengths) + (steps + 16) * 4 * U * (1.0 + sizes)
+    values = np.where(zero, 0.0, np.exp(np.minimum(products, np.log(LARGEST))))
+    back = np.empty(order.size, dtype=np.int64)
+    back[order] = np.arange(order.size)
+    return Ratios(values[back], np.minimum(errors[back], 0.5))
+
+
+def _run(values: FloatArray, first: IntArray, lengths: IntArray) -> FloatArray:
+    """Running sums that begin anew at `first`, episode by episode: no episode sees the size of another."""
+    found = np.empty(values.size)
+    for top, length in zip(first.tolist(), lengths.tolist(), strict=True):
+        found[top : top + length] = np.cumsum(values[top : top + length])
+    return found
+
+
+def _sums(columns: Decisions, values: FloatArray) -> FloatArray:
+    """Per episode; values are >= 0 or good to what the caller adds."""
+    assert columns.episodes is not None
+    assert columns.steps is not None
+    total = np.bincount(columns.episodes, weights=values, minlength=columns.units)
+    return np.asarray(total - np.abs(total) * (int(columns.steps.max()) + 4) * 2 * U)
+
+
+def _last_rows(columns: Decisions) -> IntArray:
+    """The last row of every episode, (units,)."""
+    assert columns.episodes is not None
+    last = np.zeros(columns.units, dtype=np.int64)
+    np.maximum.at(last, columns.episodes, np.arange(columns.episodes.size))
+    return last
+
+
+def _powers(gamma: float, exponents: IntArray) -> FloatArray:
+    """γ^t, from below where it is positive."""
+    table = np.array([1.0, *np.cumprod(np.full(int(exponents.max()), gamma))])
+    return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))[exponents]
+
+
+def _floors(columns: Decisions, last: int) -> FloatArray:
+    """v_0, ..., v_last with v_t <= r + γ v_{t+1} for every reward, and v_t <= r where the process may end."""
+    terms, low = columns.terms, columns.terms.reward_range[0]
+    floors = np.zeros(last + 1)
+    floors[last] = implied_range(terms, last).low
+    for time in range(last - 1, -1, -1):
+        step = next_down(next_down(low + next_down(terms.gamma * floors[time + 1])))
+        floors[time] = min(implied_range(terms, time).low, step)
+    return floors
+
+
+def control_states(columns: Decisions) -> FloatArray:
+    """What q̂ looks at within an episode: the state and the step."""
+    assert columns.steps is not None
+    return np.column_stack([columns.observations, columns.steps])
+
+
+def largest_sum(columns: Decisions, cap: float) -> float:
+    """sum_t γ^t ρ̄^(t+1) over the steps that an episode may have, from above; infinite where nothing bounds it."""
+    gamma, horizon = columns.terms.gamma, columns.terms.horizon
+    if horizon is None:
+        return cap / (1.0 - gamma * cap) * (1 + 16 * U) if gamma * cap < 1.0 else np.inf
+    with np.errstate(over="ignore"):
+        powers = np.cumprod(np.full(min(horizon, _LONGEST), max(gamma * cap, 1e-300)))
+    steps = min(horizon, _LONGEST + 1)
+    return np.inf if steps > _LONGEST else float((powers.sum() / gamma if gamma else cap) * (1 + (4 * steps + 16) * U))
+
+
+def robust_returns(columns: Decisions, control: Control, stated: Stated) -> Robust:
+    """Doubly robust returns of the episodes from the first border on; needs a bound of the ratios and of the number of steps."""
+    cap, limits = stated.cap(), columns.limits
+    assert cap is not None
+    assert columns.episodes is not None
+    first = int(np.searchsorted(columns.rows[first_rows(columns)], control.borders[0]))
+    later, q = columns.episodes >= first, np.zeros(len(columns.rows))
+    found = columns.sign * control.values(columns.rows[later], control_states(columns)[later])[:, 0]
+    q[later] = np.clip(found, limits.low, limits.high)
+    ends = sorted(np.clip(columns.sign * np.array(control.clip), limits.low, limits.high).tolist())
+    least = float(_floors(columns, int(control_states(columns)[:, -1].max()) + 1).min())
+    drop = max(ends[1] - columns.terms.reward_range[0] - columns.terms.gamma * min(least, ends[0], 0.0), 0.0)
+    floor = next_down(ends[0] - drop * largest_sum(columns, cap) * (1 + 8 * U)) - 64 * U * limits.largest
+    values, centers = returns_with(columns, q)[first:], q[first_rows(columns)][first:]
+    return Robust(values, centers, centers - floor, floor, first)
+
+
+def returns_with(columns: Decisions, q: FloatArray) -> FloatArray:
+    """q̂(s_0) + sum_t γ^t ρ_{0:t} ( r_t + γ q̂(s_{t+1}) - q̂(s_t) ) per episode, from below; q̂ of the state and the step alone.
+
+    After an end the next q̂ is 0; after a cut it is the least value that there can be.
+    """
+    assert columns.steps is not None
+    assert columns.episodes is not None
+    steps, gamma = columns.steps, columns.terms.gamma
+    least = _floors(columns, int(steps.max()) + 1)[steps + 1]
+    last = np.append(np.diff(columns.episodes) != 0, True)
+    following = np.where(columns.continues, np.where(last, least, np.append(q[1:], 0.0)), 0.0)
+    weights = cumulative(columns)
+    scale = weights.values * gamma**steps
+    move = scale * (columns.rewards + gamma * following - q)
+    size = scale * (np.abs(columns.rewards) + np.abs(following) + np.abs(q))
+    error = size * (2 * weights.errors + (steps + 16) * 8 * U)
+    total, off, gross = (
+        np.bincount(columns.episodes, weights=one, minlength=columns.units) for one in (move, error, np.abs(move))
+    )
+    return np.asarray(
+        q[first_rows(columns)] + total - off - (int(steps.max()) + 8) * 4 * U * (gross + columns.limits.largest)
+    )
+
+
+def first_rows(columns: Decisions) -> IntArray:
+    """The first row of every episode, where they stand one after the other."""
+    assert columns.steps is not None
+    return np.flatnonzero(columns.steps == 0)

@@ -1,0 +1,64 @@
+"""JSON lines (plain or .gz): an object per row, or an object per episode with a list entry for every step."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bondic.data.io.per_episode import Line, parts_of, spread_episodes, telling
+from bondic.data.io.table import Table, arrays_table
+from bondic.errors import InvalidInput, one_line
+
+SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+
+
+def read_jsonl(path: Path, stated: Mapping[str, Any] | None = None) -> Table:
+    """Named columns; `stated` says which of them hold what, where their names do not tell."""
+    label = one_line(path.name)
+    lines = [_flat(line, f"{label}: row {row}") for row, line in enumerate(_objects(path, label))]
+    if not lines:
+        raise InvalidInput(f"{label} is empty. A log needs at least one line.")
+    names = dict.fromkeys(name for line in lines for name in line)
+    part_of = parts_of(names, stated or {})
+    if any(isinstance(lines[0].get(name), list) for name in telling(part_of)):
+        return spread_episodes(lines, part_of, label)
+    return arrays_table(label, {name: [line.get(name) for line in lines] for name in names})
+
+
+def _objects(path: Path, label: str) -> Iterator[Mapping[str, Any]]:
+    row = -1
+    try:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.strip():
+                    continue
+                row += 1
+                try:
+                    found = json.loads(line)
+                except (ValueError, RecursionError) as problem:
+                    raise InvalidInput(
+                        f"{label}: line {number} (row {row}) is not JSON ({one_line(problem, 120)}). Every line needs one object."
+                    ) from problem
+                if not isinstance(found, dict):
+                    raise InvalidInput(
+                        f"{label}: line {number} (row {row}) is a {type(found).__name__}, not an object with names: "
+                        '{"reward": 1.0, ...}.'
+                    )
+                yield found
+    except (OSError, EOFError, zlib.error) as problem:
+        raise InvalidInput(f"{label} cannot be read ({one_line(problem, 200)}). Write the file again.") from problem
+
+
+def _flat(line: Mapping[str, Any], where: str, prefix: str = "") -> Line:
+    """Objects inside objects under dotted names."""
+    out: Line = {}
+    for name, value in line.items():
+        found = _flat(value, where, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        if twice := found.keys() & out.keys():
+            raise InvalidInput(f"{where} has two values called {one_line(min(twice))}. Rename one of them.")
+        out |= found
+    return out

@@ -1,0 +1,109 @@
+"""Tables in which a line is a whole episode, with a list entry for every step.
+
+A line is an episode when a part that belongs to single steps (rewards, probabilities, their logarithms) is a list. A reward
+that is one number is then paid at the last step. What is one value per episode is repeated for its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from bondic.data.io.table import Table, arrays_table
+from bondic.data.names import ALIASES
+from bondic.data.propensities import PROPENSITIES
+from bondic.errors import Doubt, InvalidInput, one_line
+
+_OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *PROPENSITIES)
+_TELLING = ("rewards", "behavior_action_probs", "behavior_log_probs", "target_log_probs")
+"""Parts that are lists only where a line holds several steps; a list of actions may be one action of several dimensions, and
+one of the target policy's probabilities those of all actions."""
+
+Line = dict[str, Any]  # values by name
+
+
+def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
+    """The part of a transition that each column holds, by statement or by its usual names."""
+    found = {alias: part for part, aliases in ALIASES.items() for alias in aliases}
+    by_name = {name: found[name.lower()] for name in names if name.lower() in found}
+    said = {name: part for part, name in stated.items() if isinstance(name, str)}
+    return {name: part for name, part in by_name.items() if part not in stated} | said
+
+
+def telling(part_of: Mapping[str, str]) -> list[str]:
+    """Columns that tell episodes from rows, if they hold lists."""
+    return [name for name, part in part_of.items() if part in _TELLING]
+
+
+def spread_episodes(lines: list[Line], part_of: Mapping[str, str], label: str) -> Table:
+    """One row for every step of every line."""
+    names = dict.fromkeys(name for line in lines for name in line)
+    lengths = [_steps(line, part_of, label, row) for row, line in enumerate(lines)]
+    unknown = [name for name in names if name not in part_of and _of_steps(name, lines, lengths)]
+    per_step = {*unknown, *(name for name, part in part_of.items() if part in _OF_STEPS)}
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row, (line, steps) in enumerate(zip(lines, lengths, strict=True)):
+        for name in names:
+            columns[name] += _spread(line.get(name), steps, name, part_of.get(name), per_step, f"{label}: row {row}")
+    notes = [f"Every line is an episode: {len(lines)} episodes, {sum(lengths)} steps."]
+    notes += _add_keys(columns, part_of, lengths, lines)
+    return arrays_table(label, columns, notes=tuple(notes))
+
+
+def _steps(line: Line, part_of: Mapping[str, str], label: str, row: int) -> int:
+    """The number of steps of a line, on which its lists have to agree."""
+    lists = {n: len(v) for n, v in line.items() if isinstance(v, list) and part_of.get(n) in _OF_STEPS}
+    if len(set(lists.values())) != 1 or not next(iter(lists.values())):
+        said = ", ".join(f"{one_line(name)} {count}" for name, count in lists.items()) or "no list at all"
+        raise InvalidInput(
+            f"{label}: row {row} is an episode whose lists differ in length or are empty ({said}). Every step needs one entry in "
+            "each of them."
+        )
+    return next(iter(lists.values()))
+
+
+def _of_steps(name: str, lines: list[Line], lengths: list[int]) -> bool:
+    """Whether an unknown list has one entry per step: only lists whose length varies with the episode tell."""
+    if len(set(lengths)) < 2:
+        return False
+    return all(
+        isinstance(line.get(name), list) and len(line[name]) == steps
+        for line, steps in zip(lines, lengths, strict=True)
+    )
+
+
+def _spread(value: Any, steps: int, name: str, part: str | None, per_step: Collection[str], where: str) -> list[Any]:
+    """A value of an episode as one for each of its steps."""
+    last = part in ("rewards", "terminations", "truncations")
+    if isinstance(value, list) and (name in per_step or part in ("observations", "next_observations")):
+        if len(value) != steps:
+            raise InvalidInput(
+                f"{where} has {len(value)} entries in {one_line(name)} for {steps} steps. Every step needs one entry."
+            )
+        return value
+    if last and value is not None:
+        return [*([type(value)(0)] * (steps - 1)), value]  # paid, or true, at the last step
+    return [value] * steps
+
+
+def _add_keys(
+    columns: dict[str, list[Any]], part_of: Mapping[str, str], lengths: list[int], lines: list[Line]
+) -> Iterator[str]:
+    """Episode ids, steps and ends, where the lines do not say them."""
+    present = {part for name, part in part_of.items() if name in columns}
+    if "episode_ids" not in present:
+        columns["episode_ids"] = [row for row, steps in enumerate(lengths) for _ in range(steps)]
+    if "timesteps" not in present:
+        columns["timesteps"] = [step for steps in lengths for step in range(steps)]
+    if not present & {"terminations", "truncations"}:
+        columns["terminations"] = [step == steps - 1 for steps in lengths for step in range(steps)]
+        paid_once = all(
+            not isinstance(line.get(name), list) for line in lines for name in part_of if part_of[name] == "rewards"
+        )
+        ends = "Every episode is taken to end with its last step, as no column says that it was cut off."
+        yield ends if paid_once else Doubt(f"{ends} If some were, the interval is not valid: give `truncated`.")
+    elif "terminations" not in present:
+        name = next(name for name, part in part_of.items() if part == "truncations" and name in columns)
+        last = [step == steps - 1 for steps in lengths for step in range(steps)]
+        columns["terminations"] = [end and not cut for end, cut in zip(last, columns[name], strict=True)]
+        yield "Episodes that were not truncated terminated with their last step."

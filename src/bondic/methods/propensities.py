@@ -1,0 +1,246 @@
+"""Intervals from propensities as a method: read ratios, fit a control variate on earlier rows, bet, write it down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from bondic.bounds.control import Control
+from bondic.bounds.control_fit import episode_control, linear_control
+from bondic.bounds.decision_values import Stated
+from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
+from bondic.bounds.episode_values import first_rows, largest_sum
+from bondic.bounds.propensities import BETS, Value, estimate_of, ways
+from bondic.claims import End, ErrorBudget, Side, ends_of
+from bondic.classes.provenance import Provenance
+from bondic.errors import InvalidInput
+from bondic.methods.clock import Clock, Progress
+from bondic.noise.wealth import moderate
+from bondic.policies.logged_target import LoggedTarget
+from bondic.proofs.asked import Asked
+from bondic.proofs.propensities import PropensityProof
+from bondic.rendering import three
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.search.controls import Regressor, regressor_control
+
+NAME = "propensities"
+PILOT = 0.05
+"""Share of the rows before the first block of a control variate, and before the contexts whose value is asked for."""
+_ENOUGH = 200
+_BOTH: tuple[End, ...] = ("lower", "upper")
+_MOST_NUMBERS = 2**24
+"""Probabilities and predictions that a certificate holds at most: 128 MB each."""
+
+
+@dataclass(frozen=True)
+class Propensities:
+    """Intervals from propensities, theory section 13: nothing is assumed about the value function, and nothing about overlap.
+
+    The log holds b_i(a_i|s_i), the probability with which the behavior took the action; behavior may change from row to row
+    (from episode to episode). Bets on the weighted rewards, with rates from earlier rows, make the interval; it holds at every
+    number of rows at once. Not guaranteed: anything if the propensities are wrong by more than was stated, if rows are not in
+    the order of time, or if a bound of the ratios was picked by looking at those of the log.
+
+    Parameters
+    ----------
+    value : {"population", "contexts"}, default "population"
+        The value over the distribution that states (starts of episodes) are drawn from, or over the states of the certified
+        rows, wherever they come from (single decisions only).
+    side : {"both", "lower", "upper"}, default "both"
+        Which ends are asked for; the other one is reported as that of the value range.
+    off_by : float, default 1
+        Γ: no action was drawn with more than Γ times the probability that the log states.
+    largest_ratio : float, default None
+        No ratio π/b exceeds it, at any state and action. With it, or with the next one, rows are weighed doubly robustly too
+        (episodes if a horizon bounds their products); without, the interval needs no bound at all.
+    least_behavior_prob : float, default None
+        The behavior takes no action with a smaller probability.
+    model : "linear", None or a regressor, default "linear"
+        The control variate: ridge regression that is fitted again when verifying; none; or any object with `fit(X, y)` and
+        `predict(X)`, whose predictions are stored.
+    pilot : float or int, default 0.05
+        Decisions (episodes) before the first bet on doubly robust values, and before the first context of value="contexts": a
+        share, or a number.
+    planned : int, default None
+        The number of decisions (episodes) that was planned, where the log may have stopped earlier or later; None: the number
+        that it holds was fixed beforehand.
+    """
+
+    value: Value = "population"
+    side: Side = "both"
+    off_by: float = 1.0
+    largest_ratio: float | None = None
+    least_behavior_prob: float | None = None
+    model: Literal["linear"] | Regressor | None = "linear"
+    pilot: float | int = PILOT
+    planned: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.value not in ("population", "contexts"):
+            raise InvalidInput(f"value={self.value!r}: 'population' or 'contexts'.")
+        if not (self.model is None or self.model == "linear" or isinstance(self.model, Regressor)):
+            raise InvalidInput(f"model={self.model!r}: 'linear', None, or an object with fit(X, y) and predict(X).")
+        if self.planned is not None and self.planned < 1:
+            raise InvalidInput(f"planned={self.planned}: a number of decisions (episodes) of 1 or more.")
+        _ = self.stated  # refuses bounds that are none
+
+    @property
+    def stated(self) -> Stated:
+        return Stated(float(self.off_by), self.largest_ratio, self.least_behavior_prob)
+
+    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+        clock = Clock(progress)
+        clock.stage("ratios")
+        contexts, single = self.value == "contexts", single_rows(problem)
+        if contexts and not single:
+            raise InvalidInput(
+                "The value over the certified contexts is for single decisions; these rows are episodes."
+            )
+        every = self._every_action(problem, single)
+        # the certificate of a log that is read in batches asks the policy again: there is nothing to store
+        target = ask_target(problem, every_action=every) if problem.log.held else None
+        columns = read_decisions(problem, target, every_action=every)
+        clock.done("ratios")
+        clock.stage("fit")
+        borders = self._borders(columns)
+        if contexts and not borders:
+            raise InvalidInput(
+                f"A pilot of {self.pilot} rows cannot be set aside from a log of {len(columns.rows)} rows."
+            )
+        control = self._control(columns, borders) if borders and self._may_fit(columns) else None
+        clock.done("fit")
+        clock.stage("bets")
+        certified = problem.select(borders[0]) if contexts else problem
+        budget = ErrorBudget.split(alpha, dict.fromkeys(ends_of(self.side), 1.0))
+        rates, provenance = None, Provenance()
+        if contexts:
+            rates = self._rates(columns, control, borders[0], budget)
+            provenance = Provenance("rates", (problem.rows.start, borders[0]), problem.log_hash)
+        proof = PropensityProof(
+            Asked.of(certified), budget, self.side, self.value, self.stated, self._planned(columns), target, control, rates,
+            provenance,
+        )  # fmt: skip
+        return self._result(proof, certified, columns, clock)
+
+    def _result(self, proof: PropensityProof, certified: Rows, columns: Decisions, clock: Clock) -> Result:
+        if certified.rows.start > columns.rows[0]:
+            columns = proof.columns(certified)
+        claims = proof.claims_on(certified, columns)
+        exact = replace(self.stated, off_by=1.0)
+        lower, upper = (ways(columns.seen_from(end), proof.control, exact) for end in _BOTH)
+        clock.done("bets")
+        return Result.of(
+            proof,
+            certified,
+            method=NAME,
+            estimate=estimate_of(columns, lower, upper),
+            claims=claims,
+            choices=self._notes(columns, proof, [way.name for way in lower]),
+            effective=_effective(columns),
+            seconds=clock.seconds,
+        )
+
+    def _capped(self) -> bool:
+        return self.model is not None and self.stated.cap() is not None and self.off_by == 1.0
+
+    def _may_fit(self, columns: Decisions) -> bool:
+        """Whether doubly robust values have a floor: ratios are bounded, and so are the steps of an episode."""
+        cap = self.stated.cap()
+        if cap is None or not self._capped():
+            return False
+        return columns.episodes is None or (columns.one_by_one and math.isfinite(largest_sum(columns, cap)))
+
+    def _every_action(self, problem: Rows, single: bool) -> bool:
+        """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
+        discrete = problem.layout.discrete and not isinstance(problem.policy, LoggedTarget)
+        fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
+        return single and discrete and fits and self._capped()
+
+    def _planned(self, columns: Decisions) -> int:
+        """Units that rates are made for."""
+        return columns.units if self.planned is None else self.planned
+
+    def _borders(self, columns: Decisions) -> tuple[int, ...]:
+        """Rows of the log where blocks begin: after the pilot, then after twice as many units each; none for a short log."""
+        count, planned = columns.units, self._planned(columns)
+        if isinstance(self.pilot, float) and 0 < self.pilot < 1:
+            place = max(math.ceil(self.pilot * planned), min(_ENOUGH, planned // 5))
+        elif self.pilot >= 1 and float(self.pilot).is_integer():
+            place = int(self.pilot)
+        else:
+            raise InvalidInput(f"pilot={self.pilot}: a share in (0, 1), or a whole number of decisions (episodes).")
+        starts = columns.rows if columns.episodes is None else columns.rows[first_rows(columns)]
+        found = []
+        while place < count:
+            found.append(int(starts[place]))
+            place *= 2
+        return tuple(found)
+
+    def _control(self, columns: Decisions, borders: tuple[int, ...]) -> Control:
+        if self.model == "linear":
+            return (linear_control if columns.episodes is None else episode_control)(columns, borders)
+        if columns.episodes is not None:
+            raise InvalidInput(
+                "A regressor is for single decisions; episodes have the control variate 'linear', or None."
+            )
+        assert isinstance(self.model, Regressor)
+        slots = 1 if columns.probs is None else columns.probs.shape[1]
+        if len(columns.rows) * slots > _MOST_NUMBERS:
+            raise InvalidInput(
+                f"Predictions for {len(columns.rows)} rows and {slots} actions do not fit into a certificate: model='linear'."
+            )
+        return regressor_control(columns, borders, self.model)
+
+    def _rates(
+        self, columns: Decisions, control: Control | None, border: int, budget: ErrorBudget
+    ) -> dict[End, tuple[float, ...]]:
+        """sqrt( 2 log(1/delta) / (n s^2) ), s^2 the variance of the values on the pilot; less where caps would cut most bets."""
+        before = int(np.searchsorted(columns.rows, border))
+        count = max(self._planned(columns) - before, 1)
+        found: dict[End, tuple[float, ...]] = {}
+        for end in ends_of(self.side):
+            pilot, price = columns.first(before).seen_from(end), 2 * math.log(1 / budget[end]) / count
+            (way,) = ways(pilot, None, self.stated)
+            spread = max(float(moderate(way.values).var()), 1e-6 * pilot.limits.width**2)
+            rates = [math.sqrt(price / spread)]
+            if control is not None:
+                room = max(pilot.sign * one - pilot.limits.low for one in control.clip)
+                loss = max(float(self.stated.caps(pilot.probs, before).max()) * room, 1e-9 * pilot.limits.width)
+                uncut = min(most / multiple for multiple, most in BETS) / loss
+                rates.append(min(math.sqrt(price / control.expected[1]), uncut))
+            found[end] = tuple(rates)
+        return found
+
+    def _notes(self, columns: Decisions, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
+        found = {
+            "ratios": f"largest {three(float(columns.ratios.values.max()))}, mean {three(float(columns.ratios.values.mean()))} "
+            "(1 where the behavior takes every action that the policy takes)",
+            "weighed": " and ".join(names),
+        }
+        if proof.value == "contexts":
+            found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
+        if columns.episodes is None and self.off_by == 1.0 and self.stated.cap() is None:
+            found["control variate"] = (
+                "none, as no bound of the ratios was stated: largest_ratio= or least_behavior_prob= may shorten the interval"
+            )
+        elif proof.control is None and self._capped():
+            found["control variate"] = "none: too few decisions, or nothing bounds the products of ratios in an episode"
+        elif proof.control is not None:
+            found["control variate"] = (
+                f"fitted on the rows before each of the blocks that begin at {proof.control.borders}"
+            )
+        return found
+
+
+def _effective(columns: Decisions) -> float:
+    """(sum of ratios)^2 / sum of squared ratios."""
+    largest = float(columns.ratios.values.max())
+    if largest == 0.0:
+        return 0.0
+    shares = columns.ratios.values / largest
+    return float(shares.sum() ** 2 / np.sum(shares**2))

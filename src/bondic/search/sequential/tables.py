@@ -1,0 +1,172 @@
+"""From the rows of a table to a plan without coordinates: block after block, each from the rows before it (section 9)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.table_plan import TableBlock, TablePlan, expected, weights_of
+from bondic.classes.box import Box
+from bondic.classes.provenance import Provenance
+from bondic.noise.betting import LARGEST_BET, loss
+from bondic.rows import Rows
+from bondic.search.sequential.blocks import block_ends
+from bondic.search.sequential.codes import Codes, make_codes
+from bondic.search.sequential.flow import Capacity, Flow, best_flow
+from bondic.search.sequential.visits import Visits
+from bondic.sums.forms import STANDARD, Sums
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_HALVINGS = 5
+"""The last block is cut into halves so often, each of them of what is left: only the last fluctuation stays unbalanced."""
+_FIRST = np.geomspace(0.3, 3000.0, 40)
+"""Λ times the value range, for the first block."""
+_LATER = np.array([1.0, 1.1, 1.25])
+"""Later blocks may raise Λ, in units of the one before. Taking weight back was measured to cost more than it gains."""
+_MOST = 3.0
+"""In all by no more than this factor."""
+_QUIET = 0.05
+"""Noise below this share of the price of unseen events does not matter."""
+
+
+def finer(cuts: Sequence[float]) -> tuple[float, ...]:
+    """Every block in two parts, the last one in parts that halve: these plans are cheap, and their models learn quickly."""
+    ends = [0.0, *cuts]
+    found = [point for low, high in pairwise(ends) for point in (0.5 * (low + high), high)]
+    last, length = ends[-1], ends[-1] - ends[-2]
+    return tuple(sorted({*found, *(last - length * 0.5**k for k in range(1, _HALVINGS + 1))}))
+
+
+@dataclass(eq=False)
+class TableProposer:
+    """Makes block after block, and keeps what their weights have balanced."""
+
+    codes: Codes
+    gamma: float
+    radius: float
+    planned: int  # the row of the log where the plan ends
+    log_term: float  # log(1/delta) of an end
+    blocks: list[TableBlock] = field(default_factory=list)
+    _rates: float = 0.0  # Λ so far
+    _paid: float = 0.0  # for noise so far
+    _balanced: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S A,) sum v_i T_i
+    _most: float = math.inf  # Λ in all
+
+    @cached_property
+    def pairs(self) -> IntArray:
+        """All pairs of the log in the order of their first rows."""
+        return np.asarray(self.codes.pairs[self.codes.earlier == 0])
+
+    def aim(self, past: Codes, total: float | None) -> tuple[Capacity, Flow]:
+        """Weights for the rows from the end of the past to the planned one; `total`: Λ of the block before."""
+        share = len(past) / max(past.row - past.begin, 1)
+        capacity = Capacity.of(Visits(past, self.gamma, self.radius), share * max(self.planned - past.row, 1))
+        balanced = np.zeros(past.size)
+        balanced[: self._balanced.size] = self._balanced
+        first = _FIRST / float(past.widths.max())
+        totals = first if total is None else np.minimum(total * _LATER, self._most)
+        return capacity, best_flow(capacity, totals, balanced, self._paid, self.log_term)
+
+    def extend(self, begin: int, stops: Sequence[int]) -> None:
+        """Blocks from row `begin` of the log to each of `stops`."""
+        total: float | None = None
+        for stop in stops:
+            past = self.codes.before(begin)
+            capacity, aim = self.aim(past, total)
+            if total is None:
+                self._most = _MOST * aim.total
+            total = aim.total
+            left = max(self.planned - begin, stop - begin) * len(past) / max(begin - past.begin, 1)
+            rate = max(total - self._rates, 1e-3 * total) / left
+            block = _block(stop, rate, capacity, aim, self.pairs)
+            self.blocks.append(block)
+            self._weigh(block, self.codes.before(stop), len(past))
+            begin = stop
+
+    def _weigh(self, block: TableBlock, known: Codes, first: int) -> None:
+        """Add the rows first.. of what is known by now to the sums."""
+        pairs, after, widths = known.pairs[first:], known.after[first:], known.widths[first:]
+        numbers = np.full(self.codes.size, -1)
+        numbers[self.pairs] = np.arange(self.pairs.size)
+        weights = weights_of(block, numbers[pairs], widths, np.zeros(self.pairs.size, dtype=np.int64))
+        balanced = np.asarray(np.bincount(pairs, weights, minlength=known.size), dtype=np.float64)
+        on = after >= 0
+        sent = np.bincount(after[on], weights[on], minlength=known.states.shape[0])
+        balanced -= (self.gamma * sent[:, None] * known.answers).reshape(-1)
+        balanced[: self._balanced.size] += self._balanced
+        self._rates, self._balanced = self._rates + block.rate * pairs.size, balanced
+        own = np.flatnonzero(weights)
+        answers = np.where(on[own, None], known.answers[after[own]], 0.0)
+        found = expected(block, known.answers, numbers[pairs[own]], after[own], answers, 0.0)
+        apart = self.gamma * self.radius * found.apart + np.abs(known.targets[first:][own] - found.predicted)
+        bets = np.minimum(np.abs(weights[own]) * np.minimum(apart, widths[own]), LARGEST_BET)
+        self._paid += float(loss(-bets).sum())
+
+
+def _block(stop: int, rate: float, capacity: Capacity, aim: Flow, pairs: IntArray) -> TableBlock:
+    """As it is written down: pairs that were seen, and models of those that have a weight."""
+    visits = capacity.visits
+    known = pairs[: int(np.count_nonzero(visits.count))]
+    weights = np.sign(aim.weights[known]) * aim.sizes[known]
+    rows = visits.model[known]
+    kept = np.repeat(weights != 0, np.diff(rows.indptr))
+    lengths = np.where(weights != 0, np.diff(rows.indptr), 0)
+    shares = (rows.data * np.repeat(visits.share[known], np.diff(rows.indptr)))[kept]
+    return TableBlock(
+        stop,
+        rate,
+        visits.predicted[known],
+        weights,
+        aim.wanted[known],
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        rows.indices[kept].astype(np.int64),
+        shares,
+    )
+
+
+def make_table_plan(
+    problem: Rows,
+    pilot: Rows,
+    box: Box,
+    log_term: float,
+    planned: int,
+    cuts: Sequence[float],
+    sums: Sums = STANDARD,
+) -> TablePlan:
+    """A plan for all rows after the pilot; every block is made from the rows before it."""
+    codes, first = make_codes(problem, pilot, box, sums), problem.rows.start
+    proposer = TableProposer(codes, problem.gamma, box.radius, first + planned, log_term)
+    stops = block_ends(pilot.rows.stop, first, first + planned, problem.rows.stop, finer(cuts))
+    proposer.extend(pilot.rows.stop, stops)
+    places, slots = np.divmod(proposer.pairs, codes.slots)
+    seen = Provenance("begun", (first, pilot.rows.stop), problem.log_hash)
+    return TablePlan(codes.states, codes.answers, places, slots, tuple(proposer.blocks), seen)
+
+
+@dataclass(frozen=True)
+class TableOutlook:
+    """What the pilot says about a table."""
+
+    length: float  # of the interval, about
+    noisy: bool  # deviations, not unseen events, decide the length
+    pairs: int  # visited so far
+    unseen: float  # share of what the policy does that leads to pairs which were not visited
+
+
+def table_outlook(pilot: Rows, box: Box, log_term: float, planned: int, sums: Sums = STANDARD) -> TableOutlook:
+    """How long the interval of such a plan would be, from the pilot alone."""
+    codes = make_codes(pilot, pilot, box, sums)
+    proposer = TableProposer(codes, pilot.gamma, box.radius, pilot.rows.start + planned, log_term)
+    capacity, aim = proposer.aim(codes.before(pilot.rows.stop), None)
+    length = min(2 * aim.half(log_term), 2 * box.radius)
+    little = 1e-6 * aim.total  # every visited pair can carry that
+    lost = capacity.aim(little, np.zeros(codes.size), 0.0).bias / max(little * box.radius, 1e-300)
+    return TableOutlook(float(length), bool(aim.noise > _QUIET * log_term), proposer.pairs.size, lost)

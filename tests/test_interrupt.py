@@ -1,0 +1,144 @@
+"""Ctrl-C and progress of the tool, with real processes: it ends soon and leaves nothing behind."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from bondic.report.progress import progress_bar
+
+SOON = 5.0
+"""Seconds, for a busy machine: half a second where it has nothing else to do. The decomposition alone takes minutes."""
+
+POLICY = """
+import sys
+import time
+
+import numpy as np
+
+class Uniform:
+    def action_probs(self, observations):
+        return np.full((len(observations), 34), 1 / 34)
+
+class Compiled:
+    def action_probs(self, observations):
+        print("asked", file=sys.stderr, flush=True)
+        np.linalg.svd(np.random.default_rng(0).normal(size=(6000, 6000)))  # minutes, deaf to interrupts
+
+uniform, compiled = Uniform(), Compiled()
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("clicks")
+    rng, rows = np.random.default_rng(0), 4000
+    table = {f"{name}obs_{k}": rng.normal(size=rows) for k in range(5) for name in ("", "next_")}
+    table |= {
+        "action": rng.integers(0, 34, size=rows),
+        "reward": rng.integers(0, 2, size=rows).astype(float),
+        "terminated": np.ones(rows, bool),
+        "truncated": np.zeros(rows, bool),
+        "episode_id": np.arange(rows),
+        "timestep": np.zeros(rows, int),
+    }
+    pq.write_table(pa.table(table), folder / "log.parquet")
+    (folder / "rules.py").write_text(POLICY)
+    return folder
+
+
+def begin(place, policy, *options):
+    question = ["--policy", f"rules.py:{policy}", "--gamma", "0", "--reward-range", "0", "1", "--out", "out/res"]
+    return subprocess.Popen(
+        [sys.executable, "-m", "bondic", "evaluate", "log.parquet", *question, *options],
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    )
+
+
+WRITING = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from bondic.cli.interrupt import obeying_interrupts
+from bondic.cli.outputs import result_folder
+
+with obeying_interrupts(), result_folder(Path("out/res"), force=False) as folder:
+    (folder / "half").write_text("written")
+    print("asked", file=sys.stderr, flush=True)
+    np.linalg.svd(np.random.default_rng(0).normal(size=(6000, 6000)))
+"""
+
+
+def interrupt(place, process):
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - sent < SOON
+    assert process.returncode == 130
+    assert "interrupted; nothing was left half-written" in err
+    assert "Traceback" not in err
+    out = place / "out"
+    assert not out.exists() or not list(out.iterdir())
+
+
+def test_compiled_code_does_not_keep_an_interrupt_waiting(place):
+    process = begin(place, "compiled")
+    assert process.stderr.readline() == "asked\n"
+    time.sleep(0.3)
+    interrupt(place, process)
+
+
+def test_a_folder_that_is_half_written_goes_with_the_program(place):
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITING], cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr.readline() == "asked\n"
+    assert list((place / "out").iterdir())
+    time.sleep(0.3)
+    interrupt(place, process)
+
+
+@pytest.mark.parametrize("after", [1.2, 2.5, 4.0])
+def test_every_stage_is_left_soon(place, after):
+    process = begin(place, "uniform")
+    time.sleep(after)
+    if process.poll() is None:  # a fast machine is through
+        interrupt(place, process)
+    else:
+        process.communicate()
+
+
+def test_without_a_terminal_a_line_says_what_is_going_on():
+    text = io.StringIO()
+    with progress_bar(Console(file=text, force_terminal=False), every=0.02) as report:
+        report("search", 0.25)
+        time.sleep(0.2)
+        report("certify", 0.0)
+        time.sleep(0.2)
+    lines = text.getvalue().splitlines()
+    assert "search 25%, 0 s so far" in lines
+    assert lines[-1] == "certify, 0 s so far"
+    time.sleep(0.1)
+    assert text.getvalue().splitlines() == lines  # nothing after the end
+
+
+def test_short_or_quiet_work_says_nothing():
+    text = io.StringIO()
+    with progress_bar(Console(file=text, force_terminal=False)) as report:
+        report("search", 0.5)
+    assert text.getvalue() == ""
+    with progress_bar(Console(file=text, quiet=True)) as silent:
+        assert silent is None

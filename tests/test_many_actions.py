@@ -1,0 +1,261 @@
+"""Logs with hundreds of actions: groups that share coordinates, capped searches, tables in pieces, series for long logs."""
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.classes.ball import Ball
+from bondic.errors import InvalidInput, PolicyError
+from bondic.executors.threads import cores
+from bondic.kernels.constant import Constant
+from bondic.kernels.dirac import ActionEmbedding, Dirac
+from bondic.kernels.features import RandomFeatures
+from bondic.kernels.gaussian import Gaussian
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.kernels.series import GaussianSeries
+from bondic.methods.forecast import Effort, forecast
+from bondic.policies import answers
+from bondic.search.actions import Cap, action_groups, grouped, shared_columns, sharing
+from bondic.search.basis import capped_basis, make_basis
+from bondic.search.best_so_far import evaluate_all
+from bondic.search.search import kernel_search
+from bondic.tuning import along_policy
+from bondic.tuning.long_logs import affordable, expected_points
+from builders import setting_of
+
+
+class Softmax:
+    """pi(a | s) ~ exp(s . w_a)."""
+
+    def __init__(self, actions, dimension):
+        self.weights = np.random.default_rng(1).normal(size=(dimension, actions)) / np.sqrt(dimension)
+
+    def scores(self, states):
+        return states @ self.weights
+
+    def action_probs(self, states):
+        raised = np.exp(self.scores(states))
+        return raised / raised.sum(axis=1, keepdims=True)
+
+
+def clicks(rows, actions, dimension=3, seed=0):
+    """One-step decisions by a uniform policy, reward 1 with a probability that depends on state and action."""
+    rng, policy = np.random.default_rng(seed), Softmax(actions, dimension)
+    states = rng.normal(size=(rows, dimension))
+    taken = rng.integers(0, actions, size=rows)
+    rate = 1 / (1 + np.exp(2 - policy.scores(states)))
+    log = bondic.Transitions(
+        observations=states,
+        actions=taken,
+        rewards=(rng.uniform(size=rows) < rate[np.arange(rows), taken]).astype(float),
+        next_observations=states,
+        terminations=np.ones(rows, bool),
+        truncations=np.zeros(rows, bool),
+        episode_ids=np.arange(rows),
+        timesteps=np.zeros(rows, int),
+    )
+    truth = float((policy.action_probs(states) * rate).sum(axis=1).mean())
+    return log, policy, truth
+
+
+def question(rows, actions, dimension=3):
+    log, policy, _ = clicks(rows, actions, dimension)
+    return bondic.make_problem(
+        log, policy, bondic.InitialStates.from_log(log), gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",)
+    )
+
+
+def test_heavy_actions_stay_alone_and_the_others_are_sorted_by_their_ratio():
+    logged = np.full(40, 1 / 40)
+    wanted = np.linspace(0, 1, 40)
+    groups = grouped(logged, wanted, 10)
+    assert sorted(set(groups.tolist())) == list(range(10))
+    alone = [group for group in range(10) if (groups == group).sum() == 1]
+    assert {int(np.flatnonzero(groups == group)[0]) for group in alone} == {35, 36, 37, 38, 39}
+    assert groups[:7].tolist() == [5] * 7  # the least wanted ones together
+    assert np.all(np.diff(groups[:35]) >= 0)
+
+
+def test_few_actions_have_no_groups():
+    problem = question(200, 12)
+    assert action_groups(problem, 12) is None
+    groups = action_groups(problem, 6)
+    assert groups is not None
+    assert groups.max() == 5
+
+
+@pytest.mark.parametrize(
+    "similar",
+    [Dirac(on="action"), ActionEmbedding(np.random.default_rng(3).normal(size=(30, 30)))],
+    ids=["own", "free"],
+)
+def test_coordinates_of_groups_are_those_of_a_subspace(similar):
+    """Norm and values of a proposed function are what its coordinates say, in the whole space."""
+    rng, layout = np.random.default_rng(0), Layout(2, False, 0, 30)
+    kernel = Gaussian(1.0, on="state") * similar + Constant(1.0)
+    groups = grouped(np.full(30, 1 / 30), rng.uniform(size=30), 8)
+    basis = make_basis(kernel, layout, rng.normal(size=(60, 2)), rank=9, groups=groups)
+    assert basis.dimension == 9 * 8 + 1
+    w = rng.normal(size=basis.dimension)
+    function = basis.function(w)
+    assert function.norm().mid == pytest.approx(float(np.linalg.norm(w)), rel=1e-6)
+    points, slots = rng.normal(size=(20, 2)), rng.integers(0, 30, size=20)
+    phi = np.hstack(
+        [
+            (part.finish(part.raw(points))[:, :, None] * part.term.embedding[slots][:, None, :]).reshape(20, -1)
+            for part in basis.parts
+        ]
+    )
+    values, error = function.values(points)
+    assert np.allclose(values[np.arange(20), slots], phi @ w, atol=1e-6 + error)
+
+
+def test_features_of_groups_are_those_of_a_subspace():
+    rng, layout = np.random.default_rng(0), Layout(2, False, 0, 30)
+    features = RandomFeatures.gaussian(5, 2, np.ones(2), seed=0, center=np.zeros(2), on="state")
+    basis = make_basis(features * Dirac(on="action"), layout, np.zeros((1, 2)), rank=9, groups=np.arange(30) % 8)
+    w = rng.normal(size=basis.dimension)
+    function = basis.function(w)
+    assert function.norm().mid == pytest.approx(float(np.linalg.norm(w)), rel=1e-9)
+    values, _ = function.values(rng.normal(size=(4, 2)))
+    assert np.allclose(values[:, 3], values[:, 11])  # of one group
+    assert not np.allclose(values[:, 3], values[:, 4])
+
+
+def test_a_narrow_embedding_is_left_alone():
+    layout = Layout(2, False, 0, 30)
+    (term,) = normal_form(ActionEmbedding(np.ones((30, 2))), layout)
+    assert shared_columns(term, np.arange(30) % 8) == (term, None)
+
+
+def test_similarities_of_actions_are_products_of_their_embeddings():
+    rng, layout = np.random.default_rng(0), Layout(2, False, 0, 7)
+    x, y = rng.integers(0, 7, size=9), rng.integers(0, 7, size=4)
+    for kernel in (Dirac(on="action"), ActionEmbedding(rng.normal(size=(7, 3)))):
+        (term,) = normal_form(kernel, layout)
+        assert np.array_equal(term.between(x, y), term.embedding[x] @ term.embedding[y].T)
+
+
+def test_more_features_than_the_cap_become_landmarks():
+    """34 actions with 256 features each were 8705 coordinates and one decomposition of minutes."""
+    problem = question(400, 34)
+    features = RandomFeatures.gaussian(128, 3, np.full(3, 2.0), seed=0, center=np.zeros(3), on="state")
+    kernel = features * Dirac(on="action") + Constant(1.0)
+    basis = capped_basis(kernel, problem, problem.whole().logged, rank=600, cap=Cap(2400, 20))
+    assert basis.dimension <= 2400 + 1
+    assert make_basis(kernel, problem.layout, problem.whole().logged, rank=600).dimension == 8705
+
+
+@pytest.mark.parametrize("actions", [5, 34, 300])
+def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(actions):
+    problem = question(600, actions)
+    features = RandomFeatures.gaussian(4, 3, np.full(3, 2.0), seed=0, center=np.zeros(3), on="state")
+    weights = 0.5 * Constant(1.0) + 0.5 * (features * Dirac(on="action"))
+    ball = Ball(Gaussian(2.0, on="state") * Dirac(on="action") + Constant(1.0), 1.0)
+    setting = setting_of(problem, ball, weights, start=0.05)
+    search = kernel_search(setting, 600)
+    assert search.model.balance.shape[0] <= 2400 + 1
+    assert search.model.balance.shape[1] <= 2400 + 1
+    found = search.propose(sign=1.0, radius=1.0, kappa=setting.epsilon().upper)
+    assert found.omega is not None
+    (_, (nothing,), _), (_, (claim,), _) = evaluate_all(setting, ("upper",), [found.omega])
+    assert claim.bound - search.offset >= found.primal - 1e-9
+    assert claim.bound < nothing.bound
+
+
+def test_the_look_along_the_policy_counts_what_its_landmarks_miss():
+    """With 34 actions few landmarks are left for each: what they miss of the norm must not speak against Q."""
+    problem = question(2000, 34, 5)
+    ball = Ball(Gaussian(3.0, on="state") * Dirac(on="action") + Constant(1.0), 6.0)
+    assert along_policy.refuted(problem, ball) == ""
+    assert along_policy.contradiction(problem, ball.with_radius(1e-9)) >= along_policy.contradiction(problem, ball)
+
+
+def test_initial_states_are_asked_about_in_pieces(monkeypatch):
+    policy, states = Softmax(6, 2), np.random.default_rng(0).normal(size=(250, 2))
+    asked = []
+
+    class Counting:
+        def action_probs(self, observations):
+            asked.append(len(observations))
+            return policy.action_probs(observations)
+
+    def ask(policy):
+        rng = np.random.default_rng(0)
+        return answers.ask_start(
+            policy, states, None, action_dim=0, log_rows=1, draws=1, initial_draws=None, rng=rng
+        ).initial
+
+    whole = ask(policy)
+    monkeypatch.setattr(answers, "PIECE", 100)
+    assert np.allclose(ask(Counting()), whole, rtol=1e-14)
+    assert asked == [100, 100, 50]
+
+    class Wrong:
+        def action_probs(self, observations):
+            out = policy.action_probs(observations)
+            out[np.all(observations == states[217], axis=1)] *= 2
+            return out
+
+    with pytest.raises(PolicyError, match="initial state 217 sum to 2"):
+        ask(Wrong())
+    monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
+    with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):
+        ask(policy)
+
+
+def test_long_logs_in_many_dimensions_get_the_series():
+    points = np.random.default_rng(0).normal(size=(3000, 30))
+    layout = Layout(30, False, 0, 34)
+    gaussian = Gaussian(np.full(30, 7.7), on="state")
+    assert affordable(gaussian, layout, points, 10_000) is gaussian
+    series = affordable(gaussian, layout, points, 1_000_000)
+    assert isinstance(series, GaussianSeries)
+    assert series.distance(points[:20]) <= 0.1
+    narrow = Gaussian(np.full(30, 0.05), on="state")
+    assert affordable(narrow, layout, points, 1_000_000) is narrow  # no series is near it
+    line = Gaussian(1.4, on="state")
+    assert affordable(line, Layout(1, False, 0, 2), points[:, :1], 1_000_000) is line  # linear in the rows as it is
+
+
+def test_points_that_come_again_are_counted_once():
+    points = np.tile(np.random.default_rng(0).normal(size=(50, 2)), (40, 1))
+    assert expected_points(points, 100_000) == 2 * 100_000 * 50 // 2000
+
+
+def test_a_thousand_actions_are_a_matter_of_seconds():
+    log, policy, truth = clicks(1200, 1000)
+    result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
+    assert result.low <= truth <= result.high
+    assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
+
+
+def test_the_groups_are_told():
+    assert sharing(34, Cap(1000, 20)) == ""
+    log, policy, _ = clicks(400, 60)
+    result = bondic.evaluate_policy(
+        log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",), method=bondic.Dual()
+    )
+    assert (
+        "60 actions share the coordinates of 50 groups, which may cost length but not validity" in result.choices["Q"]
+    )
+
+
+def test_a_forecast_is_said_before_the_work_and_days_are_refused():
+    assert Effort(10_000, 34, 0.0, 1.0, 0.0).words() == ""
+    long = Effort(1_000_000, 34, cores() * 900.0, cores() * 300.0, 8.27e9)
+    assert long.words() == "1000000 rows with 34 actions: about 20 minutes and 8.27 GB"
+    long.check()
+    with pytest.raises(InvalidInput, match=r"GaussianSeries.*problem\[:100_000\]"):
+        Effort(10_000_000, 34, 3e6, 0.0, 0.0).check()
+
+
+def test_a_forecast_grows_with_rows_and_actions_as_sums_over_pairs_do():
+    """30 columns: no sum over them is linear in the rows, unless the series stands in."""
+    few, many = question(300, 34, 30), question(300, 200, 30)
+    ball = Ball(Gaussian(7.7, on="state") * Dirac(on="action") + Constant(1.0), 1.0)
+    assert forecast(few, ball).seconds == 0.0
+    at = [forecast(few, ball, planned=rows).sums for rows in (100_000, 1_000_000)]
+    assert at[1] == pytest.approx(100 * at[0], rel=0.01)
+    assert forecast(many, ball, planned=100_000).sums > 4 * at[0]
+    assert forecast(few, planned=1_000_000).sums < 0.01 * at[1]  # the default takes the series

@@ -1,0 +1,218 @@
+"""Logs in which every row is an episode of its own: read as they are, evaluated rightly, shown with the policy's actions."""
+
+import re
+import sys
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bondic as b
+from bondic.cli import main as cli
+from bondic.report.health import examine
+
+ACTIONS = 3
+MEANS = np.random.default_rng(9).uniform(0.1, 0.9, size=(5, ACTIONS))
+TARGET = np.random.default_rng(4).dirichlet(np.ones(ACTIONS), size=5)
+TRUTH = float(np.mean(np.sum(MEANS * TARGET, axis=1)))
+
+
+def bandit(n, seed=0):
+    """Five contexts, uniform behavior, rewards 0 and 1."""
+    rng = np.random.default_rng(seed)
+    context, action = rng.integers(0, 5, size=n), rng.integers(0, ACTIONS, size=n)
+    reward = (rng.uniform(size=n) < MEANS[context, action]).astype(float)
+    return {"observations": context[:, None].astype(float), "actions": action, "rewards": reward}
+
+
+def smooth(n, seed=0):
+    """Normal contexts, actions that are numbers, rewards in [0, 1]; the truth is a mean over many draws."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.normal(size=(n, 1)), rng.uniform(-2, 2, size=(n, 1))
+    mean = np.exp(-((actions - np.tanh(states)) ** 2))[:, 0]
+    return {"observations": states, "actions": actions, "rewards": (rng.uniform(size=n) < mean).astype(float)}
+
+
+def table(data):
+    return pa.table({name: pa.array(c.tolist()) if c.ndim == 2 else pa.array(c) for name, c in data.items()})
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+def test_contexts_actions_and_rewards_are_enough(tmp_path):
+    data = bandit(50)
+    expected = b.Transitions.one_step(**data)
+    assert expected.terminations.all()
+    assert not expected.next_observations.any()
+    assert len(expected) == 50
+    pq.write_table(table(data), tmp_path / "log.parquet")
+    np.savez(tmp_path / "log.npz", **data)
+    for source in (data, table(data), tmp_path / "log.parquet", tmp_path / "log.npz"):
+        loaded = b.read_log(source, one_step=True)
+        assert loaded.transitions.content_hash == expected.content_hash
+        assert any("one step" in note for note in loaded.notes)
+    for source in (data, tmp_path / "log.parquet"):
+        stream = b.stream_log(source, one_step=True, batch_rows=7)
+        assert stream.content_hash == expected.content_hash
+        np.testing.assert_array_equal(stream.read().rewards, data["rewards"])
+
+
+def test_nothing_is_thrown_away_and_propensities_stay():
+    data = bandit(50) | {"propensity": np.full(50, 1 / 3), "target_prob": np.full(50, 0.5)}
+    log = b.read_log(data, one_step=True).transitions
+    assert len(log) == 50
+    assert log.has("behavior_action_probs")
+    assert log.has("target_action_probs")
+
+
+def test_without_the_statement_the_message_names_it():
+    with pytest.raises(b.InvalidInput, match=r"one_step=True \(--one-step\)"):
+        b.read_log(bandit(5))
+
+
+def test_terminations_that_are_all_true_need_no_truncations():
+    log = b.read_log(bandit(20) | {"terminations": np.ones(20, dtype=bool)}).transitions
+    assert len(log) == 20
+    np.testing.assert_array_equal(log.rewards, bandit(20)["rewards"])
+
+
+@pytest.mark.parametrize(
+    ("more", "needles"),
+    [
+        ({"terminated": np.arange(6) != 3}, ("`terminations`", "false at row 3", "one_step")),
+        ({"truncated": np.arange(6) == 4}, ("`truncations`", "true at row 4", "--columns truncations=none")),
+        ({"episode": np.array([0, 1, 2, 1, 4, 5])}, ("rows 1 and 3", "--columns episode_ids=none")),
+    ],
+    ids=["goes on", "cut", "shared id"],
+)
+def test_columns_that_say_otherwise_are_refused_with_their_row(more, needles):
+    with pytest.raises(b.InvalidInput) as caught:
+        b.read_log(bandit(6) | more, one_step=True)
+    for needle in needles:
+        assert needle in str(caught.value)
+
+
+def test_ids_can_be_left_out_and_clocks_and_next_states_are_not_read():
+    data = bandit(6)
+    more = {"episode": np.zeros(6, dtype=int), "t": np.arange(6) + 17, "next_observations": np.full((6, 1), np.nan)}
+    log = b.read_log(data | more, one_step=True, columns={"episode_ids": None}).transitions
+    assert log.content_hash == b.Transitions.one_step(**data).content_hash
+
+
+def test_ends_beside_the_statement_are_refused_for_arrays():
+    with pytest.raises(b.InvalidInput, match="leave out terminations"):
+        b.Transitions.one_step(**bandit(6), terminations=np.ones(6))
+    with pytest.raises(b.InvalidInput, match="leave out terminations"):
+        b.stream_log(bandit(6) | {"terminations": np.ones(6)}, one_step=True, batch_rows=3)
+
+
+# --- evaluation ----------------------------------------------------------------------------------------
+
+
+def evaluated(log, policy, **more):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return b.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), **more)
+
+
+@pytest.mark.parametrize("method", [b.Dual(), b.Sequential()], ids=["dual", "sequential"])
+def test_the_value_of_a_bandit_is_found(method):
+    """The truth is known; 20 logs at alpha = 0.1: more than 6 misses would happen in fewer than one of 400 valid methods."""
+    policy = b.TablePolicy(TARGET)
+    found = [
+        evaluated(b.Transitions.one_step(**bandit(1500, seed)), policy, method=method, alpha=0.1) for seed in range(20)
+    ]
+    assert sum(not item.low <= TRUTH <= item.high for item in found) <= 6
+    assert np.mean([item.high - item.low for item in found]) < 0.5
+    assert abs(np.mean([item.estimate for item in found]) - TRUTH) < 0.03
+    other = b.TablePolicy(np.eye(ACTIONS)[np.argmin(MEANS, axis=1)])  # a policy that is worse: the intervals tell
+    worst = evaluated(b.Transitions.one_step(**bandit(6000)), other, method=method)
+    assert worst.high < TRUTH
+
+
+@pytest.mark.parametrize("method", [b.Dual(), b.Sequential()], ids=["dual", "sequential"])
+def test_continuous_contexts_and_actions_are_evaluated_and_verified(method):
+    rng = np.random.default_rng(5)
+    states = rng.normal(size=(200_000, 1))
+    actions = 0.5 * np.tanh(states) + 0.3 * rng.normal(size=states.shape)
+    truth = float(np.mean(np.exp(-((actions - np.tanh(states)) ** 2))))
+    policy = b.CallableSampler(lambda s, draw: 0.5 * np.tanh(s) + 0.3 * draw.normal(size=s.shape))
+    log = b.Transitions.one_step(**smooth(1500))
+    found = evaluated(log, policy, method=method)
+    assert found.low <= truth <= found.high
+    assert b.verify(found.certificate, log).low == pytest.approx(found.low, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["pdis", "dr", "hcope", "dm", "lstd"])
+def test_baselines_take_rows_for_episodes(name):
+    log = b.Transitions.one_step(**bandit(1500), behavior_action_probs=np.full(1500, 1 / ACTIONS))
+    if name in ("dm", "lstd"):
+        log = b.Transitions.one_step(**bandit(1500), episode_ids=np.arange(1500))
+    found = evaluated(log, b.TablePolicy(TARGET), method=b.make_baseline(name))
+    assert found.estimate == pytest.approx(TRUTH, abs=0.06)
+
+
+# --- what is shown -------------------------------------------------------------------------------------
+
+
+def question(policy, data, initial=None):
+    log = b.Transitions.one_step(**data)
+    start = b.InitialStates.from_log(log) if initial is None else initial
+    return b.make_problem(log, policy, start, gamma=0.0, reward_range=(0.0, 1.0))
+
+
+def test_the_policys_actions_are_counted_at_logged_states():
+    data = bandit(400)
+    states = data["observations"][:, 0].astype(int)
+    rows = TARGET[states]
+    for policy in (b.TablePolicy(TARGET), b.RowProbabilities(np.zeros_like(rows), rows, rows)):
+        health = examine(question(policy, data))
+        assert health.asked_at == "logged states"
+        np.testing.assert_allclose([use.target for use in health.actions], rows.mean(axis=0), rtol=1e-12)
+
+
+def test_a_policy_that_cannot_be_asked_again_is_counted_at_initial_states():
+    data = bandit(400)
+    rows = TARGET[data["observations"][:, 0].astype(int)]
+    health = examine(question(b.RowProbabilities(np.zeros_like(rows), rows), data))
+    assert health.asked_at == "initial states"
+    np.testing.assert_allclose([use.target for use in health.actions], rows.mean(axis=0), rtol=1e-12)
+    drawn = examine(question(b.CallableSampler(lambda s, _: 0 * s + 0.25), smooth(300)))
+    assert [use.target for use in drawn.actions] == pytest.approx([0.25])
+
+
+def test_actions_of_a_logged_target_are_not_listed():
+    data = bandit(400) | {"target_action_probs": np.full(400, 0.5)}
+    assert examine(question(b.LoggedTarget(), data)).actions == ()
+
+
+def test_the_tool_reads_and_evaluates_without_a_discount(tmp_path, capsys, monkeypatch):
+    pq.write_table(table(bandit(1500)), tmp_path / "log.parquet")
+    np.savez(tmp_path / "policy.npz", probs=TARGET)
+    asked = ["--policy", tmp_path / "policy.npz", "--reward-range", 0, 1, "--out", tmp_path / "out", "--quiet"]
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["bondic", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        return stop.value.code, capsys.readouterr()
+
+    code, said = run("evaluate", tmp_path / "log.parquet", *asked)
+    assert code == 2
+    assert "--gamma is missing" in said.err
+    code, said = run("evaluate", tmp_path / "log.parquet", *asked, "--one-step")
+    assert code == 0, said.err
+    page = (tmp_path / "out" / "report.html").read_text()
+    shares = re.findall(r"<td[^>]*>([0-9.]+)%</td>", page)
+    assert len(shares) >= 2 * ACTIONS
+    assert min(map(float, shares)) > 0
+    assert "asked at the logged states" in page
+    assert "--one-step" in page  # the command that verifies reads the log in the same way
+    code, said = run("verify", tmp_path / "out" / "certificate.json", tmp_path / "log.parquet", "--one-step")
+    assert code == 0, said.err
+    streamed = ["--memory", "1GB", "--one-step", "--method", "dual", "--force"]
+    assert run("evaluate", tmp_path / "log.parquet", *asked, *streamed)[0] == 0
+    assert run("check", tmp_path / "log.parquet", "--one-step")[0] == 0

@@ -1,0 +1,554 @@
+"""Logs of other tools: each read on what its library documents, row by row, with what it cannot know said."""
+
+import gzip
+import json
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+import bondic as b
+from bondic.cli import main as cli
+
+
+def refused(source, *needles, **more):
+    with pytest.raises(b.InvalidInput) as caught:
+        b.read_log(source, **more)
+    for needle in needles:
+        assert needle in str(caught.value), str(caught.value)
+
+
+def bandit(n=30, seed=0):
+    rng = np.random.default_rng(seed)
+    return {"x": rng.normal(size=n), "action": rng.integers(0, 4, size=n), "reward": rng.uniform(size=n)}
+
+
+# --- patterns of column names --------------------------------------------------------------------------
+
+
+def test_patterns_take_numbered_columns_in_the_order_of_their_numbers():
+    n = 6
+    data = {"action": np.arange(n) % 2, "reward": np.ones(n)}
+    data |= {f"user_feature_{k}": np.full(n, float(k)) for k in (10, 2, 0, 1)} | {"age": np.arange(n) * 1.5}
+    loaded = b.read_log(data, columns={"observations": ["age", "user_feature_*"]}, one_step=True)
+    assert loaded.names == ("age", "user_feature_0", "user_feature_1", "user_feature_2", "user_feature_10")
+    assert b.read_log(data, columns={"observations": "user_feature_?"}, one_step=True).names[-1] == "user_feature_2"
+    refused(data, "item_*", "but the table has", columns={"observations": "item_*"}, one_step=True)
+
+
+def test_a_column_whose_name_looks_like_a_pattern_is_that_column():
+    data = bandit() | {"a*": np.zeros(30), "ab": np.ones(30)}
+    assert b.read_log(data, columns={"observations": "a*"}, one_step=True).names == ("a*",)
+
+
+# --- JSON lines ----------------------------------------------------------------------------------------
+
+
+def lines(path, rows):
+    text = "\n".join(json.dumps(row) for row in rows) + "\n"
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.ndjson", "log.jsonl.gz"])
+def test_a_line_for_every_row(name, tmp_path):
+    data = bandit()
+    rows = [
+        {"state": {"b": [x, 2 * x], "a": x}, "action": int(a), "reward": float(r)}
+        for x, a, r in zip(data["x"], data["action"], data["reward"], strict=True)
+    ]
+    path = lines(tmp_path / name, rows)
+    loaded = b.read_log(path, columns={"observations": ["state.a", "state.b"]}, one_step=True)
+    x = data["x"]
+    expected = b.Transitions.one_step(np.column_stack([x, x, 2 * x]), data["action"], data["reward"])
+    assert loaded.transitions.content_hash == expected.content_hash
+
+
+def spoken(seed=0, episodes=12):
+    """Episodes of 1 to 5 tokens with their log-probabilities and one reward."""
+    rng = np.random.default_rng(seed)
+    for k in range(episodes):
+        steps = 1 + int(rng.integers(0, 5))
+        yield {
+            "prompt": f"p{k}",
+            "tokens": [f"t{i}" for i in rng.integers(0, 50, size=steps)],
+            "logprobs": (-rng.exponential(size=steps)).tolist(),
+            "target_logprobs": [-float("inf") if i == 3 else -0.5 for i in range(steps)],
+            "reward": float(k % 3 == 0),
+        }
+
+
+def test_a_line_for_every_episode_with_a_reward_at_its_end(tmp_path):
+    given = list(spoken())
+    loaded = b.read_log(lines(tmp_path / "log.jsonl", given))
+    log = loaded.transitions
+    lengths = [len(line["logprobs"]) for line in given]
+    assert len(log) == sum(lengths)
+    assert log.unrecorded == ("observations", "actions")
+    ends = np.cumsum(lengths) - 1
+    np.testing.assert_array_equal(np.flatnonzero(log.terminations), ends)
+    np.testing.assert_array_equal(log.rewards[ends], [line["reward"] for line in given])
+    assert log.rewards.sum() == sum(line["reward"] for line in given)
+    np.testing.assert_array_equal(log.timesteps, np.concatenate([np.arange(steps) for steps in lengths]))
+    np.testing.assert_array_equal(log.behavior_log_probs, np.concatenate([line["logprobs"] for line in given]))
+    np.testing.assert_array_equal(log.target_log_probs, np.concatenate([line["target_logprobs"] for line in given]))
+    np.testing.assert_array_equal(log.observations[:, 0], log.timesteps)
+    assert any("Every line is an episode" in note for note in loaded.notes)
+
+
+def test_episodes_are_lines_of_any_table_with_lists(tmp_path):
+    expected = b.read_log(lines(tmp_path / "log.jsonl", spoken())).transitions.content_hash
+    table = pa.Table.from_pylist(list(spoken()))
+    pq.write_table(table, tmp_path / "log.parquet")
+    feather.write_feather(table, tmp_path / "log.feather")
+    rows = Dataset(table, list(range(table.num_rows)))
+    for source in (tmp_path / "log.parquet", tmp_path / "log.feather", table, rows):
+        assert b.read_log(source).transitions.content_hash == expected
+
+
+def test_lists_of_one_number_are_that_number():
+    data = {"x": [0.5, 1.5], "action": [0, 1], "reward": [[1.0], [0.0]], "logprob": [[-1.0], [-2.0]]}
+    log = b.read_log(pa.table(data), columns={"observations": "x"}, one_step=True).transitions
+    np.testing.assert_array_equal(log.behavior_log_probs, [-1.0, -2.0])
+
+
+def test_lists_of_the_policys_probabilities_are_those_of_all_actions(tmp_path):
+    rows = [{"x": 0.5 * k, "action": k % 2, "reward": 1.0, "target_probs": [0.25, 0.75]} for k in range(4)]
+    loaded = b.read_log(lines(tmp_path / "log.jsonl", rows), columns={"observations": "x"}, one_step=True)
+    np.testing.assert_array_equal(loaded.logged_action_probs, np.tile([0.25, 0.75], (4, 1)))
+
+
+def test_texts_as_actions_are_coded(tmp_path):
+    loaded = b.read_log(lines(tmp_path / "log.jsonl", spoken()), columns={"actions": "tokens"})
+    assert loaded.transitions.unrecorded == ("observations",)
+    assert loaded.transitions.discrete_actions
+    assert len(loaded.encodings["actions"].values) == int(loaded.transitions.actions.max()) + 1
+
+
+def test_names_that_do_not_tell_are_stated(tmp_path):
+    given = [{"lp": line["logprobs"], "lq": line["target_logprobs"], "score": line["reward"]} for line in spoken()]
+    stated = {"behavior_log_probs": "lp", "target_log_probs": "lq", "rewards": "score"}
+    path = lines(tmp_path / "log.jsonl", given)
+    same = b.read_log(lines(tmp_path / "other.jsonl", spoken())).transitions
+    assert b.read_log(path, columns=stated).transitions.content_hash == same.content_hash
+
+
+def test_rewards_of_steps_and_cut_episodes(tmp_path):
+    given = [
+        {"rewards": [0.0, 1.0], "obs": [[0.5, 1], [2, 3]], "action": [0, 1], "truncated": False, "weight": 3.5},
+        {
+            "rewards": [1.0, 0.0, 1.0],
+            "obs": [[1, 1], [2, 2], [3, 3]],
+            "action": [1, 1, 0],
+            "truncated": True,
+            "weight": 2.5,
+        },
+    ]
+    path = lines(tmp_path / "log.jsonl", given)
+    log = b.read_log(path, columns={"observations": ["obs", "weight"]})
+    assert "weight" in log.names
+    np.testing.assert_array_equal(log.transitions.observations[:2], [[0.5, 1, 3.5], [2, 3, 3.5]])
+    assert list(log.transitions.terminations) == [False, True, False, False]  # the last cut row has no next observation
+    del given[0]["truncated"], given[1]["truncated"]
+    with pytest.warns(b.ValidityWarning, match="give `truncated`"):
+        b.read_log(lines(tmp_path / "log.jsonl", given))
+
+
+@pytest.mark.parametrize(
+    ("rows", "needles"),
+    [
+        ([{"reward": 1.0}, "x"], ("line 2 (row 1)", "str, not an object")),
+        (
+            [{"logprobs": [-1.0, -2.0], "target_logprobs": [-1.0], "reward": 1}],
+            ("row 0", "logprobs 2", "target_logprobs 1"),
+        ),
+        ([{"logprobs": [], "target_logprobs": [], "reward": 1}], ("row 0", "empty")),
+    ],
+    ids=["no object", "unequal", "empty"],
+)
+def test_faults_of_lines_name_them(rows, needles, tmp_path):
+    refused(lines(tmp_path / "log.jsonl", rows), *needles)
+
+
+def test_a_broken_line_is_named(tmp_path):
+    (tmp_path / "log.jsonl").write_text('{"reward": 1}\n\n{"reward": \n')
+    refused(tmp_path / "log.jsonl", "line 3 (row 1) is not JSON")
+
+
+def test_the_tool_reads_lines(tmp_path, capsys, monkeypatch):
+    path = lines(tmp_path / "log.jsonl", spoken())
+    monkeypatch.setattr(sys, "argv", ["bondic", "check", str(path)])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert "target log-prob" in shown
+    assert "12 episodes" in shown
+
+
+# --- what was not recorded -----------------------------------------------------------------------------
+
+
+def steps(n=40):
+    rng = np.random.default_rng(3)
+    last = np.arange(n) % 5 == 4
+    return {
+        "reward": rng.uniform(size=n), "terminated": last, "episode": np.arange(n) // 5, "t": np.arange(n) % 5,
+        "behavior_logprob": -rng.exponential(size=n), "target_logprob": -rng.exponential(size=n),
+    }  # fmt: skip
+
+
+def test_stand_ins_are_said_and_serve_a_logged_target_alone():
+    log = b.read_log(steps()).transitions
+    assert log.unrecorded == ("observations", "actions")
+    assert log.cut(b.RowRange(3, 9)).unrecorded == log.unrecorded
+    stated = {"gamma": 0.9, "reward_range": (0.0, 1.0)}
+    assert len(b.make_problem(log, b.LoggedTarget(), b.InitialStates.from_log(log), **stated)) == 40
+    with pytest.raises(b.InvalidInput, match=r"no observations and no actions.*LoggedTarget"):
+        b.make_problem(log, b.UniformPolicy(2), b.InitialStates.from_log(log), **stated)
+
+
+def test_steps_are_counted_where_no_column_has_them():
+    data = steps()
+    whole = b.read_log(data).transitions
+    for left_out in (("t",), ("t", "episode")):
+        log = b.read_log({name: column for name, column in data.items() if name not in left_out}).transitions
+        assert log.content_hash == whole.content_hash
+
+
+def test_without_the_targets_probabilities_observations_are_needed():
+    data = steps()
+    del data["target_logprob"]
+    refused(data, "`observations`")
+
+
+def test_a_stream_keeps_what_stands_in(tmp_path):
+    data = steps()
+    pq.write_table(pa.table(data), tmp_path / "log.parquet")
+    stream = b.stream_log(tmp_path / "log.parquet", batch_rows=7)
+    assert stream.unrecorded == ("observations", "actions")
+    assert stream.content_hash == b.read_log(data).transitions.content_hash
+    assert stream.read(b.RowRange(2, 5)).unrecorded == stream.unrecorded
+    pq.write_table(pa.table(data).drop_columns(["t"]), tmp_path / "other.parquet")
+    with pytest.raises(b.InvalidInput, match="cannot count steps"):
+        b.stream_log(tmp_path / "other.parquet", batch_rows=7)
+
+
+def test_one_step_logs_need_nothing_but_rewards_and_probabilities():
+    log = b.read_log(
+        {"reward": [0.0, 1.0], "propensity": [0.5, 0.25], "target_prob": [0.1, 0.0]}, one_step=True
+    ).transitions
+    assert log.terminations.all()
+    assert not log.observations.any()
+
+
+def test_unknown_stand_ins_are_refused():
+    with pytest.raises(b.InvalidInput, match="unrecorded"):
+        b.Transitions.one_step(np.zeros(3), np.zeros(3, dtype=int), np.zeros(3), unrecorded=("rewards",))
+
+
+def test_sparse_rewards_without_states_are_no_copies():
+    """Episodes that differ in their probabilities only: the search for pasted rows sees those."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    data = {
+        "reward": (rng.uniform(size=n) < 0.02).astype(float), "terminated": np.arange(n) % 5 == 4, "t": np.arange(n) % 5,
+        "episode": np.arange(n) // 5, "logprob": -rng.exponential(size=n), "target_logprob": -rng.exponential(size=n),
+    }  # fmt: skip
+    assert b.inspect_log(b.read_log(data).transitions) == ()
+    twice = {name: np.concatenate([column, column]) for name, column in data.items()}
+    twice["episode"] = np.arange(2 * n) // 5
+    assert [item.kind for item in b.inspect_log(b.read_log(twice).transitions)] == ["copies"]
+
+
+# --- Feather -------------------------------------------------------------------------------------------
+
+
+def test_feather_files_are_tables(tmp_path):
+    data = bandit()
+    for name, compression in (("a.feather", "lz4"), ("b.arrow", "uncompressed")):
+        feather.write_feather(pa.table(data), tmp_path / name, compression=compression)
+        log = b.read_log(tmp_path / name, columns={"observations": "x"}, one_step=True).transitions
+        assert log.content_hash == b.Transitions.one_step(data["x"], data["action"], data["reward"]).content_hash
+    (tmp_path / "c.feather").write_bytes(b"no feather")
+    refused(tmp_path / "c.feather", "cannot be read as Feather")
+
+
+# --- Open Bandit Pipeline ------------------------------------------------------------------------------
+
+
+def feedback(n=50, **changes):
+    """Bandit feedback as the pipeline's datasets return it."""
+    rng = np.random.default_rng(2)
+    return {
+        "n_rounds": n, "n_actions": 3, "context": rng.normal(size=(n, 2)), "action_context": np.eye(3),
+        "action": rng.integers(0, 3, size=n), "position": None, "reward": rng.integers(0, 2, size=n),
+        "expected_reward": rng.uniform(size=(n, 3)), "pscore": rng.uniform(0.2, 0.5, size=n),
+    } | changes  # fmt: skip
+
+
+def test_bandit_feedback_is_a_one_step_log():
+    given = feedback()
+    loaded = b.read_log(given)
+    expected = b.Transitions.one_step(
+        given["context"], given["action"], given["reward"], behavior_action_probs=given["pscore"]
+    )
+    assert loaded.transitions.content_hash == expected.content_hash
+    assert loaded.names == ("context_0", "context_1")
+
+
+def test_a_policy_of_the_pipeline_comes_along():
+    given = feedback()
+    dist = (
+        np.random.default_rng(5).dirichlet(np.ones(3), size=(50, 2)).transpose(0, 2, 1)
+    )  # (rounds, actions, positions)
+    places = np.arange(50) % 2
+    loaded = b.read_log(given | {"position": places, "action_dist": dist})
+    assert loaded.names[-1] == "position"
+    expected = [dist[i, given["action"][i], places[i]] for i in range(50)]
+    np.testing.assert_array_equal(loaded.transitions.target_action_probs, expected)
+    np.testing.assert_array_equal(loaded.logged_action_probs[7], dist[7, :, places[7]])
+    assert not loaded.next_action_probs.any()
+    refused(given | {"action_dist": dist}, "`position` where there are several")
+    refused(given | {"action_dist": dist[:, :2, :1]}, "whole numbers from 0 to 1")
+    refused(feedback(pscore=np.ones(49)), "n_rounds is 50")
+    refused(feedback(n_rounds="fifty"), "n_rounds is 'fifty'")
+
+
+def test_tables_of_the_open_bandit_dataset_are_recognized(tmp_path):
+    header = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user_feature_1,user-item_affinity_0"
+    rows = [f"{k},2019-11-24 00:00:0{k},{k % 3},{1 + k % 2},{k % 2},0.25,u{k % 2},v,{k / 4}" for k in range(8)]
+    (tmp_path / "all.csv").write_text("\n".join([header, *rows]))
+    loaded = b.read_log(tmp_path / "all.csv")
+    log = loaded.transitions
+    assert loaded.names == ("user_feature_0=u0", "user_feature_0=u1", "user_feature_1=v", "position")
+    np.testing.assert_array_equal(log.actions, np.arange(8) % 3)
+    np.testing.assert_array_equal(log.rewards, np.arange(8) % 2)
+    assert set(log.behavior_action_probs) == {0.25}
+    other = b.read_log(tmp_path / "all.csv", columns={"observations": "user-item_affinity_*"})
+    assert other.names == ("user-item_affinity_0",)
+
+
+# --- SCOPE-RL ------------------------------------------------------------------------------------------
+
+
+def logged_dataset(actions):
+    """Ten trajectories of four steps; densities of continuous actions come one per dimension."""
+    rng = np.random.default_rng(0)
+    last = np.arange(40) % 4 == 3
+    return {
+        "size": 40, "n_trajectories": 10, "step_per_trajectory": 4, "action_type": "continuous",
+        "state": rng.normal(size=(40, 2)), "action": actions, "reward": rng.normal(size=40),
+        "done": last, "terminal": np.zeros(40), "pscore": np.full((40, 2), 0.5),
+    }  # fmt: skip
+
+
+def test_densities_of_clipped_actions_are_a_doubt():
+    actions = np.random.default_rng(1).normal(size=(40, 2))
+    log = b.read_log(logged_dataset(actions)).transitions
+    assert set(log.behavior_action_probs) == {0.25}
+    with pytest.warns(b.ValidityWarning, match="record_unclipped_action=True"):
+        b.read_log(logged_dataset(np.clip(actions, -1, 1)))
+
+
+# --- Vowpal Wabbit -------------------------------------------------------------------------------------
+
+ADF = """shared |User age:30 member
+0:-1.5:0.25 |Item price:3
+|Item price:4
+
+shared |User age:41
+|Item price:3
+'tag:1 |Item price:5
+7:0:0.5 |Item price:4
+"""
+CB = "1:2:0.4 | a c:2\n3:0.5:0.2 |s:3 b\n2:-1:1 | a\n"
+
+
+@pytest.mark.parametrize("name", ["log.vw", "log.vw.gz"])
+def test_blocks_of_vowpal_wabbit(name, tmp_path):
+    (tmp_path / name).write_bytes(gzip.compress(ADF.encode()) if name.endswith("gz") else ADF.encode())
+    loaded = b.read_log(tmp_path / name)
+    log = loaded.transitions
+    assert loaded.names == ("User^age", "User^member")
+    np.testing.assert_array_equal(log.observations, [[30, 1], [41, 0]])
+    assert list(log.actions) == [0, 2]
+    assert list(log.rewards) == [1.5, 0.0]
+    assert not np.signbit(log.rewards[1])
+    assert list(log.behavior_action_probs) == [0.25, 0.5]
+    assert any("reward = -cost" in note for note in loaded.notes)
+    assert any("2 to 3 choices" in note for note in loaded.notes)
+
+
+def test_single_lines_of_vowpal_wabbit(tmp_path):
+    (tmp_path / "log.vw").write_text(CB)
+    loaded = b.read_log(tmp_path / "log.vw")
+    assert loaded.names == ("a", "c", "s^b")
+    np.testing.assert_array_equal(loaded.transitions.observations, [[1, 2, 0], [0, 0, 3], [1, 0, 0]])
+    assert list(loaded.transitions.actions) == [0, 2, 1]
+    assert list(loaded.transitions.rewards) == [-2.0, -0.5, 1.0]
+
+
+def test_examples_without_shared_features_have_a_constant_context(tmp_path):
+    (tmp_path / "log.vw").write_text("0:1:0.5 |A x\n|A y\n\n|A x\n0:0:0.5 |A y\n")
+    loaded = b.read_log(tmp_path / "log.vw")
+    assert loaded.names == ("constant",)
+    assert list(loaded.transitions.actions) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "needles"),
+    [
+        ("shared |u a\n|i x\n|i y\n", ("line 1", "no action is labeled")),
+        ("shared |u a\n0:1:0.5 |i x\n1:1:0.5 |i y\n", ("line 1", "2 actions are labeled")),
+        ("1:2:0.4 | a\n1:2 | a\n", ("line 2", "action:cost:probability")),
+        ("0:2:0.4 | a\n", ("line 1", "numbered 1, 2")),
+        ("1:2:0.4 | a:x\n", ("line 1", "no number")),
+        ("1:2:0 | a\n", ("`behavior_action_probs` is 0.0 at row 0",)),
+    ],
+)
+def test_faults_in_examples_name_the_line(text, needles, tmp_path):
+    (tmp_path / "log.vw").write_text(text)
+    refused(tmp_path / "log.vw", *needles)
+
+
+# --- d3rlpy --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["terminated", "terminal"])
+def test_episodes_of_d3rlpy(flag):
+    rng = np.random.default_rng(0)
+    made = [
+        SimpleNamespace(
+            observations=rng.normal(size=(4, 2)), actions=rng.integers(0, 3, size=(4, 1)), rewards=rng.normal(size=(4, 1)),
+            **{flag: k != 1},
+        )
+        for k in range(3)
+    ]  # fmt: skip
+    dataset = SimpleNamespace(episodes=made)
+    log = b.read_log(dataset).transitions
+    assert len(log) == 11  # the state after the cut episode is not kept
+    np.testing.assert_array_equal(np.flatnonzero(log.terminations), [3, 10])
+    np.testing.assert_array_equal(log.next_observations[0], made[0].observations[1])
+    np.testing.assert_array_equal(log.rewards[:4], made[0].rewards[:, 0])
+    assert log.discrete_actions
+    made[1].observations = [made[1].observations]
+    refused(dataset, "episode 1", "several kinds")
+
+
+# --- replay buffers of stable-baselines3 ---------------------------------------------------------------
+
+
+def buffer(size=6, environments=2, pos=4, full=False, **changes):
+    """What the library documents: arrays (steps, environments, ...), of which the first `pos` are filled unless full."""
+    rng = np.random.default_rng(1)
+    shape = (size, environments)
+    states = rng.normal(size=(size + 1, environments, 3))
+    made = {
+        "observations": states[:-1], "next_observations": states[1:], "actions": rng.integers(0, 2, size=(*shape, 1)),
+        "rewards": rng.normal(size=shape), "dones": np.zeros(shape, dtype=np.float32), "timeouts": np.zeros(shape, np.float32),
+        "pos": pos, "full": full, "n_envs": environments, "handle_timeout_termination": True, "optimize_memory_usage": False,
+        "action_space": SimpleNamespace(n=2),
+    }  # fmt: skip
+    return SimpleNamespace(**(made | changes))
+
+
+def test_a_buffer_is_unrolled_in_the_order_of_time():
+    made = buffer()
+    made.dones[1, 0] = made.dones[2, 1] = 1
+    made.timeouts[2, 1] = 1
+    log = b.read_log(made).transitions
+    assert len(log) == 8
+    np.testing.assert_array_equal(log.observations[2], made.observations[1, 0])
+    np.testing.assert_array_equal(log.next_observations[3], made.next_observations[1, 1])
+    np.testing.assert_array_equal(np.flatnonzero(log.terminations), [2])
+    np.testing.assert_array_equal(np.flatnonzero(log.truncations), [5])
+    assert list(log.episode_ids) == [0, 1, 0, 1, 2, 1, 2, 3]
+    assert log.discrete_actions
+
+
+def test_a_full_buffer_begins_with_its_oldest_step_and_says_what_is_lost():
+    made = buffer(full=True)
+    with pytest.warns(b.ValidityWarning, match="lost its beginning"):
+        log = b.read_log(made).transitions
+    assert len(log) == 12
+    np.testing.assert_array_equal(log.rewards[:2], made.rewards[4])
+    np.testing.assert_array_equal(log.rewards[-2:], made.rewards[3])
+
+
+def test_a_buffer_that_saves_memory_has_next_states_in_its_ring():
+    made = buffer(optimize_memory_usage=True)
+    del made.next_observations
+    log = b.read_log(made).transitions
+    np.testing.assert_array_equal(log.next_observations[1], made.observations[1, 1])
+    np.testing.assert_array_equal(log.next_observations[-1], made.observations[4, 1])
+
+
+def test_ends_that_may_be_time_limits_are_a_doubt():
+    made = buffer(handle_timeout_termination=False)
+    made.dones[1, 0] = 1
+    with pytest.warns(b.ValidityWarning, match="handle_timeout_termination=False"):
+        b.read_log(made)
+
+
+def test_scaled_actions_are_scaled_back():
+    stored = np.random.default_rng(0).uniform(-1, 1, size=(6, 2, 1)).astype(np.float32)
+    space = SimpleNamespace(low=np.array([-2.0]), high=np.array([4.0]))
+    with pytest.warns(b.ValidityWarning, match="scaled back"):
+        log = b.read_log(buffer(actions=stored, action_space=space)).transitions
+    np.testing.assert_allclose(log.actions[:, 0], 1.0 + 3.0 * stored[:4].ravel(), rtol=1e-7)
+    raw = b.read_log(buffer(actions=3 * stored, action_space=space)).transitions
+    np.testing.assert_allclose(raw.actions[:, 0], 3 * stored[:4].ravel(), rtol=1e-7)
+    refused(buffer(pos=0), "empty")
+    refused(buffer(rewards=np.zeros(6)), "do not fit together")
+
+
+@pytest.mark.train
+def test_a_real_buffer():
+    from stable_baselines3 import DQN
+
+    model = DQN("MlpPolicy", "CartPole-v1", learning_starts=50, buffer_size=400, seed=0)
+    model.learn(200)
+    log = b.read_log(model.replay_buffer).transitions
+    assert len(log) == 200
+    assert b.inspect_log(log) == ()
+    inside = ~log.terminations[:-1]
+    np.testing.assert_array_equal(log.next_observations[:-1][inside], log.observations[1:][inside])
+
+
+# --- Hugging Face --------------------------------------------------------------------------------------
+
+
+class Dataset:
+    """A dataset that was filtered: what it keeps inside holds other rows than it shows."""
+
+    def __init__(self, table, rows):
+        self.data, self._rows = table, rows
+
+    @property
+    def column_names(self):
+        return self.data.column_names
+
+    def with_format(self, kind):
+        assert kind == "arrow"
+        return self
+
+    def __getitem__(self, rows):
+        assert rows == slice(None)
+        return self.data.take(pa.array(self._rows))
+
+    def to_dict(self):
+        return self[:].to_pydict()
+
+
+def test_a_dataset_is_read_as_it_shows_its_rows():
+    data = bandit()
+    chosen = [5, 3, 20]
+    dataset = Dataset(pa.table(data), chosen)
+    log = b.read_log(dataset, columns={"observations": "x"}, one_step=True).transitions
+    np.testing.assert_array_equal(log.rewards, data["reward"][chosen])
+    refused({"train": dataset, "test": dataset}, "splits train, test", "dataset['name']")

@@ -1,0 +1,152 @@
+"""Wealth of bets on a mean, (21) and (22): against slow loops in 50 digits, and the properties behind the intervals."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bondic.errors import NumericalError
+from bondic.noise.wealth import ContextBets, Gambler, contexts_end, lower_end, plug_in_rates
+from propensity_cases import slow_rates
+
+mp.mp.dps = 50
+START = (0.5, 0.25, 1.0)
+
+
+def slow_wealth(gamblers, candidate):
+    """max over n of sum_k share_k prod_{i <= n} (1 + v_i(J) (X_i - J)), product by product."""
+    candidate, best = mp.mpf(candidate), mp.mpf(0)
+    wealth = [mp.mpf(one.share) for one in gamblers]
+    for i in range(len(gamblers[0].values)):
+        for k, one in enumerate(gamblers):
+            rate = min(mp.mpf(one.rates[i]), mp.mpf(one.most) / (candidate - mp.mpf(one.floor)))
+            wealth[k] *= 1 + rate * (mp.mpf(one.values[i]) - candidate)
+        best = max(best, mp.fsum(wealth))
+    return best
+
+
+def gamblers_on(values, probability=0.05, floor=0.0, planned=None):
+    rates = plug_in_rates(values, planned or len(values), probability, START)
+    return [Gambler(values, floor, m * rates, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
+
+
+def draws(seed, n=60):
+    rng = np.random.default_rng(seed)
+    ratio = rng.exponential(size=n) ** 2
+    return ratio * (rng.random(n) < 0.6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_end_is_where_the_slow_wealth_reaches_its_level(seed):
+    gamblers = gamblers_on(draws(seed))
+    found = lower_end(gamblers, 0.0, 1.0, 0.05)
+    assert 0 < found < 1
+    assert slow_wealth(gamblers, found) >= 20  # certain: rounded to the safe side
+    assert slow_wealth(gamblers, found + 1e-9) < 20
+
+
+def test_rates_are_the_rule_and_see_nothing_later():
+    values = draws(1)
+    rates = plug_in_rates(values, 60, 0.05, START)
+    assert rates == pytest.approx(slow_rates(values, 60, 0.05, START), rel=1e-12)
+    changed = values.copy()
+    changed[30:] += 7.0
+    assert np.array_equal(plug_in_rates(changed, 60, 0.05, START)[:31], rates[:31])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.floats(0, 1e6), min_size=1, max_size=8), st.floats(1e-6, 1e3), st.floats(1e-3, 10), st.floats(1e-3, 1e3)
+)
+def test_every_factor_decreases_in_the_candidate(values, rate, first, more):
+    """Whatever the values are: so a rejected candidate rejects all below it."""
+    one = Gambler(np.array(values), 0.0, np.full(len(values), rate), 0.9, 1.0)
+    low, high = one.growth(first), one.growth(first + more)
+    assert np.all(high <= low + 1e-12 * (1 + np.abs(low)))
+    assert np.all(high >= math.log1p(-0.9) - 1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 50), st.floats(0.01, 1)), min_size=2, max_size=6),
+    st.floats(1e-3, 1e3),
+    st.sampled_from([0.5, 0.9, 0.99]),
+)
+def test_the_mean_of_a_factor_is_at_most_one(law, rate, most):
+    """A law of values with mean J: the bets are fair."""
+    sizes, weights = np.array([x for x, _ in law]), np.array([w for _, w in law])
+    weights = weights / weights.sum()
+    mean = float(weights @ sizes)
+    if mean <= 0:
+        return
+    one = Gambler(sizes, 0.0, np.full(sizes.size, rate), most, 1.0)
+    assert float(weights @ np.exp(one.growth(mean))) <= 1 + 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000))
+def test_ends_move_with_the_level_and_with_the_values(seed):
+    values = draws(seed, 40)
+    rates = plug_in_rates(values, 40, 0.05, START)
+    one = [Gambler(values, 0.0, rates, 0.9, 1.0)]
+    wide, narrow = lower_end(one, 0.0, 1.0, 0.01), lower_end(one, 0.0, 1.0, 0.2)
+    assert wide <= narrow
+    larger = [Gambler(values + 0.1, 0.0, rates, 0.9, 1.0)]
+    assert lower_end(larger, 0.0, 1.0, 0.05) >= lower_end(one, 0.0, 1.0, 0.05) - 1e-12
+
+
+def test_nothing_is_learned_from_values_at_their_floor():
+    assert lower_end(gamblers_on(np.zeros(50)), 0.0, 1.0, 0.05) == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"most": 1.0}, {"most": 0.0}, {"share": 0.0}, {"rates": np.array([-1.0])}, {"values": np.array([math.inf])}],
+)
+def test_bets_that_could_ruin_are_refused(change):
+    fields = {"values": np.ones(1), "floor": 0.0, "rates": np.ones(1), "most": 0.9, "share": 1.0}
+    with pytest.raises(NumericalError):
+        Gambler(**(fields | change))
+
+
+def test_a_mixture_begins_with_no_more_than_all():
+    one = Gambler(np.ones(3), 0.0, np.ones(3), 0.9, 0.6)
+    with pytest.raises(NumericalError, match="more than all"):
+        lower_end([one, one], 0.0, 1.0, 0.05)
+
+
+# --- values with means of their own ---------------------------------------------------------------------
+
+
+def slow_contexts(bets, count, mean):
+    total = mp.mpf(0)
+    for one in bets:
+        exponent = -mp.mpf(one.rate) * count * mp.mpf(mean)
+        for x, c, loss in zip(one.values, one.centers, one.losses, strict=True):
+            rate = min(mp.mpf(one.rate), mp.mpf(one.most) / mp.mpf(loss)) if loss else mp.mpf(one.rate)
+            exponent += mp.log(1 + rate * (mp.mpf(x) - mp.mpf(c))) + rate * mp.mpf(c)
+        total += mp.mpf(one.share) * mp.exp(exponent)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_contexts_end_is_where_the_slow_wealth_reaches_its_level(seed):
+    values = draws(seed, 80)
+    centers = np.full(80, 0.4)
+    bets = [ContextBets(values, centers, centers + 0.0, m * 0.2, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
+    found = contexts_end(bets, 80, 1.0, 0.05)
+    assert 0 < found < 1
+    assert slow_contexts(bets, 80, found) >= 20
+    assert slow_contexts(bets, 80, found + 1e-9) < 20
+
+
+def test_a_rate_that_is_cut_beforehand_counts_its_rest_at_the_least_mean():
+    """Rows whose loss is large are bet on less; the missing part of their mean is taken as 0, so the end falls."""
+    values, centers = draws(3, 200), np.full(200, 0.4)
+    losses = np.where(np.arange(200) % 2, 0.4, 40.0)
+    free = contexts_end([ContextBets(values, centers, np.full(200, 0.4), 0.2, 0.9, 1.0)], 200, 1.0, 0.05)
+    cut = contexts_end([ContextBets(values, centers, losses, 0.2, 0.9, 1.0)], 200, 1.0, 0.05)
+    assert 0 <= cut < free
