@@ -22,7 +22,7 @@ from bondic.estimate import Method
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.sequential import Sequential
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
@@ -149,7 +149,7 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
                 f"--{only.replace('_', '-')} is an option of the dual method, which the sequential one does not have: leave it "
                 "out, or take --method dual."
             )
-    return Sequential(pilot=PILOT if pilot is None else pilot, **given)
+    return Sequential(pilot=pilot, **given)
 
 
 def _propensities(options: Mapping[str, Any]) -> Method:
