@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bondic.report.progress import progress_bar
 
-SOON = 5.0
+SOON = 15.0
 """Seconds, for a busy machine: half a second where it has nothing else to do. The decomposition alone takes minutes."""
 
 POLICY = """
@@ -30,8 +30,9 @@ class Uniform:
 
 class Compiled:
     def action_probs(self, observations):
+        matrix = np.random.default_rng(0).normal(size=(6000, 6000))
         print("asked", file=sys.stderr, flush=True)
-        np.linalg.svd(np.random.default_rng(0).normal(size=(6000, 6000)))  # minutes, deaf to interrupts
+        np.linalg.svd(matrix)  # minutes, deaf to interrupts
 
 uniform, compiled = Uniform(), Compiled()
 """
@@ -77,8 +78,9 @@ from bondic.cli.outputs import result_folder
 
 with obeying_interrupts(), result_folder(Path("out/res"), force=False) as folder:
     (folder / "half").write_text("written")
+    matrix = np.random.default_rng(0).normal(size=(6000, 6000))
     print("asked", file=sys.stderr, flush=True)
-    np.linalg.svd(np.random.default_rng(0).normal(size=(6000, 6000)))
+    np.linalg.svd(matrix)
 """
 
 
