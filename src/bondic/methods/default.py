@@ -108,7 +108,7 @@ class Default:
     def _stated(self) -> Propensities:
         return replace(self.propensities or Propensities(), side=self.side)
 
-    def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Found | None:
+    def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Applicable | None:
         """None where something was said about Q or W: that asks for a method that uses it."""
         described = self._asked_for() or self.ball is not None or self.radius is not None
         if described or self.planned_rows is not None:

@@ -32,7 +32,7 @@ _FEWEST = 20
 
 
 @dataclass(frozen=True)
-class Found:
+class Applicable:
     """The rows that are left for it, and why it was taken."""
 
     problem: Rows
@@ -44,28 +44,32 @@ def logged(problem: Rows) -> bool:
     return problem.log.has("behavior_action_probs") or problem.log.has("behavior_log_probs")
 
 
-def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alpha: float) -> Found | None:
+def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alpha: float) -> Applicable | None:
     """None: it does not apply, or promises too little; so many rows as `pilot` says may be looked at."""
     if not logged(problem):
         return None
     if isinstance(problem.policy, LoggedTarget):
-        return Found(problem, "the policy is known by its probabilities of the logged actions alone")
+        return Applicable(problem, "the policy is known by its probabilities of the logged actions alone")
     if not (
         problem.initial_states.from_rows and (problem.layout.discrete or hasattr(problem.policy, "action_density"))
     ):
         return None
     if problem.gamma == 0.0:
-        return Found(problem, "the log holds propensities and every decision stands alone: nothing is assumed about q*")
+        return Applicable(
+            problem, "the log holds propensities and every decision stands alone: nothing is assumed about q*"
+        )
     first = _border(problem, pilot(problem))
     if first is None:
         return None
     looked, rest = problem.select(problem.rows.start, first), problem.select(first)
     if single_rows(looked):
-        return Found(rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step")
+        return Applicable(
+            rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
+        )
     share = _foreseen(method, looked, len(rest.rows) / len(looked.rows), alpha)
     if share is None or share >= _PROMISING:
         return None
-    return Found(
+    return Applicable(
         rest,
         f"the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a length of about "
         f"{100 * share:.2g} % of the value range without assuming anything about q*",
