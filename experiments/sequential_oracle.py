@@ -18,6 +18,7 @@ from experiments.sequential_tails import g
 from bondic.bounds.embedded import Embedded
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import Block, Columns, Plan, columns
+from bondic.bounds.pooled import pool
 from bondic.bounds.sequential import Evidence, evaluate
 from bondic.claims import End, ends_of
 from bondic.proofs.sequential import SequentialProof
@@ -109,7 +110,8 @@ def _localized(plan: Plan, evidence: Evidence, found: Facts) -> list[str]:
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)
         if len(piece):
-            localizer.add(piece, _columns(plan, data, block, part))
+            own = _columns(plan, data, block, part)
+            localizer.add(piece, own, None, pool(evidence.found, piece, own, evidence.rows.layout, len(data)))
         if localizer.empty:
             return [*out, f"nothing is left after row {block.stop}"]
         apart, bounds = found.apart[: part.stop], localizer.apart

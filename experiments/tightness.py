@@ -112,10 +112,10 @@ def synthetic(value_range: tuple[float, float] = (-14.0, 4.8)) -> Case:
     ends = ratio * (values - least), ratio * (most - values)
     unseen = sum(_mean_of_top(end, share) for end in ends)
     ball = bondic.Ball(bondic.Gaussian(1.5, on="point"), RADIUS)
-    methods = ("sequential", "self-normalized", "half", "paper", "feng2020", "dm")
+    methods = ("sequential", "self-normalized", "half", "paper", "feng2020", "hcope", "propensities", "dm")
     name = f"synthetic, range [{value_range[0]:g}, {value_range[1]:g}]"
     variance = efficient_variance(world, law)
-    return Case(name, make, world.value, variance, unseen, ball, methods, {"feng2020": 5000, "dm": 20_000})
+    return Case(name, make, world.value, variance, unseen, ball, methods, {"feng2020": 5000})
 
 
 def _mean_of_top(values: Any, share: Any) -> float:
@@ -161,8 +161,8 @@ def table() -> Case:
     variance = float((law * ratio**2 * spread).sum())
     unseen = float((ratio * q).max() + (ratio * (10.0 - q)).max())
     box = bondic.Box.around(0.0, 10.0, Layout(1, False, 0, 2))
-    methods = ("sequential", "self-normalized", "half", "paper", "hcope", "dm")
-    return Case("table, 16 pairs, nothing assumed", make, world.value, variance, unseen, box, methods, {"dm": 20_000})
+    methods = ("sequential", "self-normalized", "half", "paper", "hcope", "propensities", "dm")
+    return Case("table, 16 pairs, nothing assumed", make, world.value, variance, unseen, box, methods)
 
 
 def _moves(transitions: Any, target: Any) -> Any:
@@ -188,7 +188,7 @@ def method_of(name: str, ball: Any) -> Any:
         return Sequential(ball=ball)
     if name in ("self-normalized", "half", "paper"):
         return bondic.Dual(ball=ball, gauge=name)
-    return make_baseline(name)
+    return bondic.Propensities() if name == "propensities" else make_baseline(name)
 
 
 def gym_rows(seed: int, rows: int = 100_000, gamma: float = 0.9) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,8 @@ from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
+from bondic.functions.lookahead import LookAhead, Polynomials, SplitTree
+from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.kernels.normal_form import Layout
 from bondic.noise.bound import NoiseBound, Uniform
@@ -102,6 +104,11 @@ def numbers(*shape: int) -> st.SearchStrategy[FloatArray]:
     return arrays(np.float64, shape, elements=st.floats(-1e6, 1e6))
 
 
+def networks(outputs: int) -> st.SearchStrategy[TanhNetwork]:
+    layers = st.tuples(numbers(2, 3), numbers(3, outputs)), st.tuples(numbers(3), numbers(outputs))
+    return st.builds(TanhNetwork, numbers(2), st.just(np.ones(2)), *layers, sizes, sizes, st.just(-2.5), st.just(7.0))
+
+
 FUNCTIONS = {
     "centers": st.builds(KernelFunction, st.just(bondic.Gaussian(1.0)), st.just(LAYOUT), numbers(3, 2), numbers(3, 2)),
     "features": st.builds(FeatureFunction, st.just(bondic.Linear() + bondic.Linear()), st.just(LAYOUT), numbers(4)),
@@ -111,6 +118,30 @@ FUNCTIONS = {
         ),
         st.builds(TermExpansion, numbers(3, 2), numbers(3, 2)),
         st.builds(TermExpansion, numbers(1, 2), numbers(1, 1)),
+    ),
+    "network": st.builds(NetworkFunction, st.just(LAYOUT), networks(2)),
+    "look-ahead": st.builds(
+        LookAhead,
+        st.just(LAYOUT),
+        st.builds(
+            Polynomials,
+            numbers(2),
+            st.just(np.ones(2)),
+            st.just(np.array([[-1], [0], [1]])),
+            numbers(2, 3, 2),
+            numbers(2),
+            numbers(2),
+        ),
+        st.builds(
+            SplitTree,
+            st.just(np.array([0, -1, -1])),
+            numbers(3),
+            st.just(np.array([1, 0, 0])),
+            st.just(np.array([2, 0, 0])),
+            numbers(3, 2),
+        ),
+        networks(1),
+        st.floats(0, 1),
     ),
 }
 GAUGES = {
@@ -526,7 +557,7 @@ def test_names_are_given_once_and_to_the_right_kind():
     frozen = dataclass(frozen=True)
     for kind, name, cls, words in (
         ("kernel", "gaussian", Unregistered, "taken by bondic.kernels.gaussian.Gaussian"),
-        ("color", "red", Unregistered, "no kind 'color'; there are class, function, kernel"),
+        ("color", "red", Unregistered, "no kind 'color'; there are class, control, function, kernel"),
         ("noise", "test-new", Unregistered, "is no NoiseBound"),
         ("kernel", "test-new", type("Loose", (Leaf,), {}), "must be a frozen dataclass"),
         ("kernel", "test-new", Unregistered, "is derived from Gaussian, and wherever .* computes with that formula"),

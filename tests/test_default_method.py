@@ -9,6 +9,7 @@ import bondic as b
 from bondic.claims import Status
 from bondic.classes.span import Span
 from bondic.classes.value_class import constant_function
+from bondic.errors import InvalidInput
 from bondic.proofs.dual import DualProof
 from bondic.proofs.sequential import SequentialProof
 from builders import tabular
@@ -264,3 +265,91 @@ def test_an_end_that_only_repeats_a_stated_class_is_no_answer():
     wide = b.estimate_interval(problem, method=b.Sequential(ball=b.Ball(kernel, 1.0, middle)))
     assert wide.status.name == "INTERVAL"
     assert wide.low <= 1.0 <= wide.high
+
+
+def episodes(steps, count=1200, seed=0, behavior=0.5):
+    """Episodes of so many steps on two states; the target takes action 1 with probability 0.6."""
+    rng = np.random.default_rng(seed)
+    n = steps * count
+    states, actions = rng.integers(0, 2, (n, 1)).astype(float), (rng.random(n) < behavior).astype(np.int64)
+    following = np.roll(states, -1, axis=0)
+    last = np.arange(n) % steps == steps - 1
+    return b.Transitions(
+        states,
+        actions,
+        0.5 * actions + 0.25 * states[:, 0],
+        following,
+        last,
+        np.zeros(n, dtype=bool),
+        episode_ids=np.arange(n) // steps,
+        timesteps=np.arange(n) % steps,
+        behavior_action_probs=np.where(actions == 1, behavior, 1 - behavior),
+    )
+
+
+TARGET = b.CallablePolicy(lambda states: np.tile([0.4, 0.6], (len(states), 1)))
+
+
+def asked(log, policy=TARGET, gamma=0.9, start=None, **terms):
+    start = b.InitialStates.from_log(log) if start is None else start
+    terms = {"reward_range": (0.0, 0.75), **terms}
+    return b.make_problem(log, policy, start, gamma=gamma, **terms)
+
+
+class TestPropensities:
+    def test_single_decisions(self):
+        problem = asked(episodes(1), gamma=0.0)
+        chosen, why = b.Default().choose(problem)
+        assert isinstance(chosen, b.Propensities)
+        assert "every decision stands alone" in why
+        result = b.estimate_interval(problem)
+        assert result.rows == (0, 1200)  # nothing was looked at, so nothing is set aside
+        assert result.low <= 0.425 <= result.high
+        assert "sequential and dual" in result.choices["other methods"]
+        assert b.verify(result.certificate, problem.log, TARGET).low == result.low
+
+    def test_steps_that_end_are_seen_on_the_pilot(self):
+        result = b.estimate_interval(asked(episodes(1), gamma=0.9))
+        assert result.method == "propensities"
+        assert result.rows == (200, 1200)
+        assert "the first 200 rows are episodes of one step" in result.choices["method"]
+
+    def test_short_episodes_are_taken_and_long_ones_are_not(self):
+        short = b.estimate_interval(asked(episodes(2), horizon=2))
+        assert short.method == "propensities"
+        assert short.rows[0] == 200
+        assert "promise a length of about" in short.choices["method"]
+        long = episodes(40, 60)
+        assert not isinstance(b.Default().choose(asked(long, horizon=40))[0], b.Propensities)
+
+    def test_only_rows_of_the_pilot_are_looked_at(self):
+        """Whole episodes inside of it; the rest is certified, whichever method is taken."""
+        log = episodes(3, 900)
+        result = b.estimate_interval(asked(log, horizon=3))
+        pilot = b.Sequential().pilot_rows(asked(log, horizon=3))
+        assert result.method == "propensities"
+        assert pilot - 3 < result.rows[0] <= pilot
+        assert result.rows[0] % 3 == 0
+
+    @pytest.mark.parametrize("method", [b.Default(radius=2.0), b.Default(gauge="half"), b.Default(planned_rows=1200)])
+    def test_what_was_said_about_other_methods_is_heeded(self, method):
+        assert not isinstance(method.choose(asked(episodes(1), gamma=0.0))[0], b.Propensities)
+        with pytest.raises(InvalidInput, match="name the method"):
+            replace(method, propensities=b.Propensities()).choose(asked(episodes(1), gamma=0.0))
+
+    def test_another_initial_distribution_is_another_question(self):
+        start = b.InitialStates.exact([[0.0]])
+        assert not isinstance(b.Default().choose(asked(episodes(1), gamma=0.0, start=start))[0], b.Propensities)
+
+    def test_statements_reach_the_method(self):
+        problem = asked(episodes(1), gamma=0.0)
+        stated = b.Default(propensities=b.Propensities(least_behavior_prob=0.5), side="lower")
+        assert stated.choose(problem)[0] == b.Propensities(least_behavior_prob=0.5, side="lower")
+        with pytest.raises(InvalidInput, match="has no use for it"):
+            replace(stated, side="both").choose(question())
+
+    def test_a_target_known_by_its_probabilities_alone(self):
+        log = replace(episodes(2), target_action_probs=np.full(2400, 0.5))
+        result = b.estimate_interval(asked(log, b.LoggedTarget(), horizon=2))
+        assert result.method == "propensities"
+        assert result.rows == (0, 2400)

@@ -5,6 +5,7 @@ import pytest
 from mpmath import mp, mpf
 
 import bondic
+from bondic.classes import shared
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.landmarks import coordinates
 from bondic.errors import InvalidInput, NumericalError
@@ -98,6 +99,53 @@ def test_what_is_left_over(near, scale, h):
                 assert across <= embedding.perp[i]
                 assert radius * along <= embedding.extra[i]
                 assert embedding.perp[i] <= across + mpf(1e-3)
+
+
+def largest(gram):
+    """λ_max of a symmetric matrix of many digits."""
+    return max(mp.eigsy(gram, eigvals_only=True))
+
+
+@pytest.mark.parametrize("near", [1.0, 1e-3])
+@pytest.mark.parametrize(("scale", "h"), [(1.0, 1.0), (1e8, 1e8), (1.0, 0.05)])
+def test_what_rows_leave_over_together(near, scale, h):
+    """λ_max of the exact Gram matrices, for instruments and for weights; within rounding, and never above the rows one by one."""
+    basis, logged, after = case(4, near=near, scale=scale, h=h)
+    ball = bondic.Ball(bondic.Gaussian(h, on="state") * bondic.Dirac() + bondic.Constant(0.5), 3.0)
+    found = coordinates(ball, basis, LAYOUT)
+    _, there, step = found.pairs(logged, after, GAMMA)
+    together = found.together(logged, after, GAMMA, step.coordinates, there.coordinates)
+    rng = np.random.default_rng(0)
+    instruments, weights = rng.normal(size=(3, 2)), rng.random(3)
+    with mp.workdps(DIGITS):
+        twin = Twin(h, 0.5, basis)
+        rests = []
+        for embedding, pair in ((step, True), (there, False)):
+            rows = [
+                measure(logged, i) + measure(after, i, -mpf(GAMMA)) if pair else measure(after, i) for i in range(3)
+            ]
+            rests.append([twin.rest(f, embedding.coordinates[i].tolist()) for i, f in enumerate(rows)])
+        steps, nexts = (mp.matrix([[twin.product(f, g) for g in rest] for f in rest]) for rest in rests)
+        phi, root = mp.matrix(instruments.tolist()), mp.diag([mp.sqrt(mpf(w)) for w in weights])
+        exact = mp.sqrt(largest(phi.T * steps * phi)), largest(root * nexts * root)
+    bounds = together[0].operator(instruments), together[1].squares(weights)
+    for bound, value in zip(bounds, exact, strict=True):
+        assert value <= bound <= value * (1 + mpf(1e-6)) + mpf(1e-4)
+    assert bounds[0] <= np.sum(np.linalg.norm(instruments, axis=1) * step.perp) * (1 + 1e-6) + 1e-4
+    assert bounds[1] <= np.sum(weights * there.perp**2) * (1 + 1e-6) + 1e-4
+
+
+def test_rows_are_pooled_in_parts_and_not_for_a_class_that_was_chosen(monkeypatch):
+    basis, logged, after = case(4, near=1.0, scale=1.0, h=1.0)
+    kernel = bondic.Gaussian(1.0, on="state") * bondic.Dirac() + bondic.Constant(0.5)
+    found = coordinates(bondic.Ball(kernel, 3.0), basis, LAYOUT)
+    _, there, step = found.pairs(logged, after, GAMMA)
+    arguments = logged, after, GAMMA, step.coordinates, there.coordinates
+    whole = found.together(*arguments)[1].squares(np.ones(3))
+    monkeypatch.setattr(shared, "_AT_A_TIME", 2)
+    parts = found.together(*arguments)[1].squares(np.ones(3))
+    assert whole <= parts <= np.sum(there.perp**2) * (1 + 1e-6) + 1e-6
+    assert coordinates(bondic.Ball(kernel, 3.0, origin="chosen"), basis, LAYOUT).together(*arguments) is None
 
 
 @pytest.mark.parametrize("near", [1.0, 1e-4])

@@ -340,8 +340,12 @@ def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
     nudged = tuple(
         replace(block, rate=np.nextafter(block.rate, 0.0), guess=block.guess * (1 + 1e-15)) for block in plan.blocks
     )
-    monitor._plan = replace(plan, blocks=nudged)
-    found = monitor.update(rows[4]).proof.plan
+    table = monitor.result.proof.table
+    other = tuple(replace(block, rate=np.nextafter(block.rate, 0.0)) for block in table.blocks)
+    monitor._plans = replace(monitor._plans, plan=replace(plan, blocks=nudged), table=replace(table, blocks=other))
+    proof = monitor.update(rows[4]).proof
+    found = proof.plan
+    assert [block.rate for block in proof.table.blocks[: len(other)]] == [block.rate for block in other]
     for kept, block in zip(nudged, found.blocks, strict=False):
         assert kept.rate == block.rate
         assert np.array_equal(kept.guess, block.guess)

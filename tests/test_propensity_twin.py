@@ -54,7 +54,7 @@ def bets_on(values, floor, start, first, n, probability, ways):
     padded = [mp.mpf(floor)] * first + values
     return [
         (padded, [0.0] * first + [m * rate for rate in rates], floor, c, mp.mpf(1) / (2 * ways))
-        for m, c in ((1, 0.5), (2, 0.9))
+        for m, c in ((1, 0.75), (2, 0.95))
     ]
 
 

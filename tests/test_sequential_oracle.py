@@ -90,9 +90,8 @@ def smaller_supremum(*arguments):
 
 
 def narrower(ellipsoid, given):
-    found = PRODUCTS(ellipsoid, given)
-    middle, half = 0.5 * (found.low + found.high), 0.5 * (found.high - found.low)
-    return Between(middle - 0.8 * half, middle + 0.8 * half)
+    middles = [(0.5 * (found.low + found.high), 0.4 * (found.high - found.low)) for found in PRODUCTS(ellipsoid, given)]
+    return tuple(Between(middle - half, middle + half) for middle, half in middles)
 
 
 def narrower_slab(localizer, low, high):
@@ -100,7 +99,7 @@ def narrower_slab(localizer, low, high):
     return found.with_size(0.8 * found.size)
 
 
-PRODUCTS, SLAB = ellipsoids.Ellipsoid.products, localize.Localizer.slab
+PRODUCTS, SLAB = ellipsoids.Ellipsoid.both_products, localize.Localizer.slab
 PRICES = ("loss", "curvature")
 ERRORS = {
     "price of a tail": [(sequential, name, scaled(getattr(sequential, name), 0.8)) for name in PRICES],
@@ -109,7 +108,7 @@ ERRORS = {
     "log term of the vector event": [(localize, "vector_term", scaled(localize.vector_term, 0.9))],
     "radius of an ellipsoid": [(ellipsoids, "_rho_square", scaled(ellipsoids._rho_square, 0.8))],
     "worst case of a tail": [(sequential, "supremum", smaller_supremum)],
-    "bounds of deviations": [(ellipsoids.Ellipsoid, "products", narrower)],
+    "bounds of deviations": [(ellipsoids.Ellipsoid, "both_products", narrower)],
     "interval that is fed back": [(localize.Localizer, "slab", narrower_slab)],
 }
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import bondic
-from bondic.bounds.plan import columns
+from bondic.bounds.plan import RidgeModel, columns
 from bondic.bounds.start import sampled_start
 from bondic.claims import ErrorBudget, ends_of
 from bondic.classes.basis import LandmarkBasis
@@ -25,7 +25,7 @@ from bondic.search.sequential.blocks import CUTS, block_ends, sub_blocks
 from bondic.search.sequential.instruments import Forecast
 from bondic.search.sequential.models import RowMoments, RunningMoments, fit, regressors
 from bondic.search.sequential.past import make_history
-from bondic.search.sequential.plan import Shape, foreseen_length, make_plan
+from bondic.search.sequential.plan import Shape, costs_of, make_plan, outset
 from bondic.search.sequential.starts import StartPath, known_starts
 from bondic.search.sequential.weights import Problem, propose_aim
 from bondic.sums.forms import STANDARD
@@ -214,7 +214,7 @@ def history_of(problem, ball, pilot=60, seen=20):
 
 def test_models_are_the_same_block_by_block_and_at_once():
     history = history_of(numbers_problem(numbers_log(500, 3)), bondic.Ball(KERNEL, 5.0))
-    slowly, at_once = RunningMoments(20), RunningMoments(20)
+    slowly, at_once = RunningMoments(RidgeModel.blank(20)), RunningMoments(RidgeModel.blank(20))
     for row in (60, 90, 200, 350):
         slowly.advance(history.before(row))
     at_once.advance(history.before(350))
@@ -225,10 +225,10 @@ def test_models_are_the_same_block_by_block_and_at_once():
 
 def test_misses_from_moments_are_misses_of_rows():
     rows = history_of(numbers_problem(numbers_log(300, 4)), bondic.Ball(KERNEL, 5.0)).before(200).rows
-    coefficients = np.random.default_rng(0).normal(size=(21, 21))
+    plain, coefficients = RidgeModel.blank(20), np.random.default_rng(0).normal(size=(21, 21))
     outcomes = np.column_stack([rows.targets, rows.following])
-    direct = np.sum((outcomes - regressors(rows) @ coefficients) ** 2, axis=0)
-    np.testing.assert_allclose(RowMoments.none(20).plus(rows).misses(coefficients), direct, rtol=1e-10)
+    direct = np.sum((outcomes - regressors(rows, plain) @ coefficients) ** 2, axis=0)
+    np.testing.assert_allclose(RowMoments.none(plain).plus(rows, plain).misses(coefficients), direct, rtol=1e-10)
 
 
 def test_the_model_predicts_and_its_bets_stay_within_caps():
@@ -387,7 +387,7 @@ def test_a_short_interval_where_the_dual_says_nothing():
     assert plan.start is not None
     pilot = tuning_problem(problem, 250)
     lengths = [
-        foreseen_length(pilot, ball.with_radius(radius), budget_of(problem), ("lower", "upper"), Shape(5000))
+        outset(pilot, ball.with_radius(radius)).length(5000, costs_of(budget_of(problem), ("lower", "upper")))
         for radius in (3.0, 10.0, 100.0)
     ]
     assert 0.4 * (high - low) <= lengths[1] <= 2.5 * (high - low)

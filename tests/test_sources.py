@@ -110,6 +110,12 @@ def test_episodes_are_lines_of_any_table_with_lists(tmp_path):
         assert b.read_log(source).transitions.content_hash == expected
 
 
+def test_a_column_that_is_stated_and_absent_is_named(tmp_path):
+    table = pa.Table.from_pylist(list(spoken()))
+    refused(table, "column nothing", columns={"behavior_log_probs": "nothing"})
+    refused(lines(tmp_path / "log.jsonl", spoken()), "column nothing", columns={"rewards": "nothing"})
+
+
 def test_lists_of_one_number_are_that_number():
     data = {"x": [0.5, 1.5], "action": [0, 1], "reward": [[1.0], [0.0]], "logprob": [[-1.0], [-2.0]]}
     log = b.read_log(pa.table(data), columns={"observations": "x"}, one_step=True).transitions

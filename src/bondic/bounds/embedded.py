@@ -52,6 +52,7 @@ class Embedded:
     center_here: FloatArray  # (n,) q̂(x_i)
     center_next: FloatArray  # (n,) mean of q̂(x'_i) over the policy, 0 where nothing follows
     center_error: float
+    after: RowMeasures  # x'_i with the policy's weights
     here: FloatArray  # (n, m) coordinates of x_i
     next: Embedding  # of x'_i
     step: Embedding  # of T_i
@@ -64,7 +65,8 @@ class Embedded:
         """Consecutive rows, by position."""
         cut = {name: getattr(self, name)[part] for name in _ROWS}
         limits = Between(self.limits.low[part], self.limits.high[part])
-        return replace(self, **cut, next=self.next.some(part), step=self.step.some(part), limits=limits)
+        after = self.after.stretch(*part.indices(len(self))[:2])
+        return replace(self, **cut, after=after, next=self.next.some(part), step=self.step.some(part), limits=limits)
 
     @property
     def outcome(self) -> FloatArray:
@@ -120,6 +122,7 @@ def _embed(
         values.logged,
         values.next,
         values.error,
+        following,
         here.coordinates,
         there,
         step,
@@ -147,7 +150,8 @@ def _join(parts: Sequence[Embedded]) -> Embedded:
     limits = Between(*(np.concatenate([getattr(part.limits, end) for part in parts]) for end in ("low", "high")))
     error = max(part.center_error for part in parts)
     following, step = (Embedding.joined([getattr(part, name) for part in parts]) for name in ("next", "step"))
-    return replace(parts[0], **rows, next=following, step=step, limits=limits, center_error=error)
+    after = RowMeasures.joined([part.after for part in parts])
+    return replace(parts[0], **rows, after=after, next=following, step=step, limits=limits, center_error=error)
 
 
 def limits_from_class(ball: ValueClass, terms: Terms) -> ValueRange | None:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bondic.bounds.embedded import Embedded, Start
 from bondic.bounds.plan import MOST_ROUNDS, Columns
+from bondic.bounds.pooled import NOT_POOLED, Pooled, pooled_squares, share_of
 from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, box_base, enclose, supremum, whole_ball
 from bondic.classes.landmarks import Embedding
 from bondic.errors import NumericalError
@@ -50,7 +51,9 @@ class Localizer:
     side: float | None = None  # of a box: every |ẽ_j| is at most this
     offsets: FloatArray = field(default_factory=lambda: np.zeros(0))  # a_i = r_i + gamma q̂(x'_i) - y0_i
     apart: Between = field(default_factory=lambda: Between(np.zeros(0), np.zeros(0)))  # bounds of Y_i - ŷ_i
+    along: FloatArray = field(default_factory=lambda: np.zeros(0))  # of |Y_i - ŷ_i| without what is left over of x'_i
     sizes: FloatArray = field(default_factory=lambda: np.zeros(0))  # |λ_i φ_i|
+    together: float = 0.0  # sum_i |λ_i φ_i|^2 (what is left over)^2, for all rows so far at once
     cylinder: Cylinder | None = None
     empty: bool = False  # no e is left: rejects
     spent: list[int] = field(default_factory=list)  # rounds at every block end
@@ -68,19 +71,21 @@ class Localizer:
             start, radius, probability, taus, nothing, Between(nobody, nobody), whole_ball(radius, m), side
         )
 
-    def add(self, block: Embedded, columns: Columns, rounds: int | None = None) -> None:
+    def add(self, block: Embedded, columns: Columns, rounds: int | None = None, pooled: Pooled = NOT_POOLED) -> None:
         """One more block, and the rounds of the fixed point that it allows."""
         deviations, offsets = deviations_of(block, columns, self.radius)
         sizes = row_norms(columns.instruments)
         if not np.all(sizes * (block.limits.high - block.limits.low) <= LARGEST_BET):
             raise NumericalError("A bet of the vector event is too large for the value range.")
-        self._accumulate(block, columns, sizes)
+        self._accumulate(block, columns, sizes, pooled.operator)
+        self.together = inflate(self.together + pooled.squares * self.radius**2 * (1 + 8 * U))
         self.deviations = Embedding.joined([self.deviations, deviations])
         self.offsets, self.sizes = np.concatenate([self.offsets, offsets]), np.concatenate([self.sizes, sizes])
         whole = _shifted(self._beforehand(deviations), offsets)
-        known = _shifted(self.best.products(deviations), offsets)
+        known, bare = (_shifted(bounds, offsets) for bounds in self.best.both_products(deviations))
         new = whole.within(known.low, known.high)
         self.apart, self.limits = self.apart.then(new), self.limits.then(block.limits)
+        self.along = np.concatenate([self.along, bare.largest()])
         self._check_rows()
         if not self.empty:
             self._iterate(rounds)
@@ -94,13 +99,14 @@ class Localizer:
         half = self.side * np.abs(given.coordinates).sum(axis=1) * (1 + rounding(m + 8)) + given.extra * (1 + 4 * U)
         return found.within(-half, half)
 
-    def _accumulate(self, block: Embedded, columns: Columns, sizes: FloatArray) -> None:
+    def _accumulate(self, block: Embedded, columns: Columns, sizes: FloatArray, pooled: float) -> None:
         """G = sum λ_i φ_i T_i^T and h = sum λ_i φ_i R̂q̂_i, unscaled; their errors and left-overs go into the size."""
         instruments, step, n = columns.instruments, block.step, len(block)
         matrix, offset = instruments.T @ step.coordinates, instruments.T @ block.residual
         lengths, residual = row_norms(step.coordinates), np.abs(block.residual)
         share = rounding(n + 8)
         left = upper_sum(sizes * (step.perp * self.radius + step.extra)) * (1 + 8 * U)
+        left = min(left, inflate(pooled * self.radius))
         left += share * upper_sum(sizes * (lengths * self.radius + residual)) * (1 + 8 * U)
         left += upper_sum(sizes) * block.value_error * (1 + 8 * U)
         if self._sums is None:
@@ -158,8 +164,9 @@ class Localizer:
             if ellipsoid.empty:
                 self.empty = True
                 return
-            found = _shifted(ellipsoid.products(self.deviations), self.offsets)
+            found, bare = (_shifted(bounds, self.offsets) for bounds in ellipsoid.both_products(self.deviations))
             self.apart = self.apart.within(found.low, found.high)
+            self.along = np.minimum(self.along, bare.largest())
         self._check_rows()
 
     def _check_rows(self) -> None:
@@ -176,11 +183,13 @@ class Localizer:
         Any division of the rows is valid. Returns the bound, and which ellipsoid gave it (the first, if none did).
         """
         weights, single, fitting = self._bets()
-        best, pick = upper_sum(single), 0
+        together = share_of(weights, self.sizes**2, self.together)
+        best, pick = pooled_squares(weights, single, self.along, together), 0
         everyone = np.ones(len(single), dtype=bool)
         for joint in [everyone] if fitting.all() else [everyone, fitting]:
             others = upper_sum(single[~joint])
-            form = Quadratic.of(weights[joint], self.offsets[joint], self.deviations.some(joint), self.radius)
+            rows = self.deviations.some(joint)
+            form = Quadratic.of(weights[joint], self.offsets[joint], rows, self.radius, together)
             for k, ellipsoid in enumerate(candidates):
                 value, _ = supremum(ellipsoid, np.zeros(form.linear.shape[0]), others, form)
                 if value < best:

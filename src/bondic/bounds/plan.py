@@ -47,9 +47,27 @@ class NextModel(ABC):
         """
 
 
+class LinearModel(NextModel):
+    """A model that is linear in regressors of x: [ r + gamma q̂(x'), embedding of x' ] = design(x) @ coefficients."""
+
+    coefficients: FloatArray
+
+    @abstractmethod
+    def design(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> FloatArray:
+        """Regressors (n, p): 1, then the coordinates of x, then others."""
+
+    @abstractmethod
+    def refitted(self, coefficients: FloatArray) -> LinearModel:
+        """The same with other coefficients, (p, 1 + seen)."""
+
+    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        out = self.design(points, slots, coordinates) @ self.coefficients
+        return out[:, 0], out[:, 1:]
+
+
 @register("model", "ridge")
 @dataclass(frozen=True, eq=False)
-class RidgeModel(NextModel):
+class RidgeModel(LinearModel):
     """[1, c(x)] @ coefficients = [ r + gamma q̂(x'), embedding of x' ]: a regressed conditional mean embedding.
 
     Parameters
@@ -60,10 +78,17 @@ class RidgeModel(NextModel):
 
     coefficients: FloatArray
 
-    def predict(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> tuple[FloatArray, FloatArray]:
-        del points, slots
-        out = self.coefficients[0] + coordinates @ self.coefficients[1:]
-        return out[:, 0], out[:, 1:]
+    @staticmethod
+    def blank(size: int) -> RidgeModel:
+        """One that predicts nothing yet."""
+        return RidgeModel(np.zeros((1 + size, 1 + size)))
+
+    def design(self, points: FloatArray, slots: IntArray, coordinates: FloatArray) -> FloatArray:
+        del slots
+        return np.hstack([np.ones((points.shape[0], 1)), coordinates])
+
+    def refitted(self, coefficients: FloatArray) -> RidgeModel:
+        return RidgeModel(coefficients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +219,12 @@ class Columns:
     clip: Between  # of the tails
     weights: dict[End, FloatArray]  # v_i per end
     rates: dict[End, float]  # λ_i per end
+
+    def cut(self, rows: slice) -> Columns:
+        """Some of the rows."""
+        clip = Between(self.clip.low[rows], self.clip.high[rows])
+        weights = {end: own[rows] for end, own in self.weights.items()}
+        return Columns(self.predicted[rows], self.embedding[rows], self.instruments[rows], clip, weights, self.rates)
 
 
 def columns(

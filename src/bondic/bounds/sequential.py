@@ -21,6 +21,7 @@ from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
 from bondic.bounds.embedded import Embedded, Start, balance
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import MOST_FEEDBACK, Columns, Plan, columns
+from bondic.bounds.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
 from bondic.claims import Claim, End, Part
 from bondic.classes.ellipsoids import Ellipsoid, Quadratic, enclose, supremum, whole_ball
 from bondic.classes.landmarks import Coordinates, Embedding
@@ -78,17 +79,18 @@ def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluatio
         evidence.start, evidence.found.radius, evidence.probabilities["vector"], plan.taus, evidence.found.side
     )
     prescribed = iter(plan.rounds)
-    applied = []
+    applied, pooled = [], []
     for block, part in plan.pieces(data.log_rows):
         piece = data.stretch(part)
         seen = evidence.found.leading(piece.points, piece.slots, plan.seen)
         own = columns(block, data.gamma, piece.log_rows, piece.points, piece.slots, seen, piece.limits)
         applied.append(own)
         if len(piece):
-            localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None)
+            pooled.append(pool(evidence.found, piece, own, evidence.rows.layout, len(data)))
+            localizer.add(piece, own, next(prescribed, 0) if plan.rounds else None, pooled[-1])
         if localizer.empty:
             return Evaluation((), True, tuple(localizer.spent), 0.0)
-    tails = {end: Tail.of(evidence, applied, end) for end in ends}
+    tails = {end: Tail.of(evidence, applied, end, total(pooled, ends)) for end in ends}
     return _ends(evidence, plan, localizer, tails, next(prescribed, 0) if plan.rounds else None)
 
 
@@ -174,10 +176,11 @@ class Tail:
     following: Embedding  # gamma k̃(x'_i)
     clip: Between  # [A_i, C_i]
     log: float  # log(1/delta)
+    together: float  # sum_i v_i^2 (what is left over of gamma x'_i)^2, for all rows at once
     effective: float  # (sum |v|)^2 / sum v^2
 
     @staticmethod
-    def of(evidence: Evidence, applied: list[Columns], end: End) -> Tail:
+    def of(evidence: Evidence, applied: list[Columns], end: End, pooled: Pooled = NOT_POOLED) -> Tail:
         data, start, radius = evidence.data, evidence.start, evidence.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))
@@ -220,6 +223,7 @@ class Tail:
             following,
             clip,
             tail_term(evidence.probabilities[end]).upper,
+            inflate(pooled.of_end(end) * radius**2 * (1 + 8 * U)),
             float(np.abs(v).sum() ** 2 / max(float(np.sum(v**2)), 1e-300)),
         )
 
@@ -228,8 +232,10 @@ class Tail:
         rows, weights, joint = self._rows(evidence.data, localizer, view)
         deviations = localizer.deviations
         linear = _sign(self.end) * self.imbalance
-        single, others = upper_sum(rows), upper_sum(rows[~joint])
-        form = Quadratic.of(weights[joint], localizer.offsets[joint], deviations.some(joint), localizer.radius)
+        others, together = upper_sum(rows[~joint]), share_of(weights, self.weights**2, self.together)
+        single = inflate(others + pooled_squares(weights[joint], rows[joint], localizer.along[joint], together))
+        some = deviations.some(joint)
+        form = Quadratic.of(weights[joint], localizer.offsets[joint], some, localizer.radius, together)
         found = []
         for ellipsoid in candidates:
             bias, center = supremum(ellipsoid, linear, self.slack, None)

@@ -75,15 +75,24 @@ class Ellipsoid:
 
     def products(self, given: Embedding) -> Between:
         """<e, f_i> for all e that are left: bounds for every embedding, rounded outward."""
+        return self.both_products(given)[0]
+
+    def both_products(self, given: Embedding) -> tuple[Between, Between]:
+        """Bounds of <e, f_i>, and of ẽ . c_i alone: what is left over of f_i is then bounded for many rows together."""
         rows, m = given.coordinates, self.shape.shape[0]
         lengths = row_norms(rows)
         middle = rows @ self.center
         along = row_norms(rows @ self.shape) + gamma(m) * lengths * norm(self.shape)
         across = given.perp * self.beyond
         joint = self.rho * np.sqrt(along**2 / (1.0 - self.skew) + given.perp**2 / self.alpha)
-        half = np.minimum(joint, along * self.extent + across) + given.extra
-        half = half * (1 + 16 * U) + gamma(m) * lengths * norm(self.center) + SMALL
-        return Between((middle - half) - 2 * U * np.abs(middle), (middle + half) + 2 * U * np.abs(middle))
+        whole, bare = np.minimum(joint, along * self.extent + across), along * self.extent
+        off = gamma(m) * lengths * norm(self.center) + SMALL
+
+        def around(half: FloatArray) -> Between:
+            half = (half + given.extra) * (1 + 16 * U) + off
+            return Between((middle - half) - 2 * U * np.abs(middle), (middle + half) + 2 * U * np.abs(middle))
+
+        return around(whole), around(bare)
 
 
 def whole_ball(radius: float, dimension: int) -> Ellipsoid:
@@ -184,12 +193,24 @@ class Quadratic:
     errors: tuple[float, float, float]
 
     @staticmethod
-    def of(weights: FloatArray, offsets: FloatArray, given: Embedding, beyond: float) -> Quadratic:
-        """Rounded up: b_i = |e_perp| perp_i + extra_i is taken out by (t + b)^2 <= (1 + eta) t^2 + (1 + 1/eta) b^2."""
+    def of(
+        weights: FloatArray, offsets: FloatArray, given: Embedding, beyond: float, together: float = math.inf
+    ) -> Quadratic:
+        """Rounded up: b_i = |e_perp| perp_i + extra_i is taken out by (t + b)^2 <= (1 + eta) t^2 + (1 + 1/eta) b^2.
+
+        `together` bounds sum_i w_i <e, R_i>^2 for all e at once, R_i what is left over of f_i: it takes the place of
+        |e_perp| perp_i, with one eta for all rows, where that is less.
+        """
         rows, m = given.coordinates, given.coordinates.shape[1]
         outside = (given.perp * beyond + given.extra) * (1 + 8 * U)
         eta = np.minimum(outside / (np.abs(offsets) + 1e-6), 1.0) + 1e-12
         paid = float(np.sum(weights * (1 + 1 / eta) * outside**2)) * (1 + gamma(len(offsets)))
+        level = float(np.sum(weights * offsets**2))
+        more = math.sqrt(together) + math.sqrt(float(np.sum(weights * given.extra**2))) * (1 + gamma(len(offsets)))
+        single = min(more / math.sqrt(level + 1e-12), 1.0) + 1e-12
+        pooled = (1 + 1 / single) * more * more * (1 + 16 * U)
+        if (1 + single) * level + pooled < float(np.sum(weights * eta * offsets**2)) + level + paid:
+            eta, paid = np.full(len(offsets), single), pooled
         grown = weights * (1 + eta) * (1 + 4 * U)
         scaled = rows * grown[:, None]
         squares = float(np.sum(grown * np.einsum("ij,ij->i", rows, rows))) * (1 + gamma(len(offsets) + m))

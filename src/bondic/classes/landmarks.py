@@ -28,6 +28,7 @@ import numpy.typing as npt
 from bondic.classes.ball import Ball
 from bondic.classes.basis import GROUP, LandmarkBasis, kernel_sizes, landmark_values, one_hot, positions
 from bondic.classes.box import Box
+from bondic.classes.shared import LeftTogether, product_accuracy, products
 from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
 from bondic.errors import InvalidInput, NumericalError
@@ -87,6 +88,13 @@ class Coordinates(ABC):
         self, logged: RowMeasures, following: RowMeasures, discount: float
     ) -> tuple[Embedding, Embedding, Embedding]:
         """Embeddings of x_i, of x'_i and of T_i = x_i - gamma x'_i (coordinates of T: the float difference)."""
+
+    def together(
+        self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
+    ) -> tuple[LeftTogether, LeftTogether] | None:
+        """What T_i and x'_i with these coordinates leave over, as Gram matrices; None where there is nothing to gain by it."""
+        del logged, following, discount, step, after
+        return None
 
     @abstractmethod
     def single(self, measures: RowMeasures) -> Embedding:
@@ -229,6 +237,37 @@ class BallCoordinates(Coordinates):
         lost = (np.abs(here[0]) + discount * np.abs(there[0])) @ self._rows + here[1].total + discount * there[1].total
         raw = here[1].minus(there[1], discount, norms, 4 * U * lost * self._largest)
         return self._finish(*here), self._finish(*there), self._finish(difference, raw)
+
+    def together(
+        self, logged: RowMeasures, following: RowMeasures, discount: float, step: FloatArray, after: FloatArray
+    ) -> tuple[LeftTogether, LeftTogether] | None:
+        """<R_i, R_j> of T_i = x_i - gamma x'_i: products of points, less those with landmarks. Of a ball that was stated.
+
+        A ball that was chosen is a belief. Its rows pay one by one, which is valid for more than the ball: for every q* that is
+        as rough as you like, as long as no row sees more of that than its landmarks leave over.
+        """
+        if self.ball.origin == "chosen":
+            return None
+        here, there = self._values(logged), self._values(following)
+        crossed = products(self._terms, logged, following)
+        own = products(self._terms, following, following)
+        both = products(self._terms, logged, logged) - discount * (crossed + crossed.T) + discount**2 * own
+        size, error = product_accuracy(self._terms, self.layout, [logged, following], self.basis)
+        error, mass = inflate(error + (2 * gamma(2 * len(self.basis) + 8) + 16 * U) * size), _mass(following)
+        total = (_mass(logged) + discount * mass) * (1 + 8 * U)
+        return (
+            self._left_together(step, here - discount * there, both, total, error),
+            self._left_together(after, there, own, mass, error),
+        )
+
+    def _left_together(
+        self, found: FloatArray, values: FloatArray, inner: FloatArray, mass: FloatArray, error: float
+    ) -> LeftTogether:
+        """F - V a^T - a (V - K a)^T; the roundings of these products are part of the error."""
+        m, weights = len(self.basis), found @ self.basis.matrix
+        gram = inner - values @ weights.T - weights @ (values - weights @ self._gram).T
+        total = (mass + np.abs(weights).sum(axis=1) * (1 + gamma(m)) + TINY) * (1 + 8 * U)
+        return LeftTogether(gram, total, error, gamma(m) * (np.abs(found) @ self._rows) * self._largest)
 
     @cached_property
     def _largest(self) -> float:

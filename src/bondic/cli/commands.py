@@ -75,7 +75,8 @@ _ONE = [
     opt.default(
         "--method",
         "auto",
-        "sequential, dual, propensities, or the short name of a baseline; auto: sequential where it applies, else dual.",
+        "sequential, dual, propensities, or the short name of a baseline; auto: propensities where the log "
+        "has them and they say enough, else sequential where it applies, else dual.",
         shell_complete=_methods,
     ),
 ]

@@ -22,7 +22,7 @@ from bondic.estimate import Method
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.sequential import Sequential
 from bondic.rows import Rows
 from bondic.rows.problem import make_problem
 from bondic.tuning.defaults import Choices
@@ -130,7 +130,16 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
     pilot, allowance = parse_pilot(options["pilot"]), options["misspecification"]
     if name == "auto":
         withheld = options.get("no_rows", False)
-        return Default(pilot=pilot, gauge=options["gauge"], misspecification=allowance, no_rows=withheld, **given)
+        own = own_options("auto", options["with"])
+        stated = Propensities(**own) if own else None
+        return Default(
+            pilot=pilot,
+            gauge=options["gauge"],
+            misspecification=allowance,
+            no_rows=withheld,
+            propensities=stated,
+            **given,
+        )
     if name == "dual":
         gauge, share = options["gauge"] or "half", PILOT_SHARE if pilot is None else pilot
         return Dual(pilot=share, gauge=gauge, misspecification=allowance, **given)
@@ -140,7 +149,7 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
                 f"--{only.replace('_', '-')} is an option of the dual method, which the sequential one does not have: leave it "
                 "out, or take --method dual."
             )
-    return Sequential(pilot=PILOT if pilot is None else pilot, **given)
+    return Sequential(pilot=pilot, **given)
 
 
 def _propensities(options: Mapping[str, Any]) -> Method:

@@ -17,6 +17,7 @@ from bondic.methods.propensities import Propensities
 _METHODS: dict[str, tuple[Any, set[str]]] = {
     **{name: (short.method, {"side", *short.fixed}) for name, short in BASELINES.items()},
     PROPENSITIES: (Propensities, {"side", "pilot"}),
+    "auto": (Propensities, {"side", "pilot", "value", "planned"}),
 }
 """Methods with fields of their own, and those of them that have an option or that the short name stands for."""
 

@@ -26,6 +26,8 @@ PARTS = ("observation", "time", "state", "action", "point")
 
 NUMPY_ULP = 4.0
 """numpy's exp, cos and sin are trusted to this many units U (checked by `kernels.accuracy` before use)."""
+TANH_ULP = 8.0
+"""The same for numpy's tanh, in units U of 1."""
 
 
 @kind("kernel")

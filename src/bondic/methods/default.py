@@ -1,4 +1,4 @@
-"""The method for whoever names none: `Sequential` where it applies, else `Dual`; a rule that no certified row can move.
+"""The method for whoever names none: `Propensities`, `Sequential` or `Dual`, by a rule that no certified row can move.
 
 It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
 the guarantee of the method it picks; the reason is written into `result.choices["method"]`.
@@ -13,10 +13,12 @@ from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
+from bondic.methods import with_propensities
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
-from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES, forecast
-from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
+from bondic.methods.propensities import Propensities
+from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
@@ -28,7 +30,7 @@ from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
-from bondic.tuning.sequential_class import kind_of_states
+from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 
 FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
@@ -36,13 +38,16 @@ TABLE_BYTES = 400
 """Memory of a row of a table without coordinates, as measured."""
 _PROMISING = 0.95
 """Share of the value range below which a guess of the length is a promise."""
+_OTHERS = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
 
 @dataclass(frozen=True)
 class Default:
-    """`Sequential` wherever it applies, else `Dual`: what `estimate_interval` uses when no method is named.
+    """`Propensities` where the log holds them and they say enough, else `Sequential` wherever it applies, else `Dual`.
+
+    It is what `estimate_interval` uses when no method is named.
 
     Parameters
     ----------
@@ -67,6 +72,8 @@ class Default:
         states are numbers: then `Dual`.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
+    propensities : Propensities, default None
+        What was stated about the propensities of the log, if it holds some: `least_behavior_prob`, `off_by` and so on.
     """
 
     ball: Ball | Box | Span | None = None
@@ -79,37 +86,74 @@ class Default:
     misspecification: float = 0.0
     no_rows: bool = False
     engine: EngineName | Sums = "auto"
+    propensities: Propensities | None = None
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
-        if progress is not None:
-            progress("pilot", 0.0)
-        forecast(problem, self.ball, self.choices, self.planned_rows).check()
-        method, why = self.choose(problem, alpha)
-        return method.run(problem, alpha, progress).with_choice("method", why)
+        found = self._with_propensities(problem, alpha)
+        if found is not None:
+            stated = self._stated()
+            result = stated.run(found.problem, alpha, progress).with_choice("method", f"propensities, as {found.why}")
+            return result.with_choice("other methods", _OTHERS)
+        method, why, chosen = self._by_class(problem, alpha)
+        known = {} if chosen is None or isinstance(method, Dual) else {"chosen": chosen}
+        return method.run(problem, alpha, progress, **known).with_choice("method", why)
 
-    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Sequential | Dual, str]:
-        """The method, and why it is that one, in words.
+    def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Propensities | Sequential | Dual, str]:
+        """The method, and why it is that one, in words."""
+        found = self._with_propensities(problem, alpha)
+        return (
+            self._by_class(problem, alpha)[:2] if found is None else (self._stated(), f"propensities, as {found.why}")
+        )
+
+    def _stated(self) -> Propensities:
+        return replace(self.propensities or Propensities(), side=self.side)
+
+    def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Applicable | None:
+        """None where something was said about Q or W: that asks for a method that uses it."""
+        described = self._asked_for() or self.ball is not None or self.radius is not None
+        if described or self.planned_rows is not None:
+            if self.propensities is not None:
+                raise InvalidInput(
+                    "Statements about propensities do not go together with Q, W, a noise bound or planned_rows: name the method."
+                )
+            return None
+        found = with_propensities.find(self._stated(), problem, self._looked_at, alpha)
+        if found is None and self.propensities is not None:
+            raise InvalidInput(
+                "Something was stated about propensities, and the default has no use for it: the log holds none, the initial "
+                "states are not its own, or its first episodes promise too little. Leave it out, or name the method propensities."
+            )
+        return found
+
+    def _looked_at(self, problem: Rows) -> int:
+        """Rows that no method certifies."""
+        return 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
+
+    def _by_class(self, problem: Rows, alpha: float) -> tuple[Sequential | Dual, str, ChosenClass | None]:
+        """One of the methods that assume q* in Q; and Q where it had to be chosen for that.
 
         A pilot that promises no more than the value range is enlarged to that of the dual method: it may have been too short to
         tell. What is certified comes after every row that was looked at.
         """
         why = self._asked_for() or self._too_short(problem)
         if why:
-            return self._dual(why)
+            return *self._dual(why), None
         sequential = self._sequential()
         pilot = tuning_problem(problem, sequential.pilot_rows(problem))
         rank = MOST_LANDMARKS if pilot is None else self._rank(pilot, self._rows(problem), _room(problem))
         why = self._impossible(problem, pilot, rank)
         if why:
-            return self._dual(why)
+            return *self._dual(why), None
         sequential = replace(sequential, rank=rank)
         larger = replace(sequential, pilot=PILOT_SHARE) if self.pilot is None else sequential
         for method in (sequential, larger):
-            if isinstance(self.ball, Span) or _promises(method, problem, alpha):
+            found = None if isinstance(self.ball, Span) else _found(method, problem, alpha)
+            if found is None or _promises(found, problem):
                 fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
-                return method, f"sequential{fewer}, the default wherever it applies"
+                return method, f"sequential{fewer}, the default wherever it applies", found
         seen = larger.pilot_rows(problem)
-        return self._dual(f"the first {seen} rows promise no more than the value range for the sequential method")
+        why = f"the first {seen} rows promise no more than the value range for the sequential method"
+        return *self._dual(why), None
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was asked for."""
@@ -159,9 +203,8 @@ class Default:
         return len(problem.rows) if self.planned_rows is None else self.planned_rows
 
     def _sequential(self) -> Sequential:
-        pilot = PILOT if self.pilot is None else self.pilot
         return Sequential(
-            self.ball, self.radius, self.side, pilot, self.planned_rows, choices=self.choices, engine=self.engine
+            self.ball, self.radius, self.side, self.pilot, self.planned_rows, choices=self.choices, engine=self.engine
         )
 
     def _dual(self, why: str) -> tuple[Dual, str]:
@@ -183,11 +226,15 @@ class Default:
         return dual, f"dual, as {why}"
 
 
-def _promises(method: Sequential, problem: Rows, alpha: float) -> bool:
-    """Whether the pilot expects an interval that is shorter than the value range; of tables its guess says too little."""
+def _found(method: Sequential, problem: Rows, alpha: float) -> ChosenClass:
+    """The Q that the method would choose."""
     planned = len(problem.rows) if method.planned_rows is None else method.planned_rows
     pilot, budget = method.pilot_of(problem, method.pilot_rows(problem)), method.budget(problem, alpha)
-    found = method.choose(pilot, problem, budget, method.shape(planned))
+    return method.choose(pilot, problem, budget, method.shape(planned))
+
+
+def _promises(found: ChosenClass, problem: Rows) -> bool:
+    """Whether the pilot expects an interval that is shorter than the value range; of tables its guess says too little."""
     return isinstance(found.ball, Box) or found.length < _PROMISING * range_at_all_times(problem.terms).width
 
 

@@ -218,7 +218,7 @@ class SequentialMonitor:
         clock.stage("pilot")
         if fixed is None:
             pilot, budget = self.method.pilot_of(problem, self._pilot), self.method.budget(problem, self.alpha)
-            chosen = self.method.choose(pilot, problem, budget, self._shape)
+            chosen = self.method.choose(pilot, problem, budget, self._shape, fit=False)
             fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha, chosen.table))
         elif self._rows is not None:
             fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)

@@ -27,20 +27,22 @@ from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, foreseen_length, make_plan
+from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, outset
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times
 from bondic.tuning.along_policy import refuted
+from bondic.tuning.around_centers import Foresight
+from bondic.tuning.centers import Report
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
 from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states
 
 NAME = "sequential"
-PILOT = 0.05
-"""Share of the rows that is set aside to begin with."""
+PILOT, LONG_PILOT = 0.05, 0.1
+"""Share of the rows that is set aside to begin with: usually, and where a center of Q may be fitted to them."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
 _ANY_NUMBER = (
@@ -77,8 +79,9 @@ class Sequential:
         Radius of Q with the kernel left to the library. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
         Which ends are asked for; the other one is reported as that of the value range.
-    pilot : float or int, default 0.05
-        Rows set aside at the beginning: a share below 1, or a number. They are not certified.
+    pilot : float or int, default None
+        Rows set aside at the beginning: a share below 1, or a number. They are not certified. None: 10 % where the library
+        chooses Q for states that are numbers, and may fit a center for it; else 5 %.
     planned_rows : int, default None
         The number of rows that was planned, where the log may have stopped earlier or later; None: its length was fixed
         beforehand.
@@ -100,7 +103,7 @@ class Sequential:
     ball: Ball | Box | Span | None = None
     radius: float | None = None
     side: Side = "both"
-    pilot: float | int = PILOT
+    pilot: float | int | None = None
     planned_rows: int | None = None
     vector_share: float = VECTOR_SHARE
     table_share: float | None = None
@@ -126,19 +129,20 @@ class Sequential:
         if self.table_share is not None and not 0 <= self.table_share <= 1:
             raise InvalidInput(f"table_share={self.table_share}: a share of alpha, 0 to 1.")
 
-    def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
+    def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
+        """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
-        clock.stage("pilot")
+        report = clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape, sums = self.shape(planned), Sums.named(self.engine)
-        chosen = self.choose(pilot, problem, self.budget(problem, alpha), shape)
+        chosen = chosen or self.choose(pilot, problem, self.budget(problem, alpha), shape, report)
         budget = self.budget(problem, alpha, chosen.table)
         clock.done("pilot")
         clock.stage("plan")
         plan = None
         if chosen.table < 1:
-            plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums)
+            plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
         table = self.table_plan(problem, pilot, chosen, budget, shape)
         clock.done("plan")
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table)
@@ -218,22 +222,34 @@ class Sequential:
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
         total = len(problem.rows)
-        wanted = self.planned_pilot(total if self.planned_rows is None else self.planned_rows)
+        planned = total if self.planned_rows is None else self.planned_rows
+        found = replace(self, pilot=self._share(problem, planned)) if self.pilot is None else self
+        wanted = found.planned_pilot(planned)
         if wanted >= total:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
 
     def planned_pilot(self, planned: int) -> int:
         """The same where nothing but the planned number of rows is known."""
-        if not isinstance(self.pilot, float):
-            wanted = int(self.pilot)
-        elif 0 < self.pilot < 1:
-            wanted = max(share_of_rows(self.pilot, planned), min(_ENOUGH, planned // 5))
+        share = PILOT if self.pilot is None else self.pilot
+        if not isinstance(share, float):
+            wanted = int(share)
+        elif 0 < share < 1:
+            wanted = max(share_of_rows(share, planned), min(_ENOUGH, planned // 5))
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
         if wanted < 1:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {planned} rows.")
         return wanted
+
+    def _share(self, problem: Rows, planned: int) -> float:
+        """The first rows of the shorter pilot tell whether a center may be fitted: they belong to the longer one, too."""
+        start = problem.rows.start
+        stop = min(start + replace(self, pilot=PILOT).planned_pilot(planned), problem.rows.stop)
+        first = None if self.ball is not None or self.radius is not None else problem.load(start, stop)
+        if first is None or kind_of_states(None, self.choices, first).table:
+            return PILOT
+        return LONG_PILOT if LONG_PILOT * planned >= _ENOUGH else PILOT
 
     def pilot_of(self, problem: Rows, wanted: int) -> Rows:
         """The pilot as a problem of its own."""
@@ -245,46 +261,63 @@ class Sequential:
             )
         return pilot
 
-    def choose(self, pilot: Rows, problem: Rows, budget: ErrorBudget, shape: Shape) -> ChosenClass:
-        """Q from the pilot, and how long its interval may be.
+    def choose(
+        self,
+        pilot: Rows,
+        problem: Rows,
+        budget: ErrorBudget,
+        shape: Shape,
+        report: Report | None = None,
+        *,
+        fit: bool = True,
+    ) -> ChosenClass:
+        """Q from the pilot, and how long its interval may be; `fit`: whether a center may be fitted for it.
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
         self._ask_about_states(problem, shape.planned)
-        chosen = choose_class(self.ball, self.radius, self.choices, pilot, shape.planned)
+        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
+        foresight = Foresight(shape.planned, costs, shape.seen, sums)
+        chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
             raise TunedOnCertifiedRows(
                 f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
-        length, table = self._foreseen(pilot, chosen.ball, budget, shape)
+        length, table = self._foreseen(pilot, chosen, budget, shape)
+        length = min(length, range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
-    def _foreseen(self, pilot: Rows, ball: Ball | Box | Span, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
+    def _foreseen(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
         """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
 
         Coordinates learn where q* can be, which pays once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
-        ends, sums = ends_of(self.side), Sums.named(self.engine)
+        ball, ends, sums = chosen.ball, ends_of(self.side), Sums.named(self.engine)
         possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
         if self.table_share and not possible:
             raise InvalidInput(
                 f"table_share={self.table_share}: a plan without coordinates needs a box as Q and a policy with probabilities."
             )
         if not isinstance(ball, Box) or not possible or self.table_share == 0:
-            return foreseen_length(pilot, ball, budget, ends, shape, sums), 0.0
+            return self._with_coordinates(pilot, chosen, budget, shape), 0.0
         table = table_outlook(pilot, ball, math.log(len(ends) / budget.alpha), shape.planned, sums)
         if table.pairs > shape.seen or self.table_share == 1:
             return table.length, 1.0
-        length = foreseen_length(pilot, ball, budget, ends, shape, sums)
+        length = self._with_coordinates(pilot, chosen, budget, shape)
         if self.table_share is not None:
             return min(length, table.length), self.table_share
         if length < _CLEARLY * table.length:
             return length, 0.0
         return min(length, table.length), _IN_DOUBT if table.noisy and table.unseen < _MANY else 1.0
+
+    def _with_coordinates(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> float:
+        """How long the interval of a plan with coordinates would be, from the pilot alone."""
+        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
+        return outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
 
     def budget(self, problem: Rows, alpha: float, table: float = 0.0) -> ErrorBudget:
         """alpha over the vector event, the ends, and a sampled start; `table` of it for the ends without coordinates.

@@ -152,7 +152,10 @@ class SequentialProof(Proof):
         return *plans, self.ball.provenance
 
     def work(self, rows: Rows) -> float:
-        """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round."""
+        """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
+
+        Left-overs that are paid for together cost no more than the exact sums: they meet pairs of rows in stretches.
+        """
         points = float((1 + max(rows.next_draws, 1)) * len(rows) + rows.initial.points.shape[0])
         total, plan = self.ball.work(points, rows.layout), self.plan
         if self.table is not None:
@@ -162,7 +165,7 @@ class SequentialProof(Proof):
         m, most = float(len(plan.basis)), MOST_ROUNDS * (len(plan.blocks) + 1)
         rounds = float((sum(plan.rounds) if plan.rounds else most) + 2 * len(plan.blocks) + 4)
         sets = rounds * (2 * len(plan.taus) + 2)
-        return total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
+        return 2 * total + 2 * m * points + (len(rows) + m) * m * m * sets / 32
 
     def reviews(
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD

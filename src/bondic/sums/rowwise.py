@@ -9,6 +9,7 @@ Charged per row, with m_ip the absolute weights of embedded column p in row i an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,6 +44,23 @@ class RowMeasures:
     rows: IntArray  # (N,)
     count: int
     error: float = 0.0
+
+    def stretch(self, first: int, stop: int) -> RowMeasures:
+        """Rows first..stop-1; rows ascend."""
+        begin, end = np.searchsorted(self.rows, [first, stop])
+        part = slice(int(begin), int(end))
+        return RowMeasures(
+            self.points[part], self.weights[part], self.rows[part] - first, max(stop - first, 0), self.error
+        )
+
+    @staticmethod
+    def joined(parts: Sequence[RowMeasures]) -> RowMeasures:
+        """The rows of all parts, one after the other."""
+        first = np.cumsum([0, *(part.count for part in parts)])
+        rows = np.concatenate([part.rows + begin for part, begin in zip(parts, first, strict=False)])
+        points = np.concatenate([part.points for part in parts])
+        weights = np.concatenate([part.weights for part in parts])
+        return RowMeasures(points, weights, rows, int(first[-1]), max(part.error for part in parts))
 
     def longest(self) -> int:
         return int(np.bincount(self.rows, minlength=1).max())

@@ -47,7 +47,8 @@ class Choices:
     seed : int, default 0
         Draws the frequencies of W. It must not depend on the log.
     radius_factor : float, default 10
-        The radius of Q is this many times the norm of a fitted q: larger assumes less and gives a wider interval.
+        The radius of Q is this many times the norm of a fitted q: larger assumes less and gives a wider interval. Where the
+        sequential method fits a center instead, the radius is a tenth of this many times what residuals ask for.
     weight_bandwidth : float, default None
         Bandwidth of k, in units of the median distance.
     constant_share : float, default None

@@ -10,11 +10,21 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
+from bondic.rendering import three
 from bondic.rows import Rows
+from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
+from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around_center, centers_apply
+from bondic.tuning.centers import Report, fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
+
+SHORT = 0.1
+"""A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
+NEAR, FAR = 1.25, 3.0
+"""Predicted lengths within the first factor are alike: the class that assumes least is taken. A fitted center assumes
+more than the middle of the range, and short pilots flatter it: it must promise to be shorter by the second factor."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +33,7 @@ class ChosenClass:
 
     ball: Ball | Box | Span
     notes: dict[str, str]
+    simulated: Simulated | None = None  # for models of what follows
     length: float = math.nan  # of the interval, as far as the pilot can tell
     table: float = 0.0  # share of alpha for a plan without coordinates
 
@@ -32,9 +43,12 @@ def choose_class(
     radius: float | None,
     choices: Choices,
     pilot: Rows,
-    planned: int,
+    foresight: Foresight,
+    report: Report | None = None,
+    *,
+    fit: bool = True,
 ) -> ChosenClass:
-    """Q as given; else the box where states are names, which assumes nothing; else a ball made from the pilot."""
+    """Q as given; else the box where states are names, which assumes nothing; else a class made from the pilot."""
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
@@ -49,15 +63,43 @@ def choose_class(
         box = Box.around(limits.low, limits.high, pilot.layout)
         notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
         return ChosenClass(box, notes)
-    kernel = default_value_kernel(pilot, choices, kind.columns, planned)
+    kernel = default_value_kernel(pilot, choices, kind.columns, foresight.planned)
     if radius is not None:
         origin = Provenance("radius as given, scales and bandwidth chosen by bondic", *_where(pilot))
         notes["Q"] = f"{kernel!r}, radius {radius:g} as given"
         return ChosenClass(Ball(kernel, radius, provenance=origin, origin="chosen"), notes)
     plain = default_instruments(pilot, pilot, choices, kind.columns)
     chosen, note = default_ball(pilot, pilot, kernel, plain, choices, limits)
-    notes["Q"] = f"{kernel!r}, {note}"
-    return ChosenClass(chosen, notes)
+    smooth = ClassCandidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
+    if not fit:
+        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
+    return _shortest(smooth, choices, pilot, kind.columns, foresight, notes, report)
+
+
+def _shortest(
+    smooth: ClassCandidate,
+    choices: Choices,
+    pilot: Rows,
+    names: tuple[int, ...],
+    foresight: Foresight,
+    notes: dict[str, str],
+    report: Report | None,
+) -> ChosenClass:
+    """The class that assumes least among those of about the shortest predicted length; centers are fitted where that may help."""
+    width = range_at_all_times(pilot.terms).width
+    if smooth.length <= SHORT * width or not centers_apply(pilot):
+        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
+    centers = fit_centers(pilot, choices.seed, report)
+    simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
+    others = balls_around_center(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
+    best = min((one.length for one in others), default=math.inf)
+    pick = smooth if smooth.length <= FAR * best else next(one for one in others if one.length <= NEAR * best)
+    notes["Q"] = pick.note
+    notes["candidates"] = "predicted lengths: " + ", ".join(
+        f"{one.name} {three(one.length)}" for one in (smooth, *others)
+    )
+    notes["centers"] = centers.text()
+    return ChosenClass(pick.ball, notes, simulated=simulated)
 
 
 def _where(pilot: Rows) -> tuple[tuple[int, int], str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bondic.data.io.per_episode import Line, parts_of, spread_episodes, telling
+from bondic.data.io.per_episode import NamedValues, parts_of, spread_episodes, telling
 from bondic.data.io.table import Table, arrays_table
 from bondic.errors import InvalidInput, one_line
 
@@ -53,9 +53,9 @@ def _objects(path: Path, label: str) -> Iterator[Mapping[str, Any]]:
         raise InvalidInput(f"{label} cannot be read ({one_line(problem, 200)}). Write the file again.") from problem
 
 
-def _flat(line: Mapping[str, Any], where: str, prefix: str = "") -> Line:
+def _flat(line: Mapping[str, Any], where: str, prefix: str = "") -> NamedValues:
     """Objects inside objects under dotted names."""
-    out: Line = {}
+    out: NamedValues = {}
     for name, value in line.items():
         found = _flat(value, where, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
         if twice := found.keys() & out.keys():

@@ -19,14 +19,14 @@ _TELLING = ("rewards", "behavior_action_probs", "behavior_log_probs", "target_lo
 """Parts that are lists only where a line holds several steps; a list of actions may be one action of several dimensions, and
 one of the target policy's probabilities those of all actions."""
 
-Line = dict[str, Any]  # values by name
+NamedValues = dict[str, Any]
 
 
 def parts_of(names: Iterable[str], stated: Mapping[str, Any]) -> dict[str, str]:
     """The part of a transition that each column holds, by statement or by its usual names."""
-    found = {alias: part for part, aliases in ALIASES.items() for alias in aliases}
-    by_name = {name: found[name.lower()] for name in names if name.lower() in found}
-    said = {name: part for part, name in stated.items() if isinstance(name, str)}
+    found, present = {alias: part for part, aliases in ALIASES.items() for alias in aliases}, set(names)
+    by_name = {name: found[name.lower()] for name in present if name.lower() in found}
+    said = {name: part for part, name in stated.items() if isinstance(name, str) and name in present}
     return {name: part for name, part in by_name.items() if part not in stated} | said
 
 
@@ -35,7 +35,7 @@ def telling(part_of: Mapping[str, str]) -> list[str]:
     return [name for name, part in part_of.items() if part in _TELLING]
 
 
-def spread_episodes(lines: list[Line], part_of: Mapping[str, str], label: str) -> Table:
+def spread_episodes(lines: list[NamedValues], part_of: Mapping[str, str], label: str) -> Table:
     """One row for every step of every line."""
     names = dict.fromkeys(name for line in lines for name in line)
     lengths = [_steps(line, part_of, label, row) for row, line in enumerate(lines)]
@@ -50,7 +50,7 @@ def spread_episodes(lines: list[Line], part_of: Mapping[str, str], label: str) -
     return arrays_table(label, columns, notes=tuple(notes))
 
 
-def _steps(line: Line, part_of: Mapping[str, str], label: str, row: int) -> int:
+def _steps(line: NamedValues, part_of: Mapping[str, str], label: str, row: int) -> int:
     """The number of steps of a line, on which its lists have to agree."""
     lists = {n: len(v) for n, v in line.items() if isinstance(v, list) and part_of.get(n) in _OF_STEPS}
     if len(set(lists.values())) != 1 or not next(iter(lists.values())):
@@ -62,7 +62,7 @@ def _steps(line: Line, part_of: Mapping[str, str], label: str, row: int) -> int:
     return next(iter(lists.values()))
 
 
-def _of_steps(name: str, lines: list[Line], lengths: list[int]) -> bool:
+def _of_steps(name: str, lines: list[NamedValues], lengths: list[int]) -> bool:
     """Whether an unknown list has one entry per step: only lists whose length varies with the episode tell."""
     if len(set(lengths)) < 2:
         return False
@@ -87,7 +87,7 @@ def _spread(value: Any, steps: int, name: str, part: str | None, per_step: Colle
 
 
 def _add_keys(
-    columns: dict[str, list[Any]], part_of: Mapping[str, str], lengths: list[int], lines: list[Line]
+    columns: dict[str, list[Any]], part_of: Mapping[str, str], lengths: list[int], lines: list[NamedValues]
 ) -> Iterator[str]:
     """Episode ids, steps and ends, where the lines do not say them."""
     present = {part for name, part in part_of.items() if name in columns}

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import Block, Weighting, columns
+from bondic.bounds.ahead import AheadModel
+from bondic.bounds.plan import Block, LinearModel, Weighting, columns
 from bondic.claims import End
 from bondic.search.sequential.instruments import Forecast, VectorBets, forecast, propose_instruments, propose_margin
-from bondic.search.sequential.models import Fitted, RunningMoments, fit
+from bondic.search.sequential.models import FIRST, Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.sample import Predictions, past_sample, prediction_noise
+from bondic.search.sequential.simulator import fit_simulator
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
 FloatArray = npt.NDArray[np.float64]
@@ -27,6 +29,8 @@ _PART = 10
 """A sub-block is this part of the rows that are left in its block."""
 _MOST_PARTS = 1000
 _GROWTH = 1.5
+_WORTH, _MOST_SIMULATED = 1.3, 10_000
+"""A simulator is fitted anew when it can see this many times the rows, up to so many."""
 _STEP = 0.2
 
 
@@ -95,7 +99,7 @@ class Proposer:
     stops inside a block has used a part of it.
     """
 
-    size: int
+    model: LinearModel  # whose regressors predict what follows
     radius: float
     gamma: float
     start: int  # first certified row
@@ -107,11 +111,17 @@ class Proposer:
     _finished: list[Block] = field(init=False, default_factory=list)
     _open: _Open | None = field(init=False, default=None)
     _sums: dict[End, _Sums] = field(init=False)
+    _simulated: int = field(init=False, default=0)  # rows that the model's simulator has seen
 
     def __post_init__(self) -> None:
-        self.moments = RunningMoments(self.size)
+        self.moments = RunningMoments(self.model)
         self.outlook = Outlook(self.size, self.radius, self.gamma, self.budget.vector)
         self._sums = {end: _Sums(0.0, np.zeros(self.size)) for end in self.budget.ends}
+
+    @property
+    def size(self) -> int:
+        """Coordinates that are seen."""
+        return int(self.model.coefficients.shape[1]) - 1
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -133,6 +143,7 @@ class Proposer:
 
     def prepare(self, past: Past, stop: int) -> Draft:
         """Model, instruments, clip and aims of the block that begins after this past and ends before row `stop`."""
+        self._learn_steps(past)
         self.moments.advance(past)
         fitted, first = fit(self.moments, self.gamma)
         sample, noise = past_sample(past, fitted.model), prediction_noise(past, first)
@@ -151,6 +162,17 @@ class Proposer:
             problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
             aims[end] = propose_aim(problem)
         return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
+
+    def _learn_steps(self, past: Past) -> None:
+        """Fit the simulator of a model that has one anew, to the first 70 % of a past that has grown: the rest judges it."""
+        known = int(FIRST * len(past))
+        if past.moves is None or not isinstance(self.model, AheadModel):
+            return
+        if known < _WORTH * self._simulated or known > _MOST_SIMULATED:
+            return
+        found = fit_simulator(past.moves.before(known), self.model.layout.slots)
+        self.model, self._simulated = self.model.relearned(found.steps, found.tree), known
+        self.moments = RunningMoments(self.model)
 
     def _begin(self, past: Past, begin: int, stop: int) -> _Open:
         """Everything about the block of rows begin..stop-1 but the corrections of its weights."""

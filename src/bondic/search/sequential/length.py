@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import FULL_BET
+from bondic.bounds.plan import FULL_BET, LinearModel
 from bondic.claims import End
 from bondic.classes.ellipsoids import Quadratic, supremum
 from bondic.matrices import row_norms
@@ -27,9 +27,9 @@ _STAGES = 4
 """Times that the rate is set anew by what is left, as blocks would do it."""
 
 
-def predict_length(past: Past, planned: int, budget: Budget) -> float:
-    """The length for a log that ends at row `planned`, from the rows of the past; at most the width of the range."""
-    proposer = Proposer(past.start.size, past.radius, past.gamma, past.row, planned, budget)
+def predict_length(past: Past, model: LinearModel, planned: int, budget: Budget) -> float:
+    """The length for a log that ends at row `planned`, from the rows of the past; it may be longer than the range."""
+    proposer = Proposer(model, past.radius, past.gamma, past.row, planned, budget)
     found = proposer.prepare(past, planned)
     rows = held_rows(past)
     sample = sample_of(rows, found.first.model, past.gamma)
@@ -44,7 +44,7 @@ def predict_length(past: Past, planned: int, budget: Budget) -> float:
         outlook.imagine(rows, sample, features * rates[:, None], weight)
         assert outlook.kept is not None
         deviations = outlook.kept.largest()
-    return min(sum(_spread(end, found, sample, outlook, weight, budget) for end in budget.ends), past.width)
+    return sum(_spread(end, found, sample, outlook, weight, budget) for end in budget.ends)
 
 
 def _spread(end: End, found: Draft, sample: Predictions, outlook: Outlook, weight: float, budget: Budget) -> float:

@@ -1,18 +1,20 @@
-"""A model of the next embedding: ridge regression of [r + gamma q̂(x'), c(x')] on [1, c(x)] (section 9).
+"""A model of the next embedding: ridge regression of [r + gamma q̂(x'), c(x')] on regressors of x (section 9).
 
-Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')]. They are carried from
-block to block, so that all refits together read every row twice. The strength of the ridge is judged on the last 30 % of the
-past, apart for the target and for the embedding.
+Only sums over rows enter: X^T X, X^T Y and the squares of Y, X = [1, c(x), ...], Y = [r + gamma q̂(x'), c(x')]. They are carried
+from block to block, so that all refits together read every row twice. The strength of the ridge is judged on the last 30 % of
+the past, apart for the target and for the embedding. So is, once, on the pilot, whether regressors beyond c(x) are worth it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import RidgeModel
+from bondic.bounds.plan import LinearModel
 from bondic.search.sequential.past import Past, Seen
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,29 +26,28 @@ _GUESS_STRENGTH, _GUESS_ROWS = 1e-3, 4000
 _PIECE = 16_384
 
 
-def regressors(rows: Seen) -> FloatArray:
-    """X = [1, c(x)]."""
-    return np.hstack([np.ones((len(rows), 1)), rows.coordinates])
+def regressors(rows: Seen, model: LinearModel) -> FloatArray:
+    """X = [1, c(x), ...]."""
+    return model.design(rows.points, rows.slots, rows.coordinates)
 
 
 @dataclass(frozen=True, eq=False)
 class RowMoments:
-    """Sums over rows of products of X = [1, c(x)], Y = [r + gamma q̂(x'), c(x')] and q̂(x)."""
+    """Sums over rows of products of X (p columns), Y = [r + gamma q̂(x'), c(x')] and q̂(x)."""
 
     count: int
-    squares: FloatArray  # (1 + m, 1 + m) X'X
-    products: FloatArray  # (1 + m, 1 + m) X'Y
-    centers: FloatArray  # (1 + m,) X' q̂(x)
+    squares: FloatArray  # (p, p) X'X
+    products: FloatArray  # (p, 1 + m) X'Y
+    centers: FloatArray  # (p,) X' q̂(x)
     outcomes: FloatArray  # (1 + m,) sums of Y^2
 
     @staticmethod
-    def none(size: int) -> RowMoments:
-        return RowMoments(
-            0, np.zeros((size + 1, size + 1)), np.zeros((size + 1, size + 1)), np.zeros(size + 1), np.zeros(size + 1)
-        )
+    def none(model: LinearModel) -> RowMoments:
+        p, outcomes = model.coefficients.shape
+        return RowMoments(0, np.zeros((p, p)), np.zeros((p, outcomes)), np.zeros(p), np.zeros(outcomes))
 
-    def plus(self, rows: Seen) -> RowMoments:
-        x, y = regressors(rows), np.hstack([rows.targets[:, None], rows.following])
+    def plus(self, rows: Seen, model: LinearModel) -> RowMoments:
+        x, y = regressors(rows, model), np.hstack([rows.targets[:, None], rows.following])
         return RowMoments(
             self.count + len(rows),
             self.squares + x.T @ x,
@@ -71,34 +72,52 @@ class RowMoments:
             self.outcomes - 2 * crossed + np.einsum("ij,ij->j", coefficients, self.squares @ coefficients)
         )
 
+    @cached_property
+    def spectrum(self) -> tuple[FloatArray, FloatArray]:
+        """Eigenvalues and eigenvectors of X'X."""
+        values, vectors = np.linalg.eigh(self.squares)
+        return np.maximum(values, 0.0), vectors
+
 
 @dataclass(eq=False)
 class RunningMoments:
     """Moments of the past, and of its first 70 %: both grow with it."""
 
-    size: int
+    model: LinearModel  # whose regressors are used
     every: RowMoments = field(init=False)
     first: RowMoments = field(init=False)
 
     def __post_init__(self) -> None:
-        self.every = self.first = RowMoments.none(self.size)
+        self.every = self.first = RowMoments.none(self.model)
 
     def advance(self, past: Past) -> None:
-        self.every = _grown(self.every, past, len(past))
-        self.first = _grown(self.first, past, int(FIRST * len(past)))
+        self.every = self._grown(self.every, past, len(past))
+        self.first = self._grown(self.first, past, int(FIRST * len(past)))
+
+    def _grown(self, moments: RowMoments, past: Past, stop: int) -> RowMoments:
+        for first in range(moments.count, stop, _PIECE):
+            moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))), self.model)
+        return moments
 
 
-def _grown(moments: RowMoments, past: Past, stop: int) -> RowMoments:
-    for first in range(moments.count, stop, _PIECE):
-        moments = moments.plus(past.rows.cut(slice(first, min(first + _PIECE, stop))))
-    return moments
+def best_model(past: Past, models: Sequence[LinearModel]) -> LinearModel:
+    """The one whose regressors predict the embeddings of the last 30 % of this past best."""
+    if len(models) == 1:
+        return models[0]
+    misses = []
+    for model in models:
+        moments = RunningMoments(model)
+        moments.advance(past)
+        held = moments.every.minus(moments.first)
+        misses.append(float(held.misses(_ridge(moments.first, *_strengths(moments)))[1:].sum()))
+    return models[int(np.argmin(misses))]
 
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """A model with what else the past says: moments of T̄ = c(x) - gamma kappa(x), and a guess of e = q* - q̂."""
 
-    model: RidgeModel
+    model: LinearModel
     spread: FloatArray  # (m, m) mean of T̄ T̄'
     guess: FloatArray  # (m,)
 
@@ -106,7 +125,8 @@ class Fitted:
 def fit(moments: RunningMoments, gamma: float) -> tuple[Fitted, Fitted]:
     """The model for the rows to come, and the same from the first 70 % of the rows: the rest shows how well it predicts."""
     strengths = _strengths(moments)
-    return _fitted(moments.every, strengths, gamma), _fitted(moments.first, strengths, gamma)
+    every, first = (_fitted(part, moments.model, strengths, gamma) for part in (moments.every, moments.first))
+    return every, first
 
 
 def _strengths(moments: RunningMoments) -> tuple[float, float]:
@@ -121,8 +141,7 @@ def _strengths(moments: RunningMoments) -> tuple[float, float]:
 def _ridge(moments: RowMoments, target: float, embedding: float) -> FloatArray:
     """argmin |X B - Y|^2 + strength |B|^2, with one strength for the first column of Y and one for the others."""
     scale = _scale(moments)
-    values, vectors = np.linalg.eigh(moments.squares)
-    values = np.maximum(values, 0.0)
+    values, vectors = moments.spectrum
     turned = vectors.T @ moments.products
     turned[:, 0] /= values + scale * target
     turned[:, 1:] /= (values + scale * embedding)[:, None]
@@ -134,14 +153,15 @@ def _scale(moments: RowMoments) -> float:
     return 0.5 * float(np.trace(moments.squares)) / max(moments.count, 1)
 
 
-def _fitted(moments: RowMoments, strengths: tuple[float, float], gamma: float) -> Fitted:
-    """T̄ = X A with A = [0; I] - gamma B: everything about it follows from the moments of X."""
+def _fitted(moments: RowMoments, model: LinearModel, strengths: tuple[float, float], gamma: float) -> Fitted:
+    """T̄ = X A with A = [0; I; 0] - gamma B: everything about it follows from the moments of X."""
     coefficients = _ridge(moments, *strengths)
-    size = coefficients.shape[0] - 1
-    combine = np.vstack([np.zeros((1, size)), np.eye(size)]) - gamma * coefficients[:, 1:]
+    size = coefficients.shape[1] - 1
+    combine = -gamma * coefficients[:, 1:]
+    combine[1 : 1 + size] += np.eye(size)
     spread = combine.T @ moments.squares @ combine
     # T̄ e = r + gamma q̂(x') - q̂(x): the Bellman equation with the model inside
     wanted = combine.T @ (moments.products[:, 0] - moments.centers)
     ridge = _GUESS_STRENGTH * max(1.0, moments.count / _GUESS_ROWS) * _scale(moments)
     guess = np.linalg.solve(spread + ridge * np.eye(size), wanted)
-    return Fitted(RidgeModel(coefficients), spread / max(moments.count, 1), np.asarray(guess))
+    return Fitted(model.refitted(coefficients), spread / max(moments.count, 1), np.asarray(guess))

@@ -19,6 +19,7 @@ from bondic.identity.residual import values_at_rows
 from bondic.rounding import Between
 from bondic.rows import Batch, Rows
 from bondic.search.sequential.basis import Embedder, PointSlots
+from bondic.search.sequential.simulator import Moves
 from bondic.search.sequential.starts import StartPath, Starts
 from bondic.sums.forms import Sums
 
@@ -68,6 +69,7 @@ class Past:
     start: FloatArray  # (m,) ψ_0 as far as it is known
     gamma: float
     radius: float  # r_Q
+    moves: Moves | None = None  # the same rows for a simulator, where there is one
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -93,11 +95,14 @@ class History:
     starts: StartPath
     gamma: float
     radius: float
+    moves: Moves | None = None
 
     def before(self, row: int) -> Past:
         """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
-        return Past(self.begin, row, self.rows.cut(slice(0, count)), self.starts.before(row), self.gamma, self.radius)
+        moves = None if self.moves is None else self.moves.before(count)
+        known = self.rows.cut(slice(0, count)), self.starts.before(row)
+        return Past(self.begin, row, *known, self.gamma, self.radius, moves)
 
 
 def make_history(

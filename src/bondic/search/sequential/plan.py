@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from bondic.bounds.ahead import AheadModel
 from bondic.bounds.embedded import limits_from_class
-from bondic.bounds.plan import Block, Plan, StartBets
+from bondic.bounds.plan import Block, LinearModel, Plan, RidgeModel, StartBets
 from bondic.bounds.start import sampled_start
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
@@ -22,13 +23,16 @@ from bondic.classes.box import Box
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
+from bondic.functions.lookahead import Polynomials, SplitTree
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Rows
 from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
-from bondic.search.sequential.past import History, make_history
+from bondic.search.sequential.models import best_model
+from bondic.search.sequential.past import History, Past, make_history
+from bondic.search.sequential.simulator import moves_of
 from bondic.search.sequential.starts import BetCount, Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
@@ -41,6 +45,14 @@ MOST_SEEN, MOST_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """What a step does to a state, as the pilot tells it."""
+
+    steps: Polynomials
+    tree: SplitTree
 
 
 @dataclass(frozen=True)
@@ -98,14 +110,18 @@ class Planner:
         shape: Shape,
         sums: Sums = STANDARD,
         basis: LandmarkBasis | None = None,
+        simulated: Simulated | None = None,
     ) -> Planner:
-        """From the pilot alone; `basis`, if it was made from it before.
+        """From the pilot alone; `basis` and `simulated`, if they were made from it before.
 
         `problem` holds the pilot's rows too, and `pilot` them alone, with initial states that were known then.
         """
         embedder, space = _pilot_space(pilot, ball, known_starts(problem, pilot), shape.seen, basis)
-        planned, size = problem.rows.start + shape.planned, len(embedder.basis)
-        proposer = Proposer(size, space.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
+        planned = problem.rows.start + shape.planned
+        model: LinearModel = RidgeModel.blank(len(embedder.basis))
+        if simulated is not None:
+            model = outset(pilot, ball, shape.seen, sums, simulated, embedder.basis).model
+        proposer = Proposer(model, space.radius, problem.gamma, pilot.rows.stop, planned, costs_of(budget, ends))
         limits = _limits(ball, problem)
         return Planner(pilot, ball, budget, ends, shape, sums, embedder, space, limits, proposer)
 
@@ -115,6 +131,8 @@ class Planner:
         self.history = make_history(
             problem, self.space, self.embedder, starts, self.limits, self.sums, before=self.history
         )
+        if isinstance(self.proposer.model, AheadModel):
+            self.history = replace(self.history, moves=moves_of(problem))
         first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
         stops = block_ends(proposer.start, first, proposer.planned, stop, self.shape.cuts)
         proposer.extend(self.history.before, stops, stop)
@@ -160,27 +178,49 @@ def make_plan(
     ends: tuple[End, ...],
     shape: Shape,
     sums: Sums = STANDARD,
+    simulated: Simulated | None = None,
 ) -> Plan:
     """A plan for all rows after the pilot; every block is made from the rows before it."""
-    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums)
+    planner = Planner.begin(problem, pilot, ball, budget, ends, shape, sums, simulated=simulated)
     planner.extend(problem)
     return planner.plan(problem)
 
 
-def foreseen_length(
+@dataclass(frozen=True, eq=False)
+class Outset:
+    """The pilot as a plan for some class begins with it: rows in its coordinates, and the model that predicts best."""
+
+    past: Past
+    model: LinearModel
+
+    def length(self, planned: int, budget: Budget) -> float:
+        """How long the interval of a plan would be for a log of so many rows; longer than the range where it is that bad."""
+        return predict_length(self.past, self.model, self.past.begin + planned, budget)
+
+
+def outset(
     pilot: Rows,
     ball: Ball | Box | Span,
-    budget: ErrorBudget,
-    ends: tuple[End, ...],
-    shape: Shape,
+    seen: int = MOST_SEEN,
     sums: Sums = STANDARD,
-) -> float:
-    """How long the interval of a plan for this class would be, from the pilot alone."""
+    simulated: Simulated | None = None,
+    basis: LandmarkBasis | None = None,
+) -> Outset:
+    """What a class makes of the pilot."""
     starts = known_starts(pilot, pilot)
-    embedder, space = _pilot_space(pilot, ball, starts, shape.seen)
+    embedder, space = _pilot_space(pilot, ball, starts, seen, basis)
     history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums)
     past = history.before(pilot.rows.stop)
-    return predict_length(past, pilot.rows.start + shape.planned, costs_of(budget, ends))
+    return Outset(past, best_model(past, _models(embedder, space, pilot, simulated)))
+
+
+def _models(embedder: Embedder, space: Ball, problem: Rows, simulated: Simulated | None) -> list[LinearModel]:
+    """What may predict what follows: a regression on x, and one that also knows the state that a simulator expects."""
+    plain = RidgeModel.blank(len(embedder.basis))
+    if simulated is None or not problem.layout.discrete or problem.layout.has_time:
+        return [plain]
+    parts = (space.kernel, embedder.basis, simulated.steps, simulated.tree, space.center)
+    return [plain, AheadModel.blank(problem.layout, *parts)]
 
 
 def costs_of(budget: ErrorBudget, ends: tuple[End, ...]) -> Budget:

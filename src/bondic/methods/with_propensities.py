@@ -1,0 +1,116 @@
+"""When the default takes `Propensities`, and on which rows: a rule that sees no row that is certified afterwards.
+
+One-step logs (γ = 0) and logs that hold the target's probabilities alone: always, on all rows, as nothing was looked at. Other
+logs: if the pilot ends every row, or foresees an interval of less than half the value range from whole episodes; then the rows
+after the pilot are certified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bondic.bounds.decisions import Decisions, read_decisions, single_rows
+from bondic.bounds.propensities import ways
+from bondic.claims import End
+from bondic.data.blocks import RowRange
+from bondic.errors import InvalidInput
+from bondic.methods.propensities import Propensities
+from bondic.noise.wealth import moderate
+from bondic.policies.logged_target import LoggedTarget
+from bondic.rows import Rows
+from bondic.terms import range_of
+
+_PROMISING = 0.5
+"""Share of the value range below which a guess of the length is worth leaving q* out for."""
+_BOTH: tuple[End, ...] = ("lower", "upper")
+_FEWEST = 20
+"""Episodes of a pilot from which a length is guessed."""
+
+
+@dataclass(frozen=True)
+class Applicable:
+    """The rows that are left for it, and why it was taken."""
+
+    problem: Rows
+    why: str
+
+
+def logged(problem: Rows) -> bool:
+    """Whether the log says with which probabilities its actions were taken."""
+    return problem.log.has("behavior_action_probs") or problem.log.has("behavior_log_probs")
+
+
+def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alpha: float) -> Applicable | None:
+    """None: it does not apply, or promises too little; so many rows as `pilot` says may be looked at."""
+    if not logged(problem):
+        return None
+    if isinstance(problem.policy, LoggedTarget):
+        return Applicable(problem, "the policy is known by its probabilities of the logged actions alone")
+    if not (
+        problem.initial_states.from_rows and (problem.layout.discrete or hasattr(problem.policy, "action_density"))
+    ):
+        return None
+    if problem.gamma == 0.0:
+        return Applicable(
+            problem, "the log holds propensities and every decision stands alone: nothing is assumed about q*"
+        )
+    first = _border(problem, pilot(problem))
+    if first is None:
+        return None
+    looked, rest = problem.select(problem.rows.start, first), problem.select(first)
+    if single_rows(looked):
+        return Applicable(
+            rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
+        )
+    share = _foreseen(method, looked, len(rest.rows) / len(looked.rows), alpha)
+    if share is None or share >= _PROMISING:
+        return None
+    return Applicable(
+        rest,
+        f"the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a length of about "
+        f"{100 * share:.2g} % of the value range without assuming anything about q*",
+    )
+
+
+def _border(problem: Rows, pilot: int) -> int | None:
+    """The last row that begins an episode and has all rows before it in the pilot; None: there is none."""
+    wanted = problem.rows.start + pilot
+    if not problem.log.has_episode_ids:
+        return wanted if problem.rows.start < wanted < problem.rows.stop else None
+    last, found = None, None
+    for where, part in problem.log.batches(RowRange(problem.rows.start, min(wanted + 1, problem.rows.stop))):
+        ids = np.asarray(part.episode_ids)
+        changed = np.flatnonzero(ids[1:] != ids[:-1]) + 1
+        if last is not None and ids[0] != last:
+            changed = np.concatenate([[0], changed])
+        if changed.size:
+            found = int(changed[-1]) + where.start
+        last = ids[-1]
+    return found
+
+
+def _foreseen(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
+    """About how long the interval will be, as a share of the value range, from the values of the pilot's episodes."""
+    try:
+        columns = read_decisions(pilot, None, every_action=False)
+    except InvalidInput:  # episodes that lack steps, or that go on after the pilot: not for this method
+        return None
+    if columns.units < _FEWEST:
+        return None
+    low, high = (_end(columns.seen_from(end), method, columns.units * times, alpha / 2) for end in _BOTH)
+    width = range_of(pilot.terms).width
+    return min(max(-high - low, 0.0), width) / width
+
+
+def _end(columns: Decisions, method: Propensities, units: float, probability: float) -> float:
+    """A guess of the lower end, as seen from one end: the mean of the values less what their spread costs."""
+    price, found = math.log(1 / probability), []
+    for way in ways(columns, None, method.stated):
+        values = moderate(way.values)
+        spread = math.sqrt(2 * price * max(float(values.var()), 1e-300) / units)
+        found.append(float(values.mean()) - spread - price * float(np.ptp(values)) / units)
+    return max(found)

@@ -1,0 +1,126 @@
+"""Balls around a fitted center, with the radius that the pilot's residuals ask for.
+
+    r_Q^2 = ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2
+
+rho: rms residual of the center on the n rows that judge it. q* - q̂ is the sum of all residuals to come, rho / (1 - gamma) if
+all of them point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3
+of n rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of
+the kernel is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.classes.ball import Ball
+from bondic.classes.provenance import Provenance
+from bondic.classes.value_class import constant_value
+from bondic.errors import PolicyError
+from bondic.rows import Rows
+from bondic.search.sequential.blocks import Budget
+from bondic.search.sequential.plan import Simulated, outset
+from bondic.sums.forms import STANDARD, Sums
+from bondic.terms import range_at_all_times
+from bondic.tuning.bumps import bump_kernel
+from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
+from bondic.tuning.coverage import unseen_share
+from bondic.tuning.visits import can_be_asked
+
+FloatArray = npt.NDArray[np.float64]
+
+KAPPAS = (1.0, 0.3, 0.1)
+"""Scales of what actions differ by, beside that of the state."""
+_RARE, _APART = 3.0, 5.0
+_LEAST_ADVANTAGE = 2.0
+"""kappa r_Q is at least so many rho: what one step can make actions differ by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Foresight:
+    """What lengths are predicted for."""
+
+    planned: int  # rows of the log
+    budget: Budget
+    seen: int  # most landmarks
+    sums: Sums = STANDARD
+
+    def length(self, pilot: Rows, ball: Ball, simulated: Simulated | None) -> float:
+        return outset(pilot, ball, self.seen, self.sums, simulated).length(self.planned, self.budget)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCandidate:
+    """A class with the length that is predicted for it."""
+
+    name: str
+    ball: Ball
+    note: str
+    length: float
+
+
+def centers_apply(pilot: Rows) -> bool:
+    """Whether there are rows enough to fit a center, and values that do not depend on time."""
+    return len(pilot) >= ENOUGH and not pilot.layout.has_time and pilot.gamma < 1
+
+
+def balls_around_center(
+    pilot: Rows,
+    centers: FittedCenters,
+    names: tuple[int, ...],
+    foresight: Foresight,
+    simulated: Simulated | None,
+    factor: float,
+) -> list[ClassCandidate]:
+    """One for every scale of the advantage, around the center with the smallest residuals; the radius times `factor`."""
+    limits, center = range_at_all_times(pilot.terms), centers.best
+    held = len(pilot.select(split_row(pilot)))
+    unseen, why = _unseen(pilot, centers)
+    radius, fixed = radius_around(center.rho, limits.width, pilot.gamma, held, unseen), constant_value(center.function)
+    if fixed is not None:
+        radius = max(radius, 0.5 * limits.width)  # a constant knows nothing of the shape of q*
+    radius *= factor
+    level, out = max(0.5 * limits.width, limits.width / radius), []
+    where = Provenance(
+        "center, scales and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash
+    )
+    words = f"a fitted {center.name}" if fixed is None else f"the constant {fixed:.6g}"
+    for kappa in allowed_kappas(pilot.layout.slots if pilot.layout.discrete else 2, pilot.gamma):
+        kernel = bump_kernel(pilot, kappa, level, names)
+        ball = Ball(kernel, radius, center.function, provenance=where, origin="chosen")
+        note = (
+            f"within {radius:.6g} of {words} in the space of {kernel!r}, what actions differ by at scale {kappa:g}; radius from "
+            f"residuals of rms {center.rho:.3g} on {held} rows that the center has not seen{why}"
+        )
+        length = foresight.length(pilot, ball, simulated)
+        out.append(ClassCandidate(f"{center.name}, scale {kappa:g}", ball, note, length))
+    return out
+
+
+def radius_around(rho: float, width: float, gamma: float, held: int, unseen: float) -> float:
+    """r_Q; never below a thousandth of the range."""
+    steps = 1.0 / (1.0 - gamma)
+    hidden = width * max(min(1.0, _RARE * steps / max(held, 1)), _APART * unseen)
+    return max(math.hypot(rho * steps, hidden), 1e-3 * width)
+
+
+def allowed_kappas(actions: int, gamma: float) -> tuple[float, ...]:
+    """Those with kappa r_Q >= 2 rho; a single action has no advantage."""
+    if actions == 1:
+        return KAPPAS[:1]
+    least = min(1.0, _LEAST_ADVANTAGE * (1 - gamma)) * (1 - 1e-9)
+    return tuple(kappa for kappa in KAPPAS if kappa >= least)
+
+
+def _unseen(pilot: Rows, centers: FittedCenters) -> tuple[float, str]:
+    """The share of the policy's visits that the pilot knows nothing about, in words too; all of them where nobody can tell."""
+    if centers.simulator is None or not can_be_asked(pilot.policy):
+        return 1.0, "; where the policy goes cannot be simulated, so the radius holds all of the value range"
+    try:
+        share = unseen_share(pilot, centers.simulator, horizon_of(pilot.gamma), 0)
+    except PolicyError:
+        return 1.0, "; the policy does not answer at simulated states, so the radius holds all of the value range"
+    return share, f"; {100 * share:.0f} % of simulated visits lie where the pilot never was" if share else ""

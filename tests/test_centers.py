@@ -1,0 +1,365 @@
+"""Centers of Q that are fitted: one function in every batch, made from the pilot alone, certified and verified."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.bounds.ahead import AheadModel
+from bondic.bounds.plan import Plan
+from bondic.claims import ErrorBudget
+from bondic.classes.value_class import constant_value
+from bondic.codec import Encoder, decode, same
+from bondic.errors import InvalidInput
+from bondic.functions.functions import Function
+from bondic.functions.lookahead import LookAhead, Polynomials, SplitTree
+from bondic.functions.networks import NetworkFunction, TanhNetwork
+from bondic.kernels.normal_form import Layout, normal_form
+from bondic.methods.sequential import Sequential
+from bondic.methods.setting import tuning_problem
+from bondic.proofs.asked import Asked
+from bondic.proofs.sequential import SequentialProof, probabilities
+from bondic.search.sequential.basis import PointSlots, gram
+from bondic.search.sequential.blocks import Budget
+from bondic.search.sequential.plan import Shape, Simulated, make_plan
+from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
+from bondic.tuning import centers
+from bondic.tuning.around_centers import Foresight, allowed_kappas, radius_around
+from bondic.tuning.bumps import bump_kernel
+from bondic.tuning.centers import fit_centers
+from bondic.tuning.coverage import unseen_share
+from bondic.tuning.sequential_class import choose_class
+
+LAYOUT = Layout(observation_dim=3, has_time=False, action_dim=0, slots=2)
+
+
+def network(inputs=3, outputs=2, seed=0, hidden=(7, 5)):
+    rng = np.random.default_rng(seed)
+    sizes = [inputs, *hidden, outputs]
+    weights = tuple(rng.normal(size=(a, b)) for a, b in pairwise(sizes))
+    biases = tuple(rng.normal(size=b) for b in sizes[1:])
+    return TanhNetwork(rng.normal(size=inputs), rng.uniform(0.5, 2, inputs), weights, biases, 3.0, 10.0, -40.0, 40.0)
+
+
+def look_ahead(seed=0):
+    rng = np.random.default_rng(seed)
+    monomials = np.array([[-1, -1], [0, -1], [1, -1], [2, -1], [0, 1], [2, 2]])
+    coefficients = 0.3 * rng.normal(size=(2, 6, 3))
+    steps = Polynomials(np.zeros(3), np.ones(3), monomials, coefficients, np.full(3, -5.0), np.full(3, 5.0))
+    tree = SplitTree(
+        np.array([0, -1, 2, -1, -1]), np.array([0.3, 0, -0.2, 0, 0]), np.array([1, 0, 3, 0, 0]), np.array([2, 0, 4, 0, 0]),
+        np.array([[0, 0], [1, 0.5], [0, 0], [0.0, -1.0], [0.9, 2.0]]),
+    )  # fmt: skip
+    return LookAhead(LAYOUT, steps, tree, network(outputs=1), 0.9)
+
+
+FUNCTIONS = {"network": lambda: NetworkFunction(LAYOUT, network()), "look-ahead": look_ahead}
+
+
+def points(count=301, seed=1):
+    return 2 * np.random.default_rng(seed).normal(size=(count, 3))
+
+
+# ------------------------------------------------------------------------------------------------ functions
+
+
+def exact_network(net, z):
+    hidden = ((z - net.mean) / net.scale).astype(np.longdouble)
+    for weight, bias in net.layers[:-1]:
+        hidden = np.tanh(hidden @ weight.astype(np.longdouble) + bias)
+    raw = hidden @ net.weights[-1].astype(np.longdouble) + net.biases[-1]
+    return np.clip(net.location + net.span * raw, net.low, net.high)
+
+
+def test_the_error_of_a_network_covers_long_arithmetic():
+    net, z = network(), points()
+    values, error = net.values(z)
+    apart = float(np.abs(values - exact_network(net, z)).max())
+    assert 0 < apart <= error <= 1e-11
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_point_has_one_value_in_every_batch(name):
+    function, z = FUNCTIONS[name](), points()
+    together, error = function.values(z)
+    alone = np.vstack([function.values(z[k : k + 1])[0] for k in range(len(z))])
+    shuffled = np.random.default_rng(2).permutation(len(z))
+    again = function.values(np.asfortranarray(z[shuffled]))[0]
+    assert error <= 1e-11
+    assert np.abs(alone - together).max() <= 2 * error
+    assert np.abs(again - together[shuffled]).max() <= 2 * error
+
+
+def test_next_states_are_the_same_floats_in_every_batch():
+    steps, z = look_ahead().steps, points()
+    together = steps.every(z)
+    for slot, states in enumerate(together):
+        alone = np.vstack([steps.next_states(z[k : k + 1], slot) for k in range(len(z))])
+        np.testing.assert_array_equal(alone, states)
+    slots = np.random.default_rng(3).integers(2, size=len(z))
+    np.testing.assert_array_equal(steps.at(z, slots), np.where(slots[:, None] == 0, *together))
+
+
+def test_a_look_ahead_is_its_formula():
+    function, z = look_ahead(), points(40)
+    values, error = function.values(z)
+    for slot in range(2):
+        x = (z - function.steps.mean) / function.steps.scale
+        terms = np.column_stack([np.ones(40), x[:, 0], x[:, 1], x[:, 2], x[:, 0] * x[:, 1], x[:, 2] ** 2])
+        after = np.clip(z + terms @ function.steps.coefficients[slot], -5, 5)
+        alive = np.where(after[:, 0] <= 0.3, 1.0, np.where(after[:, 2] <= -0.2, 0.0, 0.9))
+        reward = np.where(after[:, 0] <= 0.3, 0.5, np.where(after[:, 2] <= -0.2, -1.0, 2.0))
+        later = exact_network(function.network, after)[:, 0].astype(float)
+        np.testing.assert_allclose(values[:, slot], reward + 0.9 * alive * later, rtol=1e-10, atol=1e-10)
+    assert error > 0
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_come_back_from_a_certificate(name):
+    function = FUNCTIONS[name]()
+    encoder = Encoder()
+    data = encoder.encode(function, "center")
+    again = decode(Function, data, encoder.arrays, "center", layout=LAYOUT)
+    assert same(function, again)
+    np.testing.assert_array_equal(again.values(points())[0], function.values(points())[0])
+    assert not function.is_zero
+    with pytest.raises(InvalidInput, match="center of Q"):
+        function.norm()
+
+
+def test_damaged_functions_are_refused():
+    net, ahead = network(), look_ahead()
+    for wrong in (
+        lambda: replace(net, scale=np.zeros(3)),
+        lambda: replace(net, biases=net.biases[:2]),
+        lambda: replace(net, weights=(net.weights[0], net.weights[2], net.weights[1])),
+        lambda: replace(net, low=1.0, high=-1.0),
+        lambda: NetworkFunction(LAYOUT, network(outputs=3)),
+        lambda: replace(ahead, network=network(outputs=2)),
+        lambda: replace(ahead, discount=1.5),
+        lambda: replace(ahead.steps, monomials=ahead.steps.monomials + 2),
+        lambda: replace(ahead.tree, left=np.zeros(5, dtype=np.int64)),
+        lambda: replace(ahead.tree, leaves=np.full((5, 2), np.nan)),
+    ):
+        with pytest.raises(InvalidInput):
+            wrong()
+
+
+# ------------------------------------------------------------------------------------------------ a rough world
+
+
+def falling(count, seed, *, changed_from=None):
+    """A stick that falls over at |s| > 1: alive is a cliff, the next state is told exactly."""
+    rng = np.random.default_rng(seed)
+    rows, s = [], np.array([0.0, 0.0])
+    while len(rows) < count:
+        a = int(rng.random() < 0.5 - 0.2 * np.tanh(3 * (s[0] + s[1])))
+        after = np.array([s[0] + 0.3 * s[1], 0.95 * s[1] + 0.3 * s[0] + (0.25 if a else -0.25)])
+        ended = abs(after[0]) > 1
+        rows.append((s, a, 0.0 if ended else 1.0, after, ended))
+        s = rng.uniform(-0.2, 0.2, 2) if ended else after
+    s, a, r, after, ended = (np.array(column) for column in zip(*rows, strict=True))
+    if changed_from is not None:
+        later = np.arange(count) >= changed_from
+        r, s = np.where(later & ~ended, 0.3, r), s + 0.1 * later[:, None]
+    return bondic.Transitions(s, a, r, after, ended, None)
+
+
+def balance(observations):
+    left = 0.5 + 0.5 * np.tanh(4 * (observations[:, 0] + observations[:, 1]))
+    return np.column_stack([left, 1 - left])
+
+
+def stick(count=2500, seed=0, **changes):
+    starts = bondic.InitialStates.exact(np.random.default_rng(5).uniform(-0.2, 0.2, (16, 2)))
+    policy = bondic.CallablePolicy(balance)
+    terms = {"gamma": 0.9, "reward_range": (0.0, 1.0), "accept": None}
+    return bondic.make_problem(falling(count, seed, **changes), policy, starts, **terms)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_training():
+    """A tenth of the steps: these tests are about what is fitted, not how well."""
+    kept = centers._UPDATES, centers._RETURN_STEPS
+    centers._UPDATES, centers._RETURN_STEPS = 12, 1500
+    yield
+    centers._UPDATES, centers._RETURN_STEPS = kept
+
+
+@cache
+def fitted(changed_from=None):
+    problem = stick(changed_from=changed_from)
+    return problem, fit_centers(tuning_problem(problem, 500))
+
+
+def true_values(problem, states):
+    """Values at initial states by simulation of the stick itself."""
+    rng, s = np.random.default_rng(3), np.repeat(states, 200, axis=0)
+    total, weight = np.zeros(len(s)), np.ones(len(s))
+    for _ in range(100):
+        a = rng.random(len(s)) > balance(s)[:, 0]
+        s = np.column_stack([s[:, 0] + 0.3 * s[:, 1], 0.95 * s[:, 1] + 0.3 * s[:, 0] + np.where(a, 0.25, -0.25)])
+        fine = np.abs(s[:, 0]) <= 1
+        s = np.clip(s, -9, 9)
+        total += weight * fine
+        weight *= problem.gamma * fine
+    return total.reshape(-1, 200).mean()
+
+
+def test_the_simulator_finds_steps_and_cliffs():
+    log = falling(1500, 1)
+    moves = Moves(log.observations, log.actions, log.next_observations, log.rewards, log.terminations)
+    found = fit_simulator(moves, 2)
+    assert not len(found.residuals)
+    np.testing.assert_allclose(found.steps.at(log.observations, log.actions), log.next_observations, atol=1e-4)
+    right = (found.tree.values(log.next_observations)[:, 0] > 0.5) == ~log.terminations
+    assert right.all()
+
+
+def test_leaves_of_a_tree_are_as_large_as_asked():
+    rng = np.random.default_rng(0)
+    states, wanted = rng.normal(size=(300, 2)), rng.normal(size=(300, 2))
+    tree = grow_tree(states, wanted, 10)
+    _, sizes = np.unique(tree.values(states), axis=0, return_counts=True)
+    assert sizes.min() >= 10
+    assert len(sizes) > 4
+
+
+def test_fitted_centers_have_smaller_residuals_on_a_rough_world():
+    _, found = fitted()
+    names = [center.name for center in found.every]
+    assert names == ["constant", "network", "look-ahead"]
+    assert all(center.rho < 0.6 * found.every[0].rho for center in found.every[1:])
+    assert found.best.rho == min(center.rho for center in found.every)
+    assert "look-ahead" in found.text()
+
+
+def test_fitting_sees_the_pilot_alone_and_no_chance():
+    _, first = fitted()
+    _, second = fitted(changed_from=500)
+    for one, two in zip(first.every, second.every, strict=True):
+        assert one.rho == two.rho
+        assert same(one.function, two.function)
+
+
+def test_a_short_pilot_has_a_constant_only():
+    found = fit_centers(tuning_problem(stick(600), 150))
+    assert [center.name for center in found.every] == ["constant"]
+    assert found.simulator is None
+
+
+def test_a_policy_of_which_only_answers_are_known_gets_no_look_ahead():
+    problem = stick(1200)
+    rows = problem.whole()
+    given = np.full((1200, 2), 0.5)
+    given[rows.next.rows] = rows.next.weights
+    policy = bondic.RowProbabilities(given, balance(problem.initial.points))
+    again = bondic.make_problem(
+        problem.log, policy, problem.initial_states, gamma=0.9, reward_range=(0.0, 1.0), accept=None
+    )
+    found = fit_centers(tuning_problem(again, 400))
+    assert [center.name for center in found.every] == ["constant", "network"]
+
+
+def test_what_the_pilot_never_saw_is_counted():
+    problem, found = fitted()
+    pilot = tuning_problem(problem, 500)
+    assert unseen_share(pilot, found.simulator, 40, 0) < 0.05
+    far = bondic.InitialStates.exact(np.full((4, 2), 0.9))
+    away = bondic.make_problem(
+        problem.log, bondic.CallablePolicy(lambda s: np.tile([0.0, 1.0], (len(s), 1))), far, gamma=0.9,
+        reward_range=(0.0, 1.0), accept=None,
+    )  # fmt: skip
+    assert unseen_share(tuning_problem(away, 500), found.simulator, 40, 0) > 0.3
+
+
+# ------------------------------------------------------------------------------------------------ class and interval
+
+
+def test_what_actions_differ_by_has_its_own_scale():
+    problem, _ = fitted()
+    pilot = tuning_problem(problem, 500)
+    terms = normal_form(bump_kernel(pilot, 0.1, 5.0, ()), pilot.layout)
+    here = PointSlots(np.zeros((2, 2)), np.array([0, 1]))
+    np.testing.assert_allclose(
+        gram(terms, here, here), 25 + 1.03 * (1 + 0.01 * np.array([[0.5, -0.5], [-0.5, 0.5]])), rtol=1e-12
+    )
+
+
+def test_the_radius_holds_what_rows_cannot_show():
+    assert radius_around(0.0, 20.0, 0.95, 150, 0.0) == pytest.approx(20 * 3 * 20 / 150)
+    assert radius_around(0.0, 20.0, 0.95, 10, 0.0) == pytest.approx(20.0)
+    assert radius_around(0.0, 1.0, 0.95, 150, 0.5) == pytest.approx(2.5)
+    assert radius_around(1.0, 20.0, 0.95, 10**9, 0.0) == pytest.approx(20.0)
+    assert allowed_kappas(2, 0.95) == (1.0, 0.3, 0.1)
+    assert allowed_kappas(2, 0.9) == (1.0, 0.3)
+    assert allowed_kappas(2, 0.0) == allowed_kappas(1, 0.99) == (1.0,)
+
+
+FORESIGHT = Foresight(2500, Budget.of(0.02, {"lower": 0.04, "upper": 0.04}), 60)
+
+
+def test_a_smooth_problem_keeps_its_ball():
+    rng = np.random.default_rng(0)
+    s = rng.uniform(-1, 1, (4000, 1))
+    a = rng.integers(2, size=4000)
+    log = bondic.Transitions(s, a, 0.5 + 0.2 * s[:, 0], 0.5 * s + 0.2 * (a[:, None] - 0.5), np.zeros(4000, bool), None)
+    starts = bondic.InitialStates.exact(np.zeros((1, 1)))
+    problem = bondic.make_problem(
+        log, bondic.CallablePolicy(lambda x: np.full((len(x), 2), 0.5)), starts, gamma=0.5, reward_range=(0, 1),
+        accept=None,
+    )  # fmt: skip
+    found = choose_class(None, None, bondic.Choices(), tuning_problem(problem, 400), FORESIGHT)
+    assert isinstance(found.ball, bondic.Ball)
+    assert "candidates" not in found.notes
+
+
+def ahead_proof(problem, found):
+    """A plan whose models look ahead, for a ball of smooth functions around the fitted center."""
+    ball = bondic.Ball(bondic.Gaussian(1.0, on="state") + bondic.Constant(25.0), 20.0, found.best.function)
+    pilot, budget = tuning_problem(problem, 500), ErrorBudget.split(0.1, probabilities("both", 0.2))
+    simulated = Simulated(found.simulator.steps, found.simulator.tree)
+    shape = Shape(len(problem.rows), seen=40, landmarks=50)
+    plan = make_plan(problem, pilot, ball, budget, ("lower", "upper"), shape, simulated=simulated)
+    certified = problem.select(500)
+    return SequentialProof(Asked.of(certified), budget, "both", ball, plan), certified
+
+
+def test_a_model_that_looks_ahead_is_learned_again_and_comes_back():
+    problem, found = fitted()
+    proof, certified = ahead_proof(problem, found)
+    models = [block.model for block in proof.plan.blocks]
+    assert all(isinstance(model, AheadModel) for model in models)
+    assert not np.array_equal(models[0].tree.thresholds, models[-1].tree.thresholds)
+    encoder = Encoder()
+    data = encoder.encode(proof.plan, "plan")
+    again = decode(Plan, data, encoder.arrays, "plan", layout=problem.layout)
+    assert same(proof.plan, again)
+    evaluation = proof.evaluate(proof.evidence(certified))
+    ends = {claim.end: claim.bound for claim in evaluation.claims}
+    assert ends["lower"] < ends["upper"]
+
+
+def test_later_rows_leave_earlier_blocks_as_they_are():
+    (first, one), (second, two) = fitted(), fitted(changed_from=1500)
+    before, after = (ahead_proof(*pair)[0].plan.blocks for pair in ((first, one), (second, two)))
+    for left, right in zip(before, after, strict=True):
+        if left.stop <= 1500:
+            assert same(left, right)
+
+
+def test_a_rough_problem_is_certified_around_its_fitted_center(tmp_path):
+    problem = stick(4000, seed=2)
+    result = bondic.estimate_interval(problem, alpha=0.1, method=Sequential(rank=60))
+    assert constant_value(result.proof.ball.center) is None
+    assert "look-ahead" in result.choices["centers"]
+    assert result.low <= true_values(problem, problem.initial_states.observations) <= result.high
+    path = tmp_path / "certificate"
+    bondic.save_certificate(result.certificate, path)
+    again = bondic.verify(bondic.load_certificate(path), problem.log)
+    assert (again.low, again.high) == pytest.approx((result.low, result.high), abs=1e-6)
