@@ -100,10 +100,9 @@ def episode_control(columns: Decisions, borders: tuple[int, ...]) -> LinearContr
         weighed = weights[:stop, None] * design[:stop]
         left = weighed.T @ (design[:stop] - columns.terms.gamma * following[:stop]) + _OWN * np.eye(design.shape[1])
         fits.append(np.linalg.solve(left, weighed.T @ columns.rewards[:stop])[:, None])
-    guess = (design @ fits[0])[:, 0]
-    limits, first = columns.limits, int(columns.episodes[before])
-    low, high = (float(np.clip(np.quantile(guess[:before], tail), limits.low, limits.high)) for tail in _TAILS)
-    values = moderate(returns_with(columns, np.clip(guess, low, high))[:first])
+    guess, limits = (design[:before] @ fits[0])[:, 0], columns.limits
+    low, high = (float(np.clip(np.quantile(guess, tail), limits.low, limits.high)) for tail in _TAILS)
+    values = moderate(returns_with(columns.first(before), np.clip(guess, low, high)))
     expected = (float(values.mean()), max(_IN_SAMPLE * float(values.var()), 1e-6 * max(limits.width, 1e-150) ** 2))
     return LinearControl(int(columns.rows[0]), borders, (low, high), expected, center, scale, np.array(fits))
 

@@ -104,8 +104,8 @@ def contexts_claim(columns: Decisions, found: Sequence[Way], rates: Sequence[flo
     for way, rate in zip(found, rates, strict=True):
         centers, losses = _centers(way) if way.robust is None else (way.robust.centers, way.robust.losses)
         shifted = [np.asarray(one - limits.low) for one in (way.values, centers)]
-        size = np.abs(way.values) + np.abs(centers) + abs(limits.low)
-        values = shifted[0] - 8 * U * size
+        size = np.abs(centers) + abs(limits.low)  # of what is known before the value
+        values = shifted[0] - 8 * U * (size + np.abs(way.values))
         bets += [
             ContextBets(
                 values, shifted[1], losses + 8 * U * size, multiple * rate, most, 1.0 / (len(found) * len(BETS))
