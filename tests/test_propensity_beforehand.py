@@ -94,7 +94,7 @@ def test_last_steps_before_a_horizon_are_not_taken_for_first_ones(value, ended):
 
 def test_rows_of_a_long_episode_are_no_draws_of_the_initial_distribution():
     log = steps_log(range(60), ended=False)
-    with pytest.raises(InvalidInput, match="row 1 carries timestep 1.*no draw of the initial distribution"):
+    with pytest.raises(InvalidInput, match=r"row 1 carries timestep 1.*no draw of the initial distribution"):
         asked(log, Propensities(), gamma=0.0)
     assert asked(log, Propensities(value="contexts"), gamma=0.0).low < 2.0
 
@@ -125,6 +125,17 @@ def test_what_was_fixed_beforehand_is_named_as_believed(method):
     believed = " ".join(bondic.verify(interval(log, method).certificate, log).unchecked)
     assert "planned number, 400" in believed
     assert ("blocks of predictions" in believed) == (method.largest_ratio is not None)
+
+
+def test_doubly_robust_values_have_their_share_before_their_first_bet():
+    """Else whoever stops before the first block, or goes on if it does not look good, bets with more than the wealth."""
+    log = decisions(100)
+    ends = [
+        interval(log, Propensities(planned=10_000, side="upper", **more)).high
+        for more in ({}, {"largest_ratio": LARGEST}, {"largest_ratio": LARGEST, "model": None})
+    ]
+    assert ends[0] < ends[1] < 1.0
+    assert ends[2] == ends[0]
 
 
 # --- certificates -----------------------------------------------------------------------------------------------------

@@ -118,9 +118,10 @@ def _floors(columns: Decisions, last: int) -> tuple[FloatArray, FloatArray]:
 
     The two floats of a time depend on what was stated alone, not on how long the episodes of this log are.
     """
-    terms, low = columns.terms, columns.terms.reward_range[0]
+    terms = columns.terms
     if terms.horizon is None:
-        return tuple(np.full(last + 1, one) for one in _floor(terms, None))  # type: ignore[return-value]
+        low, high = _floor(terms, None)
+        return np.full(last + 1, low), np.full(last + 1, high)
     ends = np.array([_floor(terms, max(terms.horizon - time, 0)) for time in range(last + 1)])
     return ends[:, 0], ends[:, 1]
 

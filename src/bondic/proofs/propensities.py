@@ -92,7 +92,7 @@ class PropensityProof(Proof):
     def _claim(self, columns: Decisions) -> Claim:
         probability, found = self.budget[columns.end], self.ways(columns)
         if self.rates is None:
-            return population_claim(columns, found, self.planned, probability)
+            return population_claim(columns, found, self.stated, self.planned, probability)
         return contexts_claim(columns, found, self.rates[columns.end], probability)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
