@@ -162,3 +162,28 @@ def test_rates_are_there_for_every_end():
     proof = interval(log, Propensities(value="contexts")).proof
     with pytest.raises(VerificationError, match="no rates"):
         replace(proof, rates={"lower": proof.rates["lower"]})
+
+
+def test_a_control_variate_is_compared_column_by_column():
+    """Beside a column of a billion the threshold of another one could be moved as one liked."""
+    rng = np.random.default_rng(0)
+    situation, action = rng.integers(0, 3, 600), rng.integers(0, 2, 600)
+    states = np.column_stack([STATES[situation, 0], 1e9 + 1e6 * rng.normal(size=600)])
+    log = one_step(states, action, 1e6 + rng.random(600), behavior_action_probs=np.full(600, 0.5))
+    problem = question(log, reward_range=(1e6, 1e6 + 1))
+    proof = bondic.estimate_interval(problem, method=Propensities(largest_ratio=1.8)).proof
+    control = proof.control
+    moved = control.coefficients.copy()
+    moved[:, 1] += 0.01
+    forged = [
+        {"center": control.center + np.array([0.3, 0.0])},
+        {"scale": control.scale * [1e-6, 1.0]},
+        {"coefficients": moved},
+        {"clip": (control.clip[0] - 0.01, control.clip[1])},
+        {"expected": (control.expected[0], 2 * control.expected[1])},
+    ]
+    for change in forged:
+        other = replace(proof, control=replace(control, **change))
+        with pytest.raises(VerificationError, match="not the one that earlier rows give"):
+            bondic.verify(bondic.Result.of(other, problem, method="propensities").certificate, log)
+    bondic.verify(bondic.Result.of(proof, problem, method="propensities").certificate, log)
