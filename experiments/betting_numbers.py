@@ -123,8 +123,8 @@ def main() -> int:
         "",
         "Where the policy is the one that was logged, every ratio is 1 and [`Propensities`](propensities.md) bounds a plain "
         f"mean of rewards in [0, 1]. Mean length and misses of {options.logs} samples, level 95 %. *Hedged capital* is the "
-        f"interval of Waudby-Smith and Ramdas (2024) with their plug-in rates, on a grid of {GRID} means. Ours is the part that all "
-        "times up to n have in common, which is why it can be the shortest. Written by",
+        f"interval of Waudby-Smith and Ramdas (2024) with their plug-in rates, on a grid of {GRID} means. Ours is what "
+        "all times up to n have in common, which is why it can be the shortest. Written by",
         "",
         "```sh",
         "python experiments/betting_numbers.py --page docs/betting-numbers.md  # part of make experiments",
