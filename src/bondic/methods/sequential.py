@@ -27,7 +27,15 @@ from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, outset, pairs_of_a_table
+from bondic.search.sequential.plan import (
+    MOST_LANDMARKS,
+    MOST_SEEN,
+    Shape,
+    costs_of,
+    make_plan,
+    outset,
+    pairs_of_a_table,
+)
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums

@@ -27,7 +27,16 @@ from bondic.functions.lookahead import Polynomials, SplitTree
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Batch, Cloud, Rows
-from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis, taken
+from bondic.search.sequential.basis import (
+    Embedder,
+    PointSlots,
+    candidates,
+    diagonal,
+    extended,
+    pairs_of,
+    pilot_basis,
+    taken,
+)
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.models import best_model
