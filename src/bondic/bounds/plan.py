@@ -256,7 +256,7 @@ def columns(
     predicted, kappa, raw = _predicted(block, gamma, points, slots, here)
     step = here - gamma * kappa
     sizes, width = row_norms(raw), np.maximum(limits.high - limits.low, 1e-300)
-    counted = here.any(axis=1)
+    counted = np.asarray(here.any(axis=1))
     bet = np.where(counted, np.where(sizes > block.usual, SMALL_BET, FULL_BET), 0.0)
     rate = np.minimum(block.rate, bet / (width * np.maximum(sizes, 1e-300)))
     middle = np.clip(predicted + gamma * np.einsum("ij,j->i", kappa, block.guess), limits.low, limits.high)
