@@ -90,6 +90,8 @@ _HOMES = {
     "result_csv": "bondic.report.exports",
     "result_markdown": "bondic.report.exports",
     "Status": "bondic.claims",
+    "next_steps": "bondic.advice.steps",
+    "NextStep": "bondic.advice.step",
     "estimate_interval": "bondic.estimate",
     "evaluate_policy": "bondic.estimate",
     "Certificate": "bondic.proofs.certificate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.advice.step import NextStep
+from bondic.advice.steps import next_steps
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import (
@@ -60,10 +63,11 @@ def command(**options: Any) -> int:
         # the frontier first: the matrices of the search leave the result together with the rows
         frontier = result_frontier(result, question) if isinstance(result.proof, DualProof) else None
         larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
+        steps = next_steps(result, question, no_rows=options["no_rows"])
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(inputs, question, result, (frontier, larger), options)
-    _print(result, inputs, options)
+        files = _write(inputs, question, result, steps, (frontier, larger), options)
+    _print(result, steps, inputs, options)
     for multiple, found in larger.items():
         talk.print(f"with {three(multiple)} times the radius: {interval_text(found.low, found.high)}", highlight=False)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
@@ -74,6 +78,7 @@ def _write(
     inputs: Inputs,
     question: Rows,
     result: Result,
+    steps: Sequence[NextStep],
     varied: tuple[Frontier | None, dict[float, ConfidenceInterval]],
     options: dict[str, Any],
 ) -> list[str]:
@@ -81,7 +86,7 @@ def _write(
     notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
     with result_folder(options["out"], force=options["force"]) as folder:
         texts = {
-            "result.json": result_json(result, notes=notes),
+            "result.json": result_json(result, notes=notes, steps=steps),
             "configuration.toml": to_toml(_configuration(options)),
         }
         if result.certificate is not None:
@@ -96,12 +101,13 @@ def _write(
                 log=inputs.log,
                 columns=() if inputs.loaded is None else inputs.loaded.names,
                 notes=notes,
+                steps=steps,
                 command=verify_command(options, result.certificate),
             )
         if options["as_csv"]:
             texts["result.csv"] = result_csv(result)
         if options["markdown"]:
-            texts["summary.md"] = result_markdown(result, options["title"], notes=notes)
+            texts["summary.md"] = result_markdown(result, options["title"], notes=notes, steps=steps)
         write_texts(folder, texts)
         if options["plot"]:
             save_plot(terms_figure(result), folder / f"terms.{options['plot']}")
@@ -113,7 +119,7 @@ def _configuration(options: dict[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 
-def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
+def _print(result: Result, steps: Sequence[NextStep], inputs: Inputs, options: dict[str, Any]) -> None:
     say_doubts((*(Doubt(text) for text in result.warnings), *inputs.notes))
     if options["as_json"] or options["quiet"]:
         written = options["out"] / "result.json"
@@ -121,7 +127,7 @@ def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
         return
     console = Console()
     print_notes(console, inputs.notes)
-    console.print(result_table(result))
+    console.print(result_table(result, steps))
     if options["verbose"]:
         for name, text in {**result.choices, **result.versions}.items():
             console.print(f"{name}: {text}", highlight=False, markup=False, soft_wrap=True)

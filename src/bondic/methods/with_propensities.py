@@ -66,7 +66,7 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
         return Applicable(
             rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
         )
-    share = _foreseen(method, looked, len(rest.rows) / len(looked.rows), alpha)
+    share = foreseen_share(method, looked, len(rest.rows) / len(looked.rows), alpha)
     if share is None or share >= _PROMISING:
         return None
     return Applicable(
@@ -93,7 +93,7 @@ def _border(problem: Rows, pilot: int) -> int | None:
     return found
 
 
-def _foreseen(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
+def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
     """About how long the interval will be, as a share of the value range, from the values of the pilot's episodes."""
     try:
         columns = read_decisions(pilot, None, every_action=False)

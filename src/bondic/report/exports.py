@@ -9,7 +9,8 @@ one after the last]; `budget` event -> probability; `assumptions` [{name, state,
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
-the log was read, where the caller has handed them over. Numbers that are not finite are null.
+the log was read, and `next_steps` [{kind, text, basis, loud, numbers}] of bondic.next_steps, where the caller has handed them
+over. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from bondic.advice.step import NextStep
 from bondic.errors import Doubt
 from bondic.result import Result
 from bondic.view import Grid
@@ -41,8 +43,8 @@ def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
     return doubts, [note for note in notes if not isinstance(note, Doubt)]
 
 
-def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Plain data with the fields listed above; `notes` are those of `read_log`."""
+def result_dict(result: Result, *, notes: Sequence[str] = (), steps: Sequence[NextStep] = ()) -> dict[str, Any]:
+    """Plain data with the fields listed above; `notes` are those of `read_log`, `steps` those of `next_steps`."""
     doubts, others = _told(result, notes)
     plain = {
         "format": FORMAT,
@@ -68,6 +70,7 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "effective_sample_size": result.effective_sample_size,
         "doubts": doubts,
         "notes": others,
+        "next_steps": [step.to_dict() for step in steps],
     }
     finite: dict[str, Any] = _strict_json(plain)
     return finite
@@ -88,9 +91,9 @@ def _told(result: Result, notes: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(dict.fromkeys([*result.warnings, *doubts])), others
 
 
-def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
+def result_json(result: Result, *, notes: Sequence[str] = (), steps: Sequence[NextStep] = ()) -> str:
     """Everything a program may want to know: end points, terms, assumptions, choices, seeds, versions, hashes."""
-    return json.dumps(result_dict(result, notes=notes), indent=1, allow_nan=False) + "\n"
+    return json.dumps(result_dict(result, notes=notes, steps=steps), indent=1, allow_nan=False) + "\n"
 
 
 def result_csv(result: Result, *, header: bool = True) -> str:
@@ -120,11 +123,15 @@ def result_csv(result: Result, *, header: bool = True) -> str:
     return text.getvalue()
 
 
-def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = ()) -> str:
+def result_markdown(
+    result: Result, title: str = "Policy evaluation", *, notes: Sequence[str] = (), steps: Sequence[NextStep] = ()
+) -> str:
     """A summary for an issue, a merge request or a mail."""
     view, (doubts, others) = result.view(), _told(result, notes)
     blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
     blocks += [[view.sentence], [_cell(" ".join((view.guarantee, *view.lines)))]]
+    if steps:
+        blocks += [["What to do next:"], [f"* {_cell(str(step))}" for step in steps]]
     blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     if others:
         blocks += [["How the log was read:"], [f"* {_cell(note)}" for note in others]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from bondic.advice.step import NextStep
 from bondic.bounds.dual import BIAS
 from bondic.bounds.ends import RARE
 from bondic.rendering import html_table, number, sentence
@@ -15,6 +16,18 @@ from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
 from bondic.view import Grid
+
+
+def next_steps(steps: Sequence[NextStep]) -> str:
+    """The ways out of an answer that says little; nothing where the answer needs none."""
+    if not steps:
+        return ""
+    items = "".join(f"<li{' class=loud' if step.loud else ''}>{esc(step)}</li>" for step in steps)
+    return (
+        '<section id="next"><h2>What to do next</h2><ul class="steps">'
+        f'{items}</ul><p class="soft">Advice, not part of the guarantee. A range, a radius or a method that is changed because '
+        "the outcome did not please has no guarantee on the same log: state it for the next one.</p></section>"
+    )
 
 
 def contributions(result: Result) -> str:

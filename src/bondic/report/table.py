@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from bondic.advice.step import NextStep
 from bondic.result import Result
 from bondic.view import Grid
 
 COLORS = {"good": "green", "conditional": "yellow", "nothing": "yellow", "bad": "red"}
 """By the tone of a view."""
+_SHOWN = 4
+"""Next steps on a terminal."""
 _STATES = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
-def result_table(result: Result) -> RenderableType:
-    """Headline, parts of both end points, assumptions; amber where the library chose what the interval rests on."""
+def result_table(result: Result, steps: Sequence[NextStep] = ()) -> RenderableType:
+    """Headline, the first `steps`, parts of both ends, assumptions; amber where the interval rests on a choice of the library."""
     view = result.view()
     color = COLORS[view.tone]
     head = Text.assemble(
@@ -26,7 +31,16 @@ def result_table(result: Result) -> RenderableType:
         *(f"\n{line}" for line in view.lines),
     )
     tables = [_table(grid) for grid in (view.parts, view.assumptions) if grid is not None]
-    return Group(Panel(head, title="bondic", border_style=color), *tables)
+    panel = Panel(head, title="bondic", border_style=color)
+    return Group(panel, *([_ways_out(steps)] if steps else []), *tables)
+
+
+def _ways_out(steps: Sequence[NextStep]) -> Text:
+    """The most urgent ones; all of them are in the report and in result.json."""
+    lines = [(f"\n  {'!' if step.loud else '-'} {step}", "bold red" if step.loud else "") for step in steps[:_SHOWN]]
+    more = len(steps) - _SHOWN
+    rest = [(f"\n  {more} more in the report and in result.json", "dim")] if more > 0 else []
+    return Text.assemble(("What to do next", "bold"), *lines, *rest)
 
 
 def _table(grid: Grid) -> Table:

@@ -1,0 +1,98 @@
+"""How many rows would be enough: from the parts of the ends and their rates, or from a guess where no row was used.
+
+    half the length:   sum of parts × factor^(-rate)  =  half of their sum
+
+Rates are those of the formulas: noise and starts 1/2, rare events 1. Bias falls faster than noise in the sequential interval as
+long as rows still teach what Q leaves open, and may not fall at all in the dual bound: there are two answers, a hopeful and a
+cautious one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from scipy.optimize import brentq
+
+from bondic.advice.outlook import make_outlook, propensity_outlook
+from bondic.advice.situation import Situation
+from bondic.advice.step import NextStep
+from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
+from bondic.bounds.ends import RARE
+from bondic.methods.propensities import NAME as PROPENSITIES
+
+HALF = 0.5
+_RATES = {
+    "hopeful": {NOISE: 0.5, START: 0.5, RARE: 1.0, BIAS: 1.0, ALLOWANCE: 0.0},
+    "cautious": {NOISE: 0.5, START: 0.5, RARE: 1.0, BIAS: 0.5, ALLOWANCE: 0.0},
+}
+_DUAL_BIAS = {"hopeful": 0.5, "cautious": 0.0}
+_MOST = 1e6
+
+
+def rows_needed(situation: Situation) -> Iterator[NextStep]:
+    """For half the length; for half the value range where no row was used."""
+    if situation.uses_log and situation.verdict == "wide":
+        yield from _for_half(situation)
+    elif not situation.uses_log:
+        yield from _for_any(situation)
+
+
+def _for_half(situation: Situation) -> Iterator[NextStep]:
+    rows = situation.result.rows[1] - situation.result.rows[0]
+    found = [growth(situation.spreads, _rates(situation, name), HALF) for name in ("hopeful", "cautious")]
+    if not math.isfinite(found[0]):
+        yield NextStep(
+            "rows",
+            "More rows of the same kind will not halve the length: too much of it does not depend on their number.",
+            "extrapolated",
+        )
+        return
+    numbers = {"rows_from": found[0] * rows}
+    words = f"{rounded(numbers['rows_from'])} rows"
+    if not math.isfinite(found[1]):
+        words += " or more"
+    elif found[1] > 1.3 * found[0]:
+        numbers["rows_to"] = found[1] * rows
+        words = f"{rounded(numbers['rows_from'])} to {rounded(numbers['rows_to'])} rows"
+    yield NextStep("rows", f"Half the length takes about {words}, in place of {rows}.", "extrapolated", numbers=numbers)
+
+
+def _rates(situation: Situation, name: str) -> dict[str, float]:
+    rates = dict(_RATES[name])
+    if situation.result.method == "dual":
+        rates[BIAS] = _DUAL_BIAS[name]
+    return rates
+
+
+def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float) -> float:
+    """The factor of rows at which the parts sum to `share` of what they are; inf where none does."""
+    whole = sum(parts.values())
+
+    def excess(log_factor: float) -> float:
+        return sum(size * math.exp(-rates.get(name, 0.0) * log_factor) for name, size in parts.items()) - share * whole
+
+    most = math.log(_MOST)
+    return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, 0.0, most)))
+
+
+def _for_any(situation: Situation) -> Iterator[NextStep]:
+    """From a guess, as there are no parts to extrapolate."""
+    result, rows = situation.result, situation.result.rows[1] - situation.result.rows[0]
+    if result.method == PROPENSITIES:
+        outlook = propensity_outlook(situation.certified, result.alpha)
+    else:
+        outlook = make_outlook(situation.problem, result.alpha, result.side)
+    wanted = None if outlook is None else outlook.rows_for(HALF, rows)
+    if wanted is None:
+        return
+    if wanted <= 1.1 * rows:
+        words = "The rows at hand may be enough for half the value range, in another order or with a longer --pilot"
+    else:
+        words = f"An interval of half the value range takes about {rounded(wanted)} rows, in place of {rows}"
+    yield NextStep("rows", f"{words}.", "extrapolated", numbers={"rows": wanted, "share": HALF})
+
+
+def rounded(rows: float) -> str:
+    """Two digits are more than such numbers are worth."""
+    return f"{int(float(f'{rows:.2g}')):,}".replace(",", " ")
