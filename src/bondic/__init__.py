@@ -90,6 +90,7 @@ _HOMES = {
     "result_csv": "bondic.report.exports",
     "result_markdown": "bondic.report.exports",
     "Status": "bondic.claims",
+    "LogDesign": "bondic.advice.design",
     "next_steps": "bondic.advice.steps",
     "NextStep": "bondic.advice.step",
     "estimate_interval": "bondic.estimate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bondic.advice.outlook import make_outlook
+from bondic.advice.length_guess import sequential_guess
 from bondic.advice.situation import Situation
 from bondic.advice.step import NextStep
 from bondic.rendering import three
@@ -52,10 +52,10 @@ def largest_discount(situation: Situation) -> float | None:
     rows, first, last = len(situation.problem.rows) - len(half.rows), 0, len(tried)
     while first < last:  # what is enough for a discount is enough for smaller ones
         middle = (first + last) // 2
-        outlook = make_outlook(half, result.alpha, result.side, gamma=tried[middle])
-        if outlook is None:
+        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle])
+        if guess is None:
             return None
-        if outlook.share(rows) <= _ENOUGH:
+        if guess.share(rows) <= _ENOUGH:
             last = middle
         else:
             first = middle + 1

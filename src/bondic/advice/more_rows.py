@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from scipy.optimize import brentq
 
-from bondic.advice.outlook import make_outlook, propensity_outlook
+from bondic.advice.length_guess import sequential_guess, propensity_guess
 from bondic.advice.situation import Situation
 from bondic.advice.step import NextStep
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
@@ -80,10 +80,10 @@ def _for_any(situation: Situation) -> Iterator[NextStep]:
     """From a guess, as there are no parts to extrapolate."""
     result, rows = situation.result, situation.result.rows[1] - situation.result.rows[0]
     if result.method == PROPENSITIES:
-        outlook = propensity_outlook(situation.certified, result.alpha)
+        guess = propensity_guess(situation.certified, result.alpha)
     else:
-        outlook = make_outlook(situation.problem, result.alpha, result.side)
-    wanted = None if outlook is None else outlook.rows_for(HALF, rows)
+        guess = sequential_guess(situation.problem, result.alpha, result.side)
+    wanted = None if guess is None else guess.rows_for(HALF, rows)
     if wanted is None:
         return
     if wanted <= 1.1 * rows:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bondic.advice.length_guess import propensity_guess
 from bondic.advice.situation import Situation
 from bondic.advice.step import NextStep
 from bondic.methods import with_propensities
 from bondic.methods.default import FEWEST_ROWS
 from bondic.methods.propensities import NAME as PROPENSITIES
-from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import NAME as SEQUENTIAL
-from bondic.methods.with_propensities import foreseen_share
 
 _SHORTER = 0.8
 """A guess must be shorter than this share of what there is."""
@@ -33,8 +32,9 @@ def _propensities(situation: Situation) -> Iterator[NextStep]:
     if result.method == PROPENSITIES:
         return
     if with_propensities.logged(problem):
-        share = foreseen_share(Propensities(), situation.certified, 1.0, result.alpha)
-        if share is not None and share < _SHORTER * situation.share:
+        guess = propensity_guess(situation.certified, result.alpha)
+        share = 1.0 if guess is None else guess.share(guess.seen)
+        if share < _SHORTER * situation.share:
             yield NextStep(
                 "method",
                 f"The log holds propensities: --method propensities is foreseen to give about {share:.0%} of the value range, "

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "range", "method"]
-Basis = Literal["counted", "extrapolated", "yours"]
-_LABELS: dict[Basis, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
+KnownBy = Literal["counted", "extrapolated", "yours"]
+_LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class NextStep:
 
     kind: Kind
     text: str
-    basis: Basis = "counted"
+    basis: KnownBy = "counted"
     loud: bool = False
     numbers: dict[str, float] = field(default_factory=dict)
 

@@ -108,9 +108,36 @@ def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float
 
 def _end(columns: Decisions, method: Propensities, units: float, probability: float) -> float:
     """A guess of the lower end, as seen from one end: the mean of the values less what their spread costs."""
-    price, found = math.log(1 / probability), []
-    for way in ways(columns, None, method.stated):
-        values = moderate(way.values)
-        spread = math.sqrt(2 * price * max(float(values.var()), 1e-300) / units)
-        found.append(float(values.mean()) - spread - price * float(np.ptp(values)) / units)
-    return max(found)
+    return max(
+        float(values.mean()) - expected_spread(float(values.var()), float(np.ptp(values)), units, probability)
+        for values in (moderate(way.values) for way in ways(columns, None, method.stated))
+    )
+
+
+def expected_spread(variance: float, width: float, units: float, probability: float) -> float:
+    """sqrt( 2 s^2 log(1/delta) / n ) + width log(1/delta) / n: about how far bets leave an end from the mean of n values."""
+    price = math.log(1 / probability)
+    return math.sqrt(2 * price * max(variance, 1e-300) / units) + price * width / units
+
+
+def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
+    """About how long the interval of so many times these rows would be, from how much their values vary.
+
+    Unlike `foreseen_share` it leaves out how far apart the means seen from both ends happen to be. None: too few episodes, or
+    none that can be used.
+    """
+    try:
+        columns = read_decisions(problem, None, every_action=False)
+    except InvalidInput:
+        return None
+    if columns.units < _FEWEST:
+        return None
+    seen = [[moderate(way.values) for way in ways(columns.seen_from(end), None, method.stated)] for end in _BOTH]
+
+    def length(times: float) -> float:
+        units = columns.units * times
+        return sum(
+            min(expected_spread(float(v.var()), float(np.ptp(v)), units, alpha / 2) for v in values) for values in seen
+        )
+
+    return length

@@ -24,7 +24,7 @@ from bondic.methods.setting import tuning_problem
 from bondic.rows import Rows
 from bondic.search.sequential.plan import costs_of, outset
 from bondic.search.sequential.tables import table_outlook
-from bondic.terms import range_at_all_times
+from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.states import state_kind
 
@@ -32,15 +32,17 @@ _MOST_ROWS = 3000
 """Rows that a guess is made from."""
 _FEW_PAIRS = 24
 """Pairs up to which a plan with coordinates is foreseen in about half a second."""
+_SHORT = 500
+"""Rows below which both plans of a table are foreseen: the one with coordinates knows too little to tell."""
 _LANDMARKS = 24
 _GROWTH = 4.0
-_MOST_GROWTH = 4096.0
+_MOST_GROWTH = 256.0
 _HALVINGS = 1
 """A number of rows is found up to the root of _GROWTH, from above."""
 
 
 @dataclass(frozen=True, eq=False)
-class Outlook:
+class LengthGuess:
     """A guess of the length, as a share of the value range, for any number of certified rows."""
 
     seen: int  # rows that it was made from
@@ -59,7 +61,7 @@ class Outlook:
         return float(high)
 
 
-def make_outlook(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> Outlook | None:
+def sequential_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> LengthGuess | None:
     """The sequential interval, from the first rows of a problem, for its own discount or another; None: too few to tell."""
     if not range_at_all_times(problem.terms).width:
         return None
@@ -72,18 +74,15 @@ def make_outlook(problem: Rows, alpha: float, side: Side = "both", gamma: float 
     return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side)
 
 
-def propensity_outlook(problem: Rows, alpha: float) -> Outlook | None:
+def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
     """The interval from propensities; None where the log has none, or too few episodes to tell."""
     if not with_propensities.logged(problem):
         return None
-    rows = len(problem.rows)
-
-    def share(wanted: float) -> float:
-        found = with_propensities.foreseen_share(Propensities(), problem, wanted / rows, alpha)
-        return 1.0 if found is None else found
-
-    known = with_propensities.foreseen_share(Propensities(), problem, 1.0, alpha)
-    return None if known is None else Outlook(rows, share)
+    length = with_propensities.foreseen_length(Propensities(), problem, alpha)
+    if length is None:
+        return None
+    rows, width = len(problem.rows), range_of(problem.terms).width
+    return LengthGuess(rows, lambda wanted: min(length(wanted / rows) / width, 1.0))
 
 
 def _discounted(first: Rows, gamma: float) -> Rows:
@@ -93,7 +92,7 @@ def _discounted(first: Rows, gamma: float) -> Rows:
     return replace(first, terms=terms, kept=kept)
 
 
-def _sequential(first: Rows, alpha: float, side: Side) -> Outlook:
+def _sequential(first: Rows, alpha: float, side: Side) -> LengthGuess:
     rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
     kind = state_kind(rows.logged, first.layout, None)
     if kind.table and first.layout.discrete and first.answers.exact:
@@ -101,22 +100,19 @@ def _sequential(first: Rows, alpha: float, side: Side) -> Outlook:
         pairs = len(np.unique(rows.logged, axis=0)) * first.layout.slots
     else:
         ball, pairs = _smooth(first, kind.columns), 0
-    if isinstance(ball, Box) and pairs > _FEW_PAIRS:
+    lengths: list[Callable[[int], float]] = []
+    if isinstance(ball, Box) and (pairs > _FEW_PAIRS or len(rows) < _SHORT):
         box, log_term = ball, math.log(len(ends) / alpha)
-
-        def length(planned: int) -> float:
-            return table_outlook(first, box, log_term, planned).length
-    else:
+        lengths.append(lambda planned: table_outlook(first, box, log_term, planned).length)
+    if pairs <= _FEW_PAIRS:
         begun, costs = outset(first, ball, _LANDMARKS), costs_of(Sequential(side=side).budget(first, alpha), ends)
-
-        def length(planned: int) -> float:
-            return begun.length(planned, costs)
+        lengths.append(lambda planned: begun.length(planned, costs))
 
     def share(wanted: float) -> float:
         planned = len(first.rows) + max(math.ceil(wanted), 1)
-        return min(length(planned) / limits.width, 1.0)
+        return min(1.0, *(length(planned) / limits.width for length in lengths))
 
-    return Outlook(len(first.rows), share)
+    return LengthGuess(len(first.rows), share)
 
 
 def _smooth(first: Rows, names: tuple[int, ...]) -> Ball:
