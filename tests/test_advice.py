@@ -11,7 +11,7 @@ import pytest
 
 import bondic
 from bondic.advice.facts import count_facts
-from bondic.advice.length_guess import LengthGuess, sequential_guess, propensity_guess
+from bondic.advice.length_guess import LengthGuess, propensity_guess, sequential_guess
 from bondic.advice.more_rows import growth
 from bondic.bounds.dual import BIAS, NOISE
 from bondic.bounds.ends import RARE

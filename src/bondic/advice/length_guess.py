@@ -61,7 +61,9 @@ class LengthGuess:
         return float(high)
 
 
-def sequential_guess(problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None) -> LengthGuess | None:
+def sequential_guess(
+    problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None
+) -> LengthGuess | None:
     """The sequential interval, from the first rows of a problem, for its own discount or another; None: too few to tell."""
     if not range_at_all_times(problem.terms).width:
         return None

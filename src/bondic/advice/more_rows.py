@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 from scipy.optimize import brentq
 
-from bondic.advice.length_guess import sequential_guess, propensity_guess
+from bondic.advice.length_guess import propensity_guess, sequential_guess
 from bondic.advice.situation import Situation
 from bondic.advice.step import NextStep
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bondic.advice.design import LogDesign
-from bondic.advice.length_guess import sequential_guess, propensity_guess
+from bondic.advice.length_guess import propensity_guess, sequential_guess
 from bondic.advice.more_rows import rounded
 from bondic.cli.inputs import make_question, read_inputs
 from bondic.errors import InvalidInput
