@@ -145,19 +145,24 @@ def check_probabilities(
         raise PolicyError(f"The action probabilities at the {what} are not an array of numbers.") from problem
     if probs.ndim != 2 or probs.shape[0] != rows or probs.shape[1] == 0 or (slots and probs.shape[1] != slots):
         wanted = f"({rows}, {slots or 'number of actions'})"
-        raise PolicyError(f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed.")
+        raise PolicyError(
+            f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed. A policy gets all states at once."
+        )
     bad = ~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         where = _place(what, row, log_rows, first)
-        raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0.")
+        raise PolicyError(
+            f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0. Scores and logits become "
+            "probabilities by SoftmaxPolicy(function)."
+        )
     sums = probs.sum(axis=1)
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
             f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
-            "policy's output."
+            "policy's output; scores and logits become probabilities by SoftmaxPolicy(function)."
         )
     return np.asarray(probs / sums[:, None])
 

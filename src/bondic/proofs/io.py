@@ -39,12 +39,15 @@ def save_certificate(
 
 
 def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
-    """Read a certificate; damaged files, and files that would take more memory than is good, are refused with the reason.
+    """Read a certificate: NAME.json, or the one in the folder of a result.
+
+    Damaged files, and files that would take more memory than is good, are refused with the reason.
 
     `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
     number of actions. The file may come from anybody: nothing in it is run.
     """
     base = Path(path)
+    base = base / "certificate.json" if base.is_dir() else base
     text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
     try:
         document = _read_document(text)
