@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
+from numbers import Integral
 from typing import Any, Protocol
+
+import numpy as np
 
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.claims import check_alpha
@@ -81,6 +84,8 @@ def estimate_interval(
             f"estimate_interval takes a problem, not a {type(problem).__name__}: make_problem(log, policy, ...), or "
             "evaluate_policy(log, policy, ...), which does both."
         )
+    if progress is not None and not callable(progress):
+        raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
     return _method(method).run(problem, float(alpha), progress).with_question(problem)
 
 
@@ -117,6 +122,11 @@ def _with_categorical(chosen: Method, categorical: bool | Sequence[int]) -> Meth
     if not isinstance(chosen, (Default, Sequential, Dual)):
         raise InvalidInput(
             f"categorical= is for Sequential, Dual and Default; {type(chosen).__name__} takes states as they are. Leave it out."
+        )
+    if isinstance(categorical, str) or not all(isinstance(column, Integral) for column in np.atleast_1d(categorical)):
+        raise InvalidInput(
+            f"`categorical` is {one_line(repr(categorical))}. It is True (all observation columns hold names), False (none "
+            "does), or the numbers of those that do, from 0: categorical=[0, 2]."
         )
     stated = chosen.choices.categorical
     columns = categorical if isinstance(categorical, bool) else tuple(int(column) for column in categorical)

@@ -27,7 +27,7 @@ _READY = (RowProbabilities, StoredAnswers, LoggedTarget)
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class GivenLog:
     """A log, and how it was understood where it was read from something else."""
 
     log: Log
@@ -59,7 +59,7 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
     return None if coding is None else coding.values
 
 
-def take_log(given: Any, **reading: Any) -> Source:
+def take_log(given: Any, **reading: Any) -> GivenLog:
     """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
     said = {name: value for name, value in reading.items() if value not in (None, False)}
     if is_log(given) or isinstance(given, LoadedLog):
@@ -68,7 +68,7 @@ def take_log(given: Any, **reading: Any) -> Source:
                 f"{next(iter(said))}= says how a file or table is read; the log is a {type(given).__name__} already. Leave it "
                 "out."
             )
-        return Source(given.transitions, given) if isinstance(given, LoadedLog) else Source(given)
+        return GivenLog(given.transitions, given) if isinstance(given, LoadedLog) else GivenLog(given)
     if given is None or hasattr(given, "action_probs") or hasattr(given, "sample_action") or callable(given):
         raise InvalidInput(
             f"The first argument is the log, the second the policy; the first is {_a(given)}. A log is Transitions, what "
@@ -78,7 +78,7 @@ def take_log(given: Any, **reading: Any) -> Source:
 
     source = given if isinstance(given, str | Path) or not isinstance(given, PathLike) else Path(given)
     loaded = read_log(source, **said)
-    return Source(loaded.transitions, loaded, order_stated="actions" in said)
+    return GivenLog(loaded.transitions, loaded, order_stated="actions" in said)
 
 
 def _a(given: Any) -> str:
@@ -112,7 +112,7 @@ def refuse_no_policy(given: Any) -> None:
         )
 
 
-def take_policy(given: Any, source: Source, starts: int) -> tuple[Any, tuple[str, ...]]:
+def take_policy(given: Any, source: GivenLog, starts: int) -> tuple[Any, tuple[str, ...]]:
     """The policy in a form that can be asked, and what is stated by handing it over in this form.
 
     `starts` is the number of initial states: a policy in columns of the log has its probabilities at as many episode starts.
@@ -127,9 +127,9 @@ def take_policy(given: Any, source: Source, starts: int) -> tuple[Any, tuple[str
 
 def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int, **reading: Any) -> Any:
     """A policy of the log's columns, or what `load_policy` makes of it; `starts` episode starts are asked about."""
-    if given == LOGGED and isinstance(given, str):
+    if isinstance(given, str) and given == LOGGED:
         return LoggedTarget()
-    if given == COLUMNS and isinstance(given, str):
+    if isinstance(given, str) and given == COLUMNS:
         return _in_columns(loaded, starts)
     return given if isinstance(given, _READY) else load_policy(given, actions=action_names(loaded), **reading)
 
@@ -167,7 +167,7 @@ def refuse_unstated_order(loaded: LoadedLog | None) -> None:
         )
 
 
-def _with_actions(rule: Rule, source: Source) -> tuple[Rule, tuple[str, ...]]:
+def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
     """A rule that answers with actions has to know how many there are; the log shows it, the caller vouches for it."""
     answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
     if answers != "names" and not source.order_stated:

@@ -106,7 +106,7 @@ def _named(made: Any, actions: int | Sequence[Any] | None) -> Any:
 def _refusal(candidate: Any, spec: str) -> InvalidInput:
     known = "an object with action_probs(observations), sample_action(observations, rng), predict_proba or predict"
     if isinstance(candidate, type):
-        return InvalidInput(f"{one_line(spec, 200)}: {candidate.__name__} is a class. Pass an object of it.")
+        return InvalidInput(f"{candidate.__name__} is a class. Pass an object of it: {candidate.__name__}(...).")
     if isinstance(candidate, np.ndarray | list | tuple):
         return InvalidInput(
             f"A policy cannot be a {type(candidate).__name__} by itself: what are its rows? A row of probabilities for every "

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
 from bondic.policies.adapters.outputs import to_actions
+from bondic.policies.protocol import ask_policy
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -34,7 +35,7 @@ class Rule:
     deterministic: ClassVar[bool] = True  # continuous actions: the same at the same state
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
-        rows, answer = len(observations), self._ask(observations)
+        rows, answer = len(observations), self._answer(observations)
         if answer.ndim == 2 and answer.shape[0] == rows and not _is_column_of_actions(answer):
             return np.asarray(answer)  # checked by whoever asks
         chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, rows)
@@ -44,11 +45,11 @@ class Rule:
 
     def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
         del rng
-        return to_actions(self._ask(observations), len(observations), self.what)
+        return to_actions(self._answer(observations), len(observations), self.what)
 
     def kind_of_answer(self, observations: FloatArray) -> Literal["probabilities", "numbers", "names"]:
         """What it answers with: probabilities, or actions by their numbers or names."""
-        answer = self._ask(observations)
+        answer = ask_policy(self._answer, observations, "first state of the log")
         if answer.dtype.kind == "U":
             return "names"
         return "numbers" if answer.ndim == 1 or _is_column_of_actions(answer) else "probabilities"
@@ -56,15 +57,8 @@ class Rule:
     def with_actions(self, actions: int | tuple[str, ...]) -> Rule:
         return replace(self, actions=actions)
 
-    def _ask(self, observations: FloatArray) -> npt.NDArray[Any]:
-        try:
-            answer = self.function(observations.copy())
-        except PolicyError:
-            raise
-        except (Exception, SystemExit) as problem:  # it is foreign code
-            raise PolicyError(
-                f"{self.what} raised {type(problem).__name__}: {one_line(problem, 200)}. {_ALL_AT_ONCE}"
-            ) from problem
+    def _answer(self, observations: FloatArray) -> npt.NDArray[Any]:
+        answer = self.function(observations)
         try:
             array = np.asarray(answer)
         except ValueError as problem:
