@@ -275,8 +275,19 @@ def test_every_view_has_the_steps(trivial):
     steps = bondic.next_steps(result, problem)
     page = bondic.report_page(result, problem, title="t")
     assert page.index('id="answer"') < page.index('id="next"') < page.index('id="terms"')
-    data = json.loads(bondic.result_json(result, steps=steps))["next_steps"]
+    told = replace(result, steps=steps)
+    data = json.loads(bondic.result_json(told))["next_steps"]
     assert [item["kind"] for item in data] == kinds(steps)
     assert data[0]["text"] == str(steps[0])
-    assert "What to do next:" in bondic.result_markdown(result, steps=steps)
+    assert "What to do next:" in bondic.result_markdown(told)
     assert "What to do next" not in bondic.result_markdown(result)
+    assert "<h3>What to do next</h3>" in told._repr_html_()
+    assert result.next_steps() == steps
+
+
+def test_saved_results_hold_the_steps(trivial, tmp_path):
+    _, result = trivial
+    folder = result.save(tmp_path / "out")
+    assert len(json.loads((folder / "result.json").read_text())["next_steps"]) == len(result.next_steps())
+    with pytest.raises(InvalidInput, match="no longer holds its question"):
+        bondic.next_steps(replace(result, question=None))

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.cli.outputs import result_folder
 from bondic.errors import InvalidInput
+from bondic.folders import result_folder
 from test_tool import LOG, MDP, QUESTION, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
@@ -79,10 +79,10 @@ def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, 
         true_replace(source, target)
 
     def write():
-        with result_folder(place, force=True) as folder:
+        with result_folder(place, overwrite=True) as folder:
             for name, text in new.items():
                 (folder / name).write_text(text)
-            monkeypatch.setattr("bondic.cli.outputs.os.replace", replace)
+            monkeypatch.setattr("bondic.folders.os.replace", replace)
 
     if failing < len(old) + len(new):
         with pytest.raises(InvalidInput, match="No space left"):

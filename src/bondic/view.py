@@ -6,8 +6,8 @@ Whoever draws it knows no method, no part of an end point and no assumption by n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from bondic.claims import Assumption, Claim
 from bondic.rendering import STATE_WORDS, escape, html_table, number
@@ -15,6 +15,9 @@ from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
 """An interval; one that rests on a choice of the library; no more than the value range; a contradiction."""
+StepKind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "range", "method"]
+KnownBy = Literal["counted", "extrapolated", "yours"]
+_LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,45 @@ def assumptions_grid(items: Sequence[Assumption]) -> Grid:
 
 
 @dataclass(frozen=True)
+class NextStep:
+    """What would help, and how far that is known. It is advice, never a guarantee.
+
+    Parameters
+    ----------
+    kind : str
+        What it is about: "overlap", "rejected", "term", "rows", "discount", "start", "range" or "method".
+    text : str
+        What was found and what to do, in a sentence or two.
+    basis : {"counted", "extrapolated", "yours"}
+        Counted in log and result; extrapolated from them; or a statement that only you can make.
+    loud : bool, default False
+        Whether nothing else helps before this is done.
+    numbers : dict of str to float
+        The numbers in the text, for programs.
+    """
+
+    kind: StepKind
+    text: str
+    basis: KnownBy = "counted"
+    loud: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The text with its label."""
+        return f"{self.text.removesuffix('.')}{_LABELS[self.basis]}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "kind": self.kind,
+            "text": str(self),
+            "basis": self.basis,
+            "loud": self.loud,
+            "numbers": {name: float(value) for name, value in self.numbers.items()},
+        }
+
+
+@dataclass(frozen=True)
 class View:
     """A result, ready to be drawn."""
 
@@ -68,6 +110,7 @@ class View:
         str, ...
     ]  # further sentences: what the estimate is worth, what the ranges say, how far the search came
     parts: Grid | None  # None where an end point does not split into parts
+    steps: tuple[NextStep, ...]  # what to do next, the most urgent first
     assumptions: Grid
     choices: Grid
     hashes: dict[str, str]
@@ -85,10 +128,15 @@ def fragment(view: View) -> str:
         "<section>"
         + "".join(f"<p><strong>Warning:</strong> {escape(text)}</p>" for text in view.warnings)
         + f"<p><strong>{escape(view.sentence)}</strong></p>{_picture(view)}"
-        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>"
+        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>{_steps(view)}"
         + "".join(f"<h3>{escape(grid.title)}</h3>{html_table(grid.header, grid.rows)}" for grid in tables)
         + f"<p><small>{sealed}</small></p></section>"
     )
+
+
+def _steps(view: View) -> str:
+    items = "".join(f"<li>{escape(step)}</li>" for step in view.steps)
+    return f"<h3>What to do next</h3><ul>{items}</ul>" if items else ""
 
 
 def _picture(view: View) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from bondic.advice.length_guess import sequential_guess
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.rendering import three
+from bondic.view import NextStep
 
 _DISCOUNTS = (0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3)
 _ENOUGH = 0.75

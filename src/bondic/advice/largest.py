@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
 from bondic.rendering import three
+from bondic.view import NextStep
 
 _CURES = {
     NOISE: "More rows make it smaller, like 1/sqrt(n); a narrower true range (--reward-range, --value-range) in proportion.",

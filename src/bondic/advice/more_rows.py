@@ -16,10 +16,10 @@ from scipy.optimize import brentq
 
 from bondic.advice.length_guess import propensity_guess, sequential_guess
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
 from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.view import NextStep
 
 HALF = 0.5
 _RATES = {

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from bondic.advice.length_guess import propensity_guess
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.methods import with_propensities
 from bondic.methods.default import FEWEST_ROWS
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.sequential import NAME as SEQUENTIAL
+from bondic.view import NextStep
 
 _SHORTER = 0.8
 """A guess must be shorter than this share of what there is."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from bondic.advice.facts import LogFacts
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.errors import shown
+from bondic.view import NextStep
 
 _WORTH_SAYING = 0.01
 """Share of the policy's probability."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.claims import Status
 from bondic.rendering import three
 from bondic.terms import range_of, value_range
+from bondic.view import NextStep
 
 _NARROW = 0.5
 """Share of a stated range that the log fills, below which it is worth asking whether the range is too generous."""

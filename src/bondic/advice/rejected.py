@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.rendering import three
+from bondic.view import NextStep
 
 
 def rejected(situation: Situation) -> Iterator[NextStep]:

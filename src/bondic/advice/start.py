@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bondic.advice.situation import Situation
-from bondic.advice.step import NextStep
 from bondic.bounds.dual import START
 from bondic.rendering import three
+from bondic.view import NextStep
 
 _WORTH_SAYING = 0.1
 

@@ -123,8 +123,8 @@ def expected_spread(variance: float, width: float, units: float, probability: fl
 def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
     """About how long the interval of so many times these rows would be, from how much their values vary.
 
-    Unlike `foreseen_share` it leaves out how far apart the means seen from both ends happen to be. None: too few episodes, or
-    none that can be used.
+    Of single decisions it leaves out how far apart the means seen from both ends happen to be, unlike `foreseen_share`. None:
+    too few episodes, or none that can be used.
     """
     try:
         columns = read_decisions(problem, None, every_action=False)
@@ -133,10 +133,13 @@ def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callab
     if columns.units < _FEWEST:
         return None
     seen = [[moderate(way.values) for way in ways(columns.seen_from(end), None, method.stated)] for end in _BOTH]
+    apart = 0.0  # of single decisions by chance alone; of episodes what was not recorded
+    if columns.episodes is not None:
+        apart = max(-sum(max(float(v.mean()) for v in values) for values in seen), 0.0)
 
     def length(times: float) -> float:
         units = columns.units * times
-        return sum(
+        return apart + sum(
             min(expected_spread(float(v.var()), float(np.ptp(v)), units, alpha / 2) for v in values) for values in seen
         )
 

@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Any
 
 from bondic._version import __version__
-from bondic.advice.step import NextStep
 from bondic.advice.steps import next_steps
 from bondic.claims import Status
 from bondic.data.log import Log
@@ -43,7 +42,6 @@ def report_page(
     log: Log | None = None,
     columns: Sequence[str] = (),
     notes: Sequence[str] = (),
-    steps: Sequence[NextStep] | None = None,
     command: str = "",
 ) -> str:
     """The whole report as HTML text.
@@ -52,8 +50,7 @@ def report_page(
     `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of
-    `read_log`: what touches validity is shown first. `steps` are those of `next_steps`,
-    which is asked for them where they are left out. `command` is what a reader types to check the number, if there is such
+    `read_log`: what touches validity is shown first. `command` is what a reader types to check the number, if there is such
     a command. What only the dual bound has (sliders, weights to show) is left out for other proofs.
     """
     if problem.log_hash != result.hashes["log"]:
@@ -67,8 +64,7 @@ def report_page(
         frontier = result_frontier(result, problem)
     numbers = {} if frontier is None else frontier.to_dict()
     doubts, others = split_notes(notes)
-    if steps is None:
-        steps = next_steps(result, problem, no_rows=no_rows)
+    steps = result.steps or next_steps(result, problem, no_rows=no_rows)
     body = [
         answer(result, doubts, _elsewhere(frontier, larger)),
         sections.next_steps(steps),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.advice.step import NextStep
 from bondic.bounds.dual import BIAS
 from bondic.bounds.ends import RARE
 from bondic.rendering import html_table, number, sentence
@@ -15,7 +14,7 @@ from bondic.report.elements import esc, facts
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
-from bondic.view import Grid
+from bondic.view import Grid, NextStep
 
 
 def next_steps(steps: Sequence[NextStep]) -> str:

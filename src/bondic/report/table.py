@@ -9,9 +9,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from bondic.advice.step import NextStep
 from bondic.result import Result
-from bondic.view import Grid
+from bondic.view import Grid, NextStep
 
 COLORS = {"good": "green", "conditional": "yellow", "nothing": "yellow", "bad": "red"}
 """By the tone of a view."""
@@ -20,8 +19,8 @@ _SHOWN = 4
 _STATES = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
-def result_table(result: Result, steps: Sequence[NextStep] = ()) -> RenderableType:
-    """Headline, the first `steps`, parts of both ends, assumptions; amber where the interval rests on a choice of the library."""
+def result_table(result: Result) -> RenderableType:
+    """Headline, what to do next, parts of both ends, assumptions; amber where the library chose what the interval rests on."""
     view = result.view()
     color = COLORS[view.tone]
     head = Text.assemble(
@@ -32,7 +31,7 @@ def result_table(result: Result, steps: Sequence[NextStep] = ()) -> RenderableTy
     )
     tables = [_table(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     panel = Panel(head, title="bondic", border_style=color)
-    return Group(panel, *([_ways_out(steps)] if steps else []), *tables)
+    return Group(panel, *([_ways_out(view.steps)] if view.steps else []), *tables)
 
 
 def _ways_out(steps: Sequence[NextStep]) -> Text:
