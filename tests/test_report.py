@@ -21,8 +21,9 @@ from bondic.bounds.weighing import weights_at_rows
 from bondic.errors import InvalidInput, VerificationError
 from bondic.report import exports, plots
 from bondic.report.bins import range_bins, round_bins
+from bondic.report.document import script_json
 from bondic.report.health import examine
-from bondic.report.page import report_page, script_json
+from bondic.report.page import report_page
 from bondic.report.support import column_names, find_support
 from builders import continuous, synthetic, tabular
 

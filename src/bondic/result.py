@@ -343,7 +343,7 @@ class Result(Shortcuts):
         yield f"point estimate {three(self.estimate)} ({worth})"
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
-        carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
+        carried = f", worth about {self.effective_sample_size:.0f}" if self.effective_sample_size >= 0 else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
         yield from self.told

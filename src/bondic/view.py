@@ -31,27 +31,29 @@ class Grid:
 
 
 def parts_grid(claims: Sequence[Claim]) -> Grid | None:
-    """The parts of every end in a column each; None where no end splits into parts. A part that an end lacks is left empty."""
+    """The parts of every end in a column each; None where no end splits into parts. What is 0 everywhere is left out."""
     ends = [claim for claim in claims if claim.of("spread")]
     if not ends:
         return None
     parts = (part.name for role in ("value", "spread") for claim in ends for part in claim.of(role))
     tables = [claim.table() for claim in ends]
+    names = (*dict.fromkeys(parts), "rounding", "end point")
     rows = (
         (name, *(number(table[name]) if name in table else "" for table in tables))
-        for name in (*dict.fromkeys(parts), "rounding", "end point")
+        for name in names
+        if any(table.get(name) for table in tables)  # a part that is 0 at both ends says nothing
     )
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
 
 
 def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:
-    """Where the stacks of parts are drawn: within the value range, magnified where they fill less than a quarter of it."""
+    """Where the stacks of parts are drawn: they and the value range, or they alone where they fill less than a quarter of it."""
     ends = [float(place) for claim in claims for place in (claim.value.mid, claim.bound)] or [limits.low, limits.high]
-    low, high = limits.cut(min(ends), max(ends))
+    low, high = min(ends), max(ends)
     if not 0 < high - low < limits.width / 4:
-        return limits.low, limits.high
+        return min(low, limits.low), max(high, limits.high)
     margin = (high - low) / 10
-    return limits.cut(low - margin, high + margin)
+    return low - margin, high + margin
 
 
 def assumptions_grid(items: Sequence[Assumption]) -> Grid:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bondic.data.blocks import RowRange
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Batch, Rows
+from bondic.rows.recorded import recorded_returns
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -89,20 +90,7 @@ def _pairs(batches: list[Batch], part: Rows) -> tuple[int, float]:
 
 
 def _episodes(part: Rows) -> tuple[int, tuple[float, float] | None]:
-    """The longest episode, and the least and largest discounted return of those that terminated."""
-    longest, found = 0, []
-    for _, rows in part.log.batches(part.rows):
-        ends = rows.terminations | np.asarray(rows.truncations)
-        derived = np.concatenate([[0], np.cumsum(ends[:-1])])
-        _, ids = np.unique(derived if rows.episode_ids is None else rows.episode_ids, return_inverse=True)
-        order = np.argsort(ids, kind="stable")
-        ids, first = ids[order], np.searchsorted(ids[order], np.arange(ids.max() + 1))
-        steps = np.arange(len(ids)) - first[ids]
-        longest = max(longest, int(steps.max()) + 1)
-        whole = np.bincount(ids, weights=rows.terminations[order]) > 0
-        if rows.timesteps is not None:
-            whole &= rows.timesteps[order][first] == 0
-        sums = np.bincount(ids, weights=rows.rewards[order] * part.gamma**steps)
-        found.append(sums[whole])
-    complete = np.concatenate(found)
-    return longest, (float(complete.min()), float(complete.max())) if complete.size else None
+    """The longest episode, and the least and largest discounted return of those that came to an end."""
+    found = recorded_returns(part)
+    complete = found.returns[found.ended]
+    return int(found.steps.max(initial=0)), (float(complete.min()), float(complete.max())) if complete.size else None

@@ -22,8 +22,8 @@ _DUAL_NOISE = (
     "The dual method pays for the widest noise that the ranges allow: --method sequential, if it applies, pays less."
 )
 _WHOLE = (
-    "The rows exclude nothing: both ends are the ends of the value range. Each of them costs more than it gains, as the log is "
-    "short for a policy that looks {steps} steps ahead"
+    "The log is too short for this policy, or too far from it: with {steps} steps that count, its rows would cost more than they "
+    "gain, and the ends are those of the value range."
 )
 
 
@@ -32,7 +32,7 @@ def largest_part(situation: Situation) -> Iterator[NextStep]:
     sizes = {name: size for name, size in situation.spreads.items() if name != START}
     if not situation.uses_log:
         if situation.result.claims:
-            yield NextStep("term", _WHOLE.format(steps=three(situation.steps)) + ".")
+            yield NextStep("term", _WHOLE.format(steps=three(situation.steps)))
         return
     if not sizes:
         return

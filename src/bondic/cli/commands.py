@@ -132,6 +132,7 @@ _LINES = [
     opt.option(
         "--plot", "Write a picture (.png, .svg or .pdf; `png` is comparison.png).", type=opt.PATH, callback=_picture
     ),
+    opt.option("--report", "Write picture and table as a page (.html).", type=opt.PATH),
     opt.flag("--json as_json", "Print JSON and nothing else."),
     _MEMORY,
 ]
