@@ -17,7 +17,7 @@ _ENOUGH = 0.75
 def discount(situation: Situation) -> Iterator[NextStep]:
     """For answers that say nothing: a question that looks less far ahead."""
     terms, result = situation.problem.terms, situation.result
-    if situation.uses_log or terms.gamma <= min(_DISCOUNTS) or result.method == "propensities":
+    if situation.verdict != "trivial" or terms.gamma <= min(_DISCOUNTS) or result.method == "propensities":
         return
     if terms.horizon is not None:
         shorter = max(terms.horizon // 4, 1)

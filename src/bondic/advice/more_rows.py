@@ -4,7 +4,7 @@
 
 Rates are those of the formulas: noise and starts 1/2, rare events 1. Bias falls faster than noise in the sequential interval as
 long as rows still teach what Q leaves open, and may not fall at all in the dual bound: there are two answers, a hopeful and a
-cautious one.
+cautious one. Where Q was chosen by the library, which will choose again, the cautious one takes rare events for noise.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ _RATES = {
 }
 _DUAL_BIAS = {"hopeful": 0.5, "cautious": 0.0}
 _MOST = 1e6
+_MORE = 1.5
+"""These rows were not enough, whatever a guess says: so many times more are the least that is named."""
 
 
 def rows_needed(situation: Situation) -> Iterator[NextStep]:
-    """For half the length; for half the value range where no row was used."""
-    if situation.uses_log and situation.verdict == "wide":
-        yield from _for_half(situation)
-    elif not situation.uses_log:
-        yield from _for_any(situation)
+    """For half the length; for half the value range where the answer is no shorter than that."""
+    if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
+        yield from _by_guess(situation)
+    elif situation.uses_log:
+        yield from _by_parts(situation)
 
 
-def _for_half(situation: Situation) -> Iterator[NextStep]:
+def _by_parts(situation: Situation) -> Iterator[NextStep]:
     rows = situation.result.rows[1] - situation.result.rows[0]
     found = [growth(situation.spreads, _rates(situation, name), HALF) for name in ("hopeful", "cautious")]
     if not math.isfinite(found[0]):
@@ -60,6 +62,8 @@ def _for_half(situation: Situation) -> Iterator[NextStep]:
 
 def _rates(situation: Situation, name: str) -> dict[str, float]:
     rates = dict(_RATES[name])
+    if name == "cautious" and situation.result.is_conditional:  # another log, another Q: what bondic chose may move
+        rates[RARE] = 0.5
     if situation.result.method == "dual":
         rates[BIAS] = _DUAL_BIAS[name]
     return rates
@@ -76,21 +80,28 @@ def growth(parts: Mapping[str, float], rates: Mapping[str, float], share: float)
     return math.inf if excess(most) > 0 else math.exp(float(brentq(excess, 0.0, most)))
 
 
-def _for_any(situation: Situation) -> Iterator[NextStep]:
-    """From a guess, as there are no parts to extrapolate."""
+def _by_guess(situation: Situation) -> Iterator[NextStep]:
+    """From what the methods foresee: there are no parts to extrapolate, or they say too little.
+
+    A guess of the sequential interval takes what the rows at hand teach for granted, so these rows come on top of it.
+    """
     result, rows = situation.result, situation.result.rows[1] - situation.result.rows[0]
+    share = HALF if situation.verdict == "trivial" else HALF * situation.share
     if result.method == PROPENSITIES:
-        guess = propensity_guess(situation.certified, result.alpha)
+        guess, taught = propensity_guess(situation.certified, result.alpha), 0
     else:
-        guess = sequential_guess(situation.problem, result.alpha, result.side)
-    wanted = None if guess is None else guess.rows_for(HALF, rows)
-    if wanted is None:
+        guess, taught = sequential_guess(situation.problem, result.alpha, result.side), len(situation.problem.rows)
+    found = None if guess is None else guess.rows_for(share, rows)
+    if found is None:
         return
-    if wanted <= 1.1 * rows:
-        words = "The rows at hand may be enough for half the value range, in another order or with a longer --pilot"
-    else:
-        words = f"An interval of half the value range takes about {rounded(wanted)} rows, in place of {rows}"
-    yield NextStep("rows", f"{words}.", "extrapolated", numbers={"rows": wanted, "share": HALF})
+    wanted = max(found + taught, _MORE * rows)
+    aim = "An interval of half the value range" if situation.verdict == "trivial" else "Half the length"
+    yield NextStep(
+        "rows",
+        f"{aim} takes about {rounded(wanted)} rows, in place of {len(situation.problem.rows)}.",
+        "extrapolated",
+        numbers={"rows": wanted, "share": share},
+    )
 
 
 def rounded(rows: float) -> str:

@@ -29,7 +29,9 @@ def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
 def comparison_table(lines: Sequence[Line]) -> str:
     """The table alone, for the page and for notebooks."""
     header = ("", "method", "guarantee", "low", "estimate", "high", "status", "seconds")
-    return html_table(header, [_cells(line) for line in lines])
+    named = any(line.name != line.method for line in lines)  # the method alone is said once
+    rows = [_cells(line) for line in lines]
+    return html_table(header if named else header[1:], rows if named else [row[1:] for row in rows])
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -71,15 +73,16 @@ def _axis(results: Sequence[Result]) -> Axis:
 
 def _bar(axis: Axis, name: str, result: Result, top: int) -> str:
     label = f'<text x="2%" y="{top + 14}" class="strong">{escape(name)}</text>'
-    place = axis.at(result.estimate)
+    place, (low, _, high) = axis.at(result.estimate), ends_text(result)
     if result.status is Status.REJECTED:
         return f'{label}<text x="98%" y="{top + 14}" text-anchor="end" class="bad">rejected: no interval</text>'
     a, b = axis.at(result.low), axis.at(result.high)
     css = f"estimate{' outside' if result.estimate_outside else ''}"
     return (
-        f'{label}<rect class="{_PROMISES[result.held][0]}" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="{top + 20}" '
-        f'height="12" rx="3"><title>{escape(f"{three(result.low)} to {three(result.high)}")}</title></rect>'
-        f'<circle class="{css}" cx="{place:.2f}%" cy="{top + 26}" r="5"/>'
+        f'{label}<text x="98%" y="{top + 14}" text-anchor="end">{escape(f"{low} to {high}")}</text>'
+        f'<rect class="{_PROMISES[result.held][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
+        f'height="14" rx="2"><title>{escape(f"{three(result.low)} to {three(result.high)}")}</title></rect>'
+        f'<circle class="{css}" cx="{place:.2f}%" cy="{top + 26}" r="3.5"/>'
     )
 
 
