@@ -66,16 +66,17 @@ def table(states: int = 6, actions: int = 3, noise: float = 0.1, **fixed: Any) -
     """A random table; `rows`, `gamma`, `starts` and statements may be changed."""
 
     def ask(**changed: Any) -> Asked:
-        given = {"rows": 1000, "gamma": 0.9, "starts": "exact", "policy": "target", "method": None, **fixed, **changed}
+        given = {"rows": 1000, "gamma": 0.9, "starts": "exact", "method": None, "seed": 0, **fixed, **changed}
         rows, gamma = int(given.pop("rows")), given.pop("gamma")
         world = TabularMDP.random(
             np.random.default_rng(11), gamma=gamma, n_states=states, n_actions=actions, reward_noise=noise
         )
-        log = _log(world.rollout(-(-rows // 20), 20, np.random.default_rng(0)), ("behavior_action_probs",))
+        rng = np.random.default_rng(given.pop("seed"))
+        log = _log(world.rollout(-(-rows // 20), 20, rng), ("behavior_action_probs",))
         places = np.arange(states, dtype=float)[:, None]
         exact = bondic.InitialStates.exact(places, world.initial_probs)
         start = exact if given.pop("starts") == "exact" else bondic.InitialStates.from_log(log)
-        target = bondic.TablePolicy(world.target if given.pop("policy") == "target" else world.behavior)
+        target = bondic.TablePolicy(world.target)
         method, stated = given.pop("method"), {"reward_range": world.reward_range, **given}
         return Asked(bondic.make_problem(log, target, start, gamma=gamma, accept=None, **stated), method)
 
@@ -86,11 +87,10 @@ def smooth(**fixed: Any) -> Callable[..., Asked]:
     """States that are numbers."""
 
     def ask(**changed: Any) -> Asked:
-        given = {"rows": 600, "gamma": 0.95, "method": None, **fixed, **changed}
+        given = {"rows": 600, "gamma": 0.95, "method": None, "seed": 0, **fixed, **changed}
         world = SyntheticMDP.default(given["gamma"], seed=1)
-        log = _log(
-            world.rollout(-(-int(given["rows"]) // 20), 20, np.random.default_rng(0)), ("behavior_action_probs",)
-        )
+        rng = np.random.default_rng(given["seed"])
+        log = _log(world.rollout(-(-int(given["rows"]) // 20), 20, rng), ("behavior_action_probs",))
         start = bondic.InitialStates.exact(world.initial_states, world.initial_probs)
         policy = bondic.CallablePolicy(world.target_probs)
         problem = bondic.make_problem(
@@ -105,8 +105,17 @@ def decisions(**fixed: Any) -> Callable[..., Asked]:
     """Single decisions with two actions; the log takes the second one with probability `second`."""
 
     def ask(**changed: Any) -> Asked:
-        given = {"rows": 60, "second": 0.2, "wanted": 0.8, "method": None, "propensities": True, **fixed, **changed}
-        rng, count = np.random.default_rng(3), int(given["rows"])
+        given = {
+            "rows": 60,
+            "second": 0.2,
+            "wanted": 0.8,
+            "method": None,
+            "propensities": True,
+            "seed": 3,
+            **fixed,
+            **changed,
+        }
+        rng, count = np.random.default_rng(given["seed"]), int(given["rows"])
         states = rng.integers(0, 3, count).astype(float)
         actions = (rng.random(count) < given["second"]).astype(np.int64)
         rewards = (rng.random(count) < 0.3 + 0.3 * actions + 0.1 * states).astype(float)
@@ -149,10 +158,12 @@ def ending(**fixed: Any) -> Callable[..., Asked]:
 
 
 def _rows(step: bondic.NextStep, result: bondic.Result) -> dict[str, Any]:
-    """The cautious number; where it counts certified rows, those that were set aside come on top of it."""
+    """A new log of the cautious number of rows, those that are set aside on top; the same Q where bondic chose it."""
     if "rows" in step.numbers:
-        return {"rows": step.numbers["rows"]}
-    return {"rows": step.numbers.get("rows_to", step.numbers["rows_from"]) + result.rows[0]}
+        return {"rows": step.numbers["rows"], "seed": 1}
+    rows = step.numbers.get("rows_to", step.numbers["rows_from"]) + result.rows[0]
+    same = {"method": bondic.Sequential(ball=result.proof.ball)} if result.is_conditional else {}
+    return {"rows": rows, "seed": 1, **same}
 
 
 def _gamma(step: bondic.NextStep, _: bondic.Result) -> dict[str, Any]:
@@ -173,6 +184,11 @@ def _half(_: bondic.NextStep, before: float) -> float:
 
 def _enough(*_: Any) -> float:
     return 0.75
+
+
+def _anything(*_: Any) -> float:
+    """An interval, whatever its length: a rejection promises no more."""
+    return 1.0
 
 
 def _shorter(_: bondic.NextStep, before: float) -> float:
@@ -211,7 +227,7 @@ CASES = (
     Case("table, 3000 rows, γ = 0.9, dual method", table(rows=3000, method=bondic.Dual()), "method",
          _to(method=bondic.Sequential()), _shorter, "--method sequential"),
     Case("table, 4000 rows, γ = 0.5, radius 0.001 stated", table(rows=4000, gamma=0.5, method=bondic.Dual(ball=TINY)), "rejected",
-         _to(method=bondic.Dual(ball=TINY.with_radius(10.0))), _enough, "radius"),
+         _to(method=bondic.Dual(ball=TINY.with_radius(10.0))), _anything, "radius"),
 )  # fmt: skip
 
 
@@ -255,20 +271,23 @@ def line(outcome: Outcome) -> str:
     share = f"{status}, {before.length / before.value_range.width:.0%}" if status == "wide" else status
     if outcome.step is None or outcome.after is None:
         return f"| {outcome.case.name} | {share} | no such way out | | | **no** |"
-    said = f"{outcome.case.kind}: {_short(outcome.case.follow(outcome.step, before))}"
+    said = _short(outcome.case.follow(outcome.step, before))
     promised = f"{outcome.promised:.0%}"
     if outcome.case.promise is _shorter:
         promised = "shorter"
-    return f"| {outcome.case.name} | {share} | {said} | {promised} | {outcome.share:.0%} | {'yes' if outcome.kept else '**no**'} |"
+    kept = "yes" if outcome.kept else "**no**"
+    return f"| {outcome.case.name} | {share} | {said} | {promised} | {outcome.share:.0%} | {kept} |"
 
 
 def _short(changes: dict[str, Any]) -> str:
     shown = {name: three(value) if isinstance(value, float) else value for name, value in changes.items()}
-    names = {"method": "another method", "second": "log the action"}
+    names = {"method": "another method or class", "second": "log the action"}
+    if "rows" in changes:
+        names = {"method": "same Q"}
     return ", ".join(
         names[name] if name in names else f"{name.replace('_', ' ')} {value}"
         for name, value in shown.items()
-        if name != "propensities"
+        if name not in ("propensities", "seed")
     )
 
 

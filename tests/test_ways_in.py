@@ -146,6 +146,8 @@ def test_a_policy_in_columns_of_the_log(plain):
         ask(TABLE, "columns", initial=None)
     with pytest.raises(InvalidInput, match="one that read_log has read"):
         ask(LOG, "columns")
+    with pytest.raises(InvalidInput, match="episode starts of the log as initial states"):
+        ask(table, "columns", initial=START)  # the probabilities in the log are those at other states
     assert plain.low >= 0
 
 
@@ -159,7 +161,7 @@ def test_actions_by_their_names_need_no_order(plain):
     by_name = ask(NAMED, lambda s: names[TAKES[s[:, 0].astype(int)]])
     stated = ask(NAMED, _probabilities, actions=["stop", "run"])
     assert by_name.low == pytest.approx(stated.low)
-    assert stated.low == plain.low
+    assert stated.low == plain.low == ask(NAMED, _probabilities, actions=names).low
     read = read_log(NAMED, actions=["stop", "run"])
     assert ask(read, _probabilities).low == plain.low
 

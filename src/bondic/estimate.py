@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
-from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -123,13 +122,14 @@ def _with_categorical(chosen: Method, categorical: bool | Sequence[int]) -> Meth
         raise InvalidInput(
             f"categorical= is for Sequential, Dual and Default; {type(chosen).__name__} takes states as they are. Leave it out."
         )
-    if isinstance(categorical, str) or not all(isinstance(column, Integral) for column in np.atleast_1d(categorical)):
+    listed = [] if isinstance(categorical, bool) else np.atleast_1d(np.asarray(categorical)).tolist()
+    if not all(isinstance(column, int) and not isinstance(column, bool) for column in listed):
         raise InvalidInput(
             f"`categorical` is {one_line(repr(categorical))}. It is True (all observation columns hold names), False (none "
             "does), or the numbers of those that do, from 0: categorical=[0, 2]."
         )
     stated = chosen.choices.categorical
-    columns = categorical if isinstance(categorical, bool) else tuple(int(column) for column in categorical)
+    columns = categorical if isinstance(categorical, bool) else tuple(listed)
     if stated is not None and stated != columns:
         raise InvalidInput(
             f"categorical={categorical!r} is passed, and the method's choices say categorical={stated!r}. Keep one of them."

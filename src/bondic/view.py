@@ -5,12 +5,13 @@ Whoever draws it knows no method, no part of an end point and no assumption by n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bondic.claims import Assumption, Claim
-from bondic.rendering import STATE_WORDS, escape, html_table, number
+from bondic.rendering import STATE_WORDS, bound_text, escape, html_table, number, three
 from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
@@ -31,19 +32,25 @@ class Grid:
 
 
 def parts_grid(claims: Sequence[Claim]) -> Grid | None:
-    """The parts of every end in a column each; None where no end splits into parts. What is 0 everywhere is left out."""
+    """The parts of every end in a column each, with the digits that the interval deserves.
+
+    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out.
+    """
     ends = [claim for claim in claims if claim.of("spread")]
     if not ends:
         return None
-    parts = (part.name for role in ("value", "spread") for claim in ends for part in claim.of(role))
+    length = abs(ends[-1].bound - ends[0].bound) or math.inf
+    values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
     tables = [claim.table() for claim in ends]
-    names = (*dict.fromkeys(parts), "rounding", "end point")
-    rows = (
-        (name, *(number(table[name]) if name in table else "" for table in tables))
-        for name in names
-        if any(table.get(name) for table in tables)  # a part that is 0 at both ends says nothing
-    )
+    rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
+    shown = [name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name) for table in tables)]
+    rows += [(name, *_cells(tables, name, three)) for name in shown]
+    rows.append(("end point", *(bound_text(claim.bound, int(claim.sign), length) for claim in ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def _cells(tables: Sequence[dict[str, float]], name: str, text: Callable[[float], str]) -> list[str]:
+    return [text(table[name]) if name in table else "" for table in tables]
 
 
 def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:

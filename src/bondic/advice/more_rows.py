@@ -57,7 +57,9 @@ def _by_parts(situation: Situation) -> Iterator[NextStep]:
     elif found[1] > 1.3 * found[0]:
         numbers["rows_to"] = found[1] * rows
         words = f"{rounded(numbers['rows_from'])} to {rounded(numbers['rows_to'])} rows"
-    yield NextStep("rows", f"Half the length takes about {words}, in place of {rows}.", "extrapolated", numbers=numbers)
+    same = ", with the same Q (bondic may choose another)" if situation.result.is_conditional else ""
+    text = f"Half the length takes about {words}, in place of {rows}{same}."
+    yield NextStep("rows", text, "extrapolated", numbers=numbers)
 
 
 def _rates(situation: Situation, name: str) -> dict[str, float]:

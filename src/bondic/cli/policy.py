@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bondic.data.io.loaded import LoadedLog
-from bondic.errors import InvalidInput
 from bondic.rows.inputs import COLUMNS, LOGGED, chosen_policy, refuse_unstated_order
 
 
-def choose_policy(spec: str, loaded: LoadedLog | None, starts: int, options: Mapping[str, Any]) -> Any:
-    """The policy that `spec` names; one in columns of the log has its probabilities at the first `starts` episode starts."""
-    if spec == COLUMNS and options["initial"] is not None:
-        raise InvalidInput(
-            "--policy columns needs episode starts of the log as initial states, where its probabilities stand: no --initial."
-        )
+def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, options: Mapping[str, Any]) -> Any:
+    """The policy that `spec` names; one in columns of the log has its probabilities at the first `starts` episode starts.
+
+    None: the initial states are others.
+    """
     how = (
         {}
         if spec in (COLUMNS, LOGGED)

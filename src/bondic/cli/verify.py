@@ -98,8 +98,10 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
         )
 
 
-def _start_count(found: Certificate) -> int:
-    return int(found.asked.start.weights.size)
+def _start_count(found: Certificate) -> int | None:
+    """How many episode starts of the log the certificate is about; None where it is about others."""
+    start = found.asked.start
+    return int(start.weights.size) if start.from_log else None
 
 
 def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates | None:

@@ -71,7 +71,9 @@ def verify(
     found, source = _certificate(certificate), take_log(log)
     try:
         with np.errstate(all="ignore"):  # numbers that are not finite end as errors, not as warnings
-            asked = None if policy is None else take_policy(policy, source, int(found.asked.start.weights.size))[0]
+            start = found.asked.start
+            starts = int(start.weights.size) if start.from_log else None
+            asked = None if policy is None else take_policy(policy, source, starts)[0]
             return _verify(found, source.log, asked, functions, initial, retest, sums)
     except VerificationError as problem:
         raise VerificationError(clean_text(problem)) from problem

@@ -61,7 +61,7 @@ def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
 
 def take_log(given: Any, **reading: Any) -> GivenLog:
     """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
-    said = {name: value for name, value in reading.items() if value not in (None, False)}
+    said = {name: value for name, value in reading.items() if value is not None and value is not False}
     if is_log(given) or isinstance(given, LoadedLog):
         if said:
             raise InvalidInput(
@@ -112,10 +112,11 @@ def refuse_no_policy(given: Any) -> None:
         )
 
 
-def take_policy(given: Any, source: GivenLog, starts: int) -> tuple[Any, tuple[str, ...]]:
+def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, tuple[str, ...]]:
     """The policy in a form that can be asked, and what is stated by handing it over in this form.
 
-    `starts` is the number of initial states: a policy in columns of the log has its probabilities at as many episode starts.
+    `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
+    the log has its probabilities there, and nowhere else.
     """
     policy = chosen_policy(given, source.loaded, starts)
     if isinstance(policy, Rule) and not source.log.action_dim:
@@ -125,8 +126,8 @@ def take_policy(given: Any, source: GivenLog, starts: int) -> tuple[Any, tuple[s
     return policy, ()
 
 
-def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int, **reading: Any) -> Any:
-    """A policy of the log's columns, or what `load_policy` makes of it; `starts` episode starts are asked about."""
+def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
+    """A policy of the log's columns, or what `load_policy` makes of it; `starts` as in `take_policy`."""
     if isinstance(given, str) and given == LOGGED:
         return LoggedTarget()
     if isinstance(given, str) and given == COLUMNS:
@@ -134,7 +135,7 @@ def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int, **reading: 
     return given if isinstance(given, _READY) else load_policy(given, actions=action_names(loaded), **reading)
 
 
-def _in_columns(loaded: LoadedLog | None, starts: int) -> RowProbabilities:
+def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:
     if loaded is None:
         raise InvalidInput(
             "The policy is 'columns' (--policy columns): the log has to be one that read_log has read as a whole (no "
@@ -146,7 +147,7 @@ def _in_columns(loaded: LoadedLog | None, starts: int) -> RowProbabilities:
             "Usual names: next_action_probs_0, next_action_probs_1, ... (or a list column); name them with "
             "columns={'next_action_probs': ...} (--columns next_action_probs=...)."
         )
-    if loaded.initial_action_probs is None or len(loaded.initial_action_probs) < starts:
+    if starts is None or loaded.initial_action_probs is None or len(loaded.initial_action_probs) < starts:
         raise InvalidInput(
             "The policy is 'columns' (--policy columns): its probabilities at the initial states are needed, too: columns "
             "initial_action_probs_0, ... on the first row of every episode, and episode starts of the log as initial states (no "

@@ -82,7 +82,7 @@ def make_problem(
     )
     terms = stated_terms(0.0 if gamma is None and source.one_step else gamma)
     starts = take_initial(initial, source.log)
-    asked, stated = take_policy(policy, source, len(starts))
+    asked, stated = take_policy(policy, source, len(starts) if starts.from_rows else None)
     rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     rows = rows if accept is None else inspected(rows, accept)
     return replace(rows, stated=(*rows.stated, *stated), names=source.names, notes=source.notes)

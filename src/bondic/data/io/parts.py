@@ -78,6 +78,7 @@ def find_parts(
 def known_actions(actions: Sequence[str] | None) -> tuple[str, ...] | None:
     if actions is None:
         return None
+    actions = actions if isinstance(actions, str) else list(actions)
     if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
         raise InvalidInput(
             "actions= (--actions none,low,high) lists the names of the actions in order, such as ['none', 'low', 'high']."
