@@ -175,6 +175,14 @@ class Result(Shortcuts):
         return self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
 
     @property
+    def estimated(self) -> bool:
+        """Whether rows are behind the point estimate: where no end uses one, it may be the center of Q alone."""
+        centers = [claim.value.mid for claim in self.claims]
+        return (
+            any(claim.uses_log for claim in self.claims) or not centers or self.estimate != sum(centers) / len(centers)
+        )
+
+    @property
     def held(self) -> str:
         """The guarantee in a word; "conditional" where it needs something that the library chose."""
         return CONDITIONAL if self.guarantee == "finite-sample" and self.is_conditional else self.guarantee

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bondic.claims import Assumption, Status
-from bondic.rendering import STATE_WORDS, number, sentence, three
+from bondic.rendering import STATE_WORDS, interval_text, number, sentence, three
 from bondic.report.drawings import interval_picture
 from bondic.report.elements import badge, esc, facts
 from bondic.report.logged_value import LoggedValue
@@ -51,6 +51,9 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
         if result.estimate_outside
         else ""
     )
+    guess = f"The point estimate {esc(three(result.estimate))} is a guess without a guarantee of its own{advice}."
+    if not result.estimated:
+        guess = "There is no point estimate, as no row was used."
     told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
     heading = "No answer: the log contradicts the assumptions" if rejected else "The answer"
     css = ' class="rejected"' if rejected else ""
@@ -58,8 +61,7 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
         f'<section id="answer"{css}><h2>{heading}</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result, logged)}{_compared(logged, result)}{_condition(result, elsewhere)}"
-        f"<p>The value is a discounted sum of rewards, not normalized. The point estimate {esc(number(result.estimate))} is a "
-        f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
+        f"<p>The value is a discounted sum of rewards, not normalized. {guess}{outside} {_reading(result)}</p>"
         f"{told}</section>"
     )
 
@@ -68,11 +70,12 @@ def _compared(logged: LoggedValue | None, result: Result) -> str:
     """What the logging policy earned, and under which assumption that is known."""
     if logged is None:
         return ""
-    cut = f"; {logged.cut} of them were cut, and the rest of these may be anything" if logged.cut else ""
+    cut = f" What the {logged.cut} episodes that were cut have missed may be anything." if logged.cut else ""
+    between = esc(interval_text(logged.low, logged.high))
     return (
-        f'<p class="soft">For comparison: the policy that made the log is worth {esc(three(logged.low))} to '
-        f"{esc(three(logged.high))} from the log's own starts, at {100 * (1 - result.alpha):g}% confidence, if it stayed the "
-        f"same and its {logged.episodes} episodes are independent{cut}. Each interval holds on its own.</p>"
+        f'<p class="soft">For comparison: the value of the policy that made the log lies in {between}, from the log\'s own '
+        f"starts, at {100 * (1 - result.alpha):g}% confidence on its own, if it did not change and the log's {logged.episodes} "
+        f"episodes are independent.{cut}</p>"
     )
 
 

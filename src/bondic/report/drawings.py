@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from bondic.claims import Status
-from bondic.rendering import bound_text, escape, number, three
+from bondic.rendering import bound_text, escape, interval_text, number, three
 from bondic.report.bins import Bins, short
 from bondic.report.health import ActionUse, Health
 from bondic.report.logged_value import LoggedValue
@@ -57,20 +58,24 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
         )
     given = result.status is not Status.REJECTED
     words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    css = "bar conditional" if result.is_conditional else "bar"
-    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+    tone = "conditional" if result.is_conditional else "nothing" if result.status is Status.TRIVIAL else ""
+    css, swatch = f"bar {tone}".rstrip(), tone or "t0"
+    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.6):.2f}%" y="30" height="20" rx="3"/>'
     outside = result.estimate_outside
     mark = "estimate outside" if outside else "estimate"
-    swatch = "conditional" if result.is_conditional else "t0"
+    size = 6 if high - low > _LABEL / 2 or not given else 3.5  # a dot must not hide the interval
+    dot = (
+        f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="{size}"/>' if result.estimated else ""
+    )
     return (
         f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}{_logged_line(axis, logged)}'
         f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
-        f'{bar if given else ""}<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
-        + axis.text(limits.low, 74, number(limits.low))
-        + axis.text(limits.high, 74, number(limits.high))
+        f"{bar if given else ''}{dot}"
+        + axis.text(limits.low, 74, three(limits.low))
+        + axis.text(limits.high, 74, three(limits.high))
         + '</svg><div class="legend">'
         + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
-        + f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>"
+        + (f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>" if result.estimated else "")
         + _logged_legend(logged)
         + f"<span>gray line: all that {ranges} {allow}</span></div>"
     )
@@ -83,14 +88,14 @@ def _logged_line(axis: Axis, logged: LoggedValue | None) -> str:
     a, b = axis.at(logged.low), axis.at(logged.high)
     return (
         f'<rect class="logged" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="56" height="4" rx="2">'
-        f"<title>the logging policy: {escape(three(logged.low))} to {escape(three(logged.high))}</title></rect>"
+        f"<title>the logging policy: {escape(interval_text(logged.low, logged.high))}</title></rect>"
     )
 
 
 def _logged_legend(logged: LoggedValue | None) -> str:
     if logged is None:
         return ""
-    between = f"[{escape(three(logged.low))}, {escape(three(logged.high))}]"
+    between = escape(interval_text(logged.low, logged.high))
     return f'<span><i class="logged"></i>the logging policy itself: {between}</span>'
 
 
@@ -112,16 +117,16 @@ def stacked_terms(result: Result) -> str:
     for claim in result.claims:
         place = claim.value.mid
         inside = limits.low <= claim.bound <= limits.high
-        note = f"{claim.end} end {number(claim.bound)}"
+        note = f"{claim.end} end {bound_text(claim.bound, int(claim.sign), result.length or math.inf)}"
         note += "" if inside else " (beyond the range)"
-        rows.append(f'<text x="2%" y="{top + 12}" class="strong">{escape(note)}</text>')
+        rows.append(f'<text x="3%" y="{top + 12}" class="strong">{escape(note)}</text>')
         for name, size in claim.steps().items():
             a, b = sorted((axis.at(place), axis.at(place + claim.sign * size)))
             place += claim.sign * size
             if name in names:
                 rows.append(
                     f'<rect class="t{names.index(name) % 5}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
-                    f"<title>{escape(name)} {number(size)}</title></rect>"
+                    f"<title>{escape(name)} {three(size)}</title></rect>"
                 )
         rows.append(f'<circle class="estimate" cx="{axis.at(claim.value.mid):.2f}%" cy="{top + 29}" r="5"/>')
         top += 52

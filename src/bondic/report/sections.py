@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.bounds.dual import BIAS
+from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
 from bondic.claims import Status
 from bondic.rendering import html_table, number, sentence
@@ -43,20 +43,19 @@ def contributions(result: Result) -> str:
     )
 
 
+_PAID = {
+    BIAS: "for what the rows leave open about the value function where the policy goes",
+    NOISE: "for chance in finitely many rows",
+    RARE: "for what no row has shown, and may happen",
+    START: "for starts that are known through a sample",
+    ALLOWANCE: "for the model error that you stated",
+}
+
+
 def _named(parts: Grid) -> str:
-    """What the parts pay for; with propensities there is no bias."""
-    if not any(row[0] == BIAS for row in parts.rows):
-        return "<b>Noise</b> pays for chance in finitely many rows; the rest is the computer's rounding."
-    return (
-        "<b>Bias</b> pays for situations that the policy reaches and the log does not balance; <b>noise</b> for chance in "
-        f"finitely many rows; {_rare(parts)}the rest for sampled starting points, a stated model error and the computer's "
-        "rounding."
-    )
-
-
-def _rare(parts: Grid) -> str:
-    named = any(row[0] == RARE for row in parts.rows)
-    return f"<b>{RARE}</b> for the confidence that is asked for; " if named else ""
+    """What each part pays for, of those that there are."""
+    words = [f"<b>{esc(sentence(row[0]))}</b> pays {_PAID[row[0]]}." for row in parts.rows if row[0] in _PAID]
+    return " ".join([*words, "The rest is the computer's rounding."])
 
 
 def _searched(result: Result) -> str:
@@ -106,8 +105,8 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     known = [
         ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
-        ("certified rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
-        ("distinct situations certified", health.distinct),
+        ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
+        ("distinct situations", health.distinct),
     ]  # fmt: skip
     items = [(name, _count(value, no_rows)) for name, value in known if value]
     low, high = health.reward_range
