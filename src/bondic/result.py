@@ -348,10 +348,15 @@ class Result(Shortcuts):
 
     def _lines(self, *, split: bool) -> Iterator[str]:
         worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
-        yield f"point estimate {three(self.estimate)} ({worth})"
+        yield (
+            f"point estimate {three(self.estimate)} ({worth})"
+            if self.estimated
+            else "no point estimate, as no row was used"
+        )
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
-        carried = f", worth about {self.effective_sample_size:.0f}" if self.effective_sample_size >= 0 else ""
+        used = self.effective_sample_size >= 0 and self.estimated
+        carried = f", worth about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
         yield from self.told

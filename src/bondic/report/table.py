@@ -34,12 +34,15 @@ def result_table(result: Result) -> RenderableType:
     return Group(panel, *([_ways_out(view.steps)] if view.steps else []), *tables)
 
 
-def _ways_out(steps: Sequence[NextStep]) -> Text:
+def _ways_out(steps: Sequence[NextStep]) -> RenderableType:
     """The most urgent ones; all of them are in the report and in result.json."""
-    lines = [(f"\n  {'!' if step.loud else '-'} {step}", "bold red" if step.loud else "") for step in steps[:_SHOWN]]
-    more = len(steps) - _SHOWN
-    rest = [(f"\n  {more} more in the report and in result.json", "dim")] if more > 0 else []
-    return Text.assemble(("What to do next", "bold"), *lines, *rest)
+    lines = Table.grid(padding=(0, 1))
+    for step in steps[:_SHOWN]:
+        style = "bold red" if step.loud else ""
+        lines.add_row(Text(" !" if step.loud else " -", style=style), Text(str(step), style=style))
+    if len(steps) > _SHOWN:
+        lines.add_row("", Text(f"{len(steps) - _SHOWN} more in the report and in result.json", style="dim"))
+    return Group(Text("What to do next", style="bold"), lines)
 
 
 def _table(grid: Grid) -> Table:
