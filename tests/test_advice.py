@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,9 @@ from bondic.errors import InvalidInput
 from bondic_lab.worlds.tabular import TabularMDP
 from builders import as_log, synthetic, tabular
 from propensity_cases import decisions, question
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+from experiments.ways_out import CASES, follow, line
 
 
 def ask(rows=1000, gamma=0.95, starts="exact", policy=None, actions=3, **statements):
@@ -265,6 +270,26 @@ def test_guesses_from_propensities_come_near_what_comes_out():
 
 def replace_propensities(log):
     return replace(log, behavior_action_probs=None)
+
+
+# --- ways out that were followed ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["60 decisions, propensities", "300 decisions, second action never logged"])
+def test_following_a_way_out_does_what_it_says(name):
+    """Two of the twenty of the experiment, which take no time."""
+    (case,) = (case for case in CASES if case.name == name)
+    outcome = follow(case)
+    assert outcome.kept
+    assert line(outcome).endswith("| yes |")
+
+
+def test_a_way_out_that_does_not_hold_is_written_down():
+    (case,) = (case for case in CASES if case.name == "60 decisions, propensities")
+    outcome = follow(replace(case, promise=lambda *_: 0.001))
+    assert not outcome.kept
+    assert line(outcome).endswith("| **no** |")
+    assert "no such way out" in line(follow(replace(case, said="nothing says this")))
 
 
 # --- views ----------------------------------------------------------------------------------------------
