@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from bondic.claims import Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -22,7 +20,7 @@ from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.rows import Rows
-from bondic.search.sequential.plan import costs_of, outset
+from bondic.search.sequential.plan import costs_of, outset, pairs_of_a_table
 from bondic.search.sequential.tables import table_outlook
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
@@ -99,7 +97,7 @@ def _sequential(first: Rows, alpha: float, side: Side) -> LengthGuess:
     kind = state_kind(rows.logged, first.layout, None)
     if kind.table and first.layout.discrete and first.answers.exact:
         ball: Ball | Box = Box.around(limits.low, limits.high, first.layout)
-        pairs = len(np.unique(rows.logged, axis=0)) * first.layout.slots
+        pairs = pairs_of_a_table(first)
     else:
         ball, pairs = _smooth(first, kind.columns), 0
     lengths: list[Callable[[int], float]] = []

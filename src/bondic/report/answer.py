@@ -70,7 +70,11 @@ def _compared(logged: LoggedValue | None, result: Result) -> str:
     """What the logging policy earned, and under which assumption that is known."""
     if logged is None:
         return ""
-    cut = f" What the {logged.cut} episodes that were cut have missed may be anything in the value range." if logged.cut else ""
+    cut = (
+        f" What the {logged.cut} episodes that were cut have missed may be anything in the value range."
+        if logged.cut
+        else ""
+    )
     between = esc(interval_text(logged.low, logged.high))
     return (
         f'<p class="soft">For comparison: the value of the policy that made the log lies in {between}, from the log\'s own '
