@@ -18,9 +18,10 @@ def cost_of_starts(situation: Situation) -> Iterator[NextStep]:
     whole = min(sum(situation.spreads.values()), situation.result.value_range.width)
     if whole == 0 or cost < _WORTH_SAYING * whole:
         return
+    alone = "" if situation.verdict == "wide" else " Alone it may not be enough."
     yield NextStep(
         "start",
         f"Where the process starts costs {three(cost)} of the length: {count} starts stand for all. If the question is about "
-        f"starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it.",
+        f"starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it.{alone}",
         numbers={"part": cost, "starts": count},
     )
