@@ -22,6 +22,7 @@ def cost_of_starts(situation: Situation) -> Iterator[NextStep]:
     yield NextStep(
         "start",
         f"Where the process starts costs {three(cost)} of the length: {count} starts stand for all. If the question is about "
-        f"starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it.{alone}",
+        f"starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it."
+        f"{alone}",
         numbers={"part": cost, "starts": count},
     )
