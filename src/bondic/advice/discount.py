@@ -52,7 +52,7 @@ def largest_discount(situation: Situation) -> float | None:
     rows, first, last = len(situation.problem.rows) - len(half.rows), 0, len(tried)
     while first < last:  # what is enough for a discount is enough for smaller ones
         middle = (first + last) // 2
-        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle])
+        guess = sequential_guess(half, result.alpha, result.side, gamma=tried[middle], categorical=situation.names)
         if guess is None:
             return None
         if guess.share(rows) <= _ENOUGH:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from bondic.claims import Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, NumericalError
 from bondic.methods import with_propensities
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
@@ -60,18 +60,27 @@ class LengthGuess:
 
 
 def sequential_guess(
-    problem: Rows, alpha: float, side: Side = "both", gamma: float | None = None
+    problem: Rows,
+    alpha: float,
+    side: Side = "both",
+    *,
+    gamma: float | None = None,
+    categorical: bool | None = None,
 ) -> LengthGuess | None:
-    """The sequential interval, from the first rows of a problem, for its own discount or another; None: too few to tell."""
+    """The sequential interval, from the first rows of a problem, for its own discount or another; None: nothing can be told.
+
+    `categorical` says what states were taken for; None: the rows tell. A question that the method cannot answer (a policy that
+    is known at logged actions alone, states that have to be asked about) has no guess.
+    """
     if not range_at_all_times(problem.terms).width:
         return None
     try:
         first = tuning_problem(problem, min(len(problem.rows), _MOST_ROWS))
-    except InvalidInput:  # a policy that is known at logged actions alone
+        if first is None:
+            return None
+        return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side, categorical)
+    except (InvalidInput, NumericalError):
         return None
-    if first is None:
-        return None
-    return _sequential(first if gamma is None else _discounted(first, gamma), alpha, side)
 
 
 def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
@@ -92,9 +101,9 @@ def _discounted(first: Rows, gamma: float) -> Rows:
     return replace(first, terms=terms, kept=kept)
 
 
-def _sequential(first: Rows, alpha: float, side: Side) -> LengthGuess:
+def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None) -> LengthGuess:
     rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
-    kind = state_kind(rows.logged, first.layout, None)
+    kind = state_kind(rows.logged, first.layout, categorical if first.layout.discrete else False)
     if kind.table and first.layout.discrete and first.answers.exact:
         ball: Ball | Box = Box.around(limits.low, limits.high, first.layout)
         pairs = pairs_of_a_table(first)
@@ -110,7 +119,10 @@ def _sequential(first: Rows, alpha: float, side: Side) -> LengthGuess:
 
     def share(wanted: float) -> float:
         planned = len(first.rows) + max(math.ceil(wanted), 1)
-        return min(1.0, *(length(planned) / limits.width for length in lengths))
+        try:
+            return min(1.0, *(length(planned) / limits.width for length in lengths))
+        except NumericalError:  # rows that no plan can be made from promise nothing
+            return 1.0
 
     return LengthGuess(len(first.rows), share)
 

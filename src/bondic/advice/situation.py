@@ -68,6 +68,11 @@ class Situation:
         return any(claim.uses_log and claim.of("spread") for claim in self.result.claims)
 
     @property
+    def names(self) -> bool | None:
+        """Whether states were taken for names; None where the method did not ask."""
+        return self.result.is_assumption_free if "states" in self.result.choices else None
+
+    @property
     def steps(self) -> float:
         """How many steps count: 1/(1 - γ), or the horizon if that is less."""
         terms = self.problem.terms
