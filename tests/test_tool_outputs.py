@@ -44,7 +44,7 @@ def test_force_replaces_the_whole_result_and_nothing_else(place, capsys):
     (place / "res" / "terms").mkdir()
     assert evaluate(capsys, "--out", "res", "--quiet", "--force", "--no-rows", "--method", "dm")[0] in (0, 4)
     names = {item.name for item in (place / "res").iterdir()}
-    assert names == {"configuration.toml", "result.json", "mine.txt", "terms"}
+    assert names == {"configuration.toml", "report.html", "result.json", "mine.txt", "terms"}
     assert printed_result(place)["method"] == "dm"
     assert not [item for item in place.iterdir() if item.name.startswith(".")]
 

@@ -92,10 +92,8 @@ def _by_guess(situation: Situation) -> Iterator[NextStep]:
     if result.method == PROPENSITIES:
         guess, taught = propensity_guess(situation.certified, result.alpha), 0
     else:
-        guess, taught = (
-            sequential_guess(situation.problem, result.alpha, result.side, categorical=situation.names),
-            len(situation.problem.rows),
-        )
+        guess = sequential_guess(situation.problem, result.alpha, result.side, categorical=situation.names)
+        taught = len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
     if found is None:
         return
