@@ -247,7 +247,7 @@ class SequentialMonitor:
         return _Plans(plan, table)
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
-        return replace(result.with_doubts(problem), choices={**result.choices, **held_back(grown)})
+        return replace(result.with_question(problem), choices={**result.choices, **held_back(grown)})
 
     def _given_up_at(self) -> int | None:
         """The update at which the log contradicted the Q that the library had chosen."""
