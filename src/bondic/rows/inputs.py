@@ -20,6 +20,7 @@ from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
+from bondic.rows.make import refuse_unrecorded
 
 COLUMNS, LOGGED = "columns", "logged"
 """Policies that stand in the log: their probabilities of all actions, or of the logged ones alone."""
@@ -119,6 +120,8 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
     the log has its probabilities there, and nowhere else.
     """
     policy = chosen_policy(given, source.loaded, starts)
+    if not isinstance(policy, LoggedTarget):
+        refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
         return _with_actions(policy, source)
     if not source.order_stated and not isinstance(policy, _READY):
