@@ -113,11 +113,18 @@ def make_history(
     limits: tuple[float, float] | None,
     sums: Sums,
     before: History | None = None,
+    *,
+    table: bool = False,
 ) -> History:
-    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again."""
+    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again.
+
+    Rows of a table whose pair is no landmark carry no bet, and are left out.
+    """
     known = problem.rows.start if before is None else before.stop
     fresh = problem.restricted(RowRange(known, problem.rows.stop)).batches()
     parts = [_embedded(batch, ball, embedder, limits, sums) for batch in fresh]
+    if table:
+        parts = [part.cut(np.flatnonzero(part.coordinates.any(axis=1))) for part in parts]
     path = StartPath.of(starts, embedder, None if before is None else before.starts)
     rows = Seen.join(parts if before is None else [before.rows, *parts])
     return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius)
