@@ -16,7 +16,7 @@ from bondic.errors import BondicError, InvalidInput
 from bondic.estimate import Method, estimate_interval, named_method
 from bondic.proofs.io import write_atomically
 from bondic.rendering import escape, html_table
-from bondic.report.comparison import Line, ends_text, print_comparison
+from bondic.report.comparison import Line, line_ends, print_comparison
 from bondic.report.html import short_page
 from bondic.report.plots import comparison_figure
 from bondic.result import Result
@@ -84,7 +84,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         return (line.name, line.method, "", "", "", "", "no interval", "")
     result = line.result
     status = result.status.name.lower()
-    return (line.name, line.method, result.held, *ends_text(result), status, f"{sum(result.seconds.values()):.1f}")
+    return (line.name, line.method, result.held, *line_ends(result), status, f"{sum(result.seconds.values()):.1f}")
 
 
 def compare(
