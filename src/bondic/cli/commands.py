@@ -14,8 +14,8 @@ from bondic.cli.config import load_config
 
 METHODS = (
     "auto", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding",
-    "is-percentile", "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang",
-    "feng2020", "lipschitz",
+    "is-percentile", "is-bca", "hcope", "pdis-betting", "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd", "drl",
+    "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
 PICTURES = ("png", "svg", "pdf")
