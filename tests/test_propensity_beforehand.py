@@ -1,5 +1,6 @@
 """Intervals from propensities: what must be known beforehand is, bit by bit, and what is relied on is checked or said."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from bondic.bounds.control_fit import episode_control
 from bondic.bounds.decisions import read_decisions
 from bondic.bounds.episode_values import per_decision_values, returns_with, whole_values
 from bondic.errors import InvalidInput, VerificationError
+from bondic.rendering import three
 from propensity_cases import (
     BEHAVIOR,
     LARGEST,
@@ -117,6 +119,29 @@ def test_everything_that_is_relied_on_is_said():
     walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     result = bondic.estimate_interval(walks, method=Propensities())
     assert "did not influence one another while running" in {one.name: one.text for one in result.assumptions}["start"]
+
+
+@pytest.mark.parametrize("value", ["population", "contexts"])
+def test_the_logs_own_length_is_not_said_to_be_stated(value):
+    own, told = (interval(decisions(400), Propensities(value=value, planned=planned)) for planned in (None, 500))
+    (text, other) = (next(one.text for one in result.assumptions if one.name == "number") for result in (own, told))
+    assert "the log's own length, 400 decisions" in text
+    assert "500 decisions were planned" in other
+    assert own.choices["planned"] == "400 decisions, the log's own length"
+    assert "planned" not in told.choices
+
+
+def test_ratios_of_episodes_are_those_of_episodes():
+    walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
+    result = bondic.estimate_interval(walks, method=Propensities())
+    columns = read_decisions(walks, None, every_action=False)
+    products = [math.prod(columns.ratios.values[columns.episodes == episode]) for episode in range(30)]
+    assert (
+        f"of whole episodes: largest {three(max(products))}, mean {three(sum(products) / 30)}"
+        in result.choices["ratios"]
+    )
+    assert result.effective_sample_size == pytest.approx(sum(products) ** 2 / sum(one**2 for one in products))
+    assert "30 episodes, the log's own length" in result.choices["planned"]
 
 
 @pytest.mark.parametrize("method", [Propensities(), Propensities(largest_ratio=LARGEST)])

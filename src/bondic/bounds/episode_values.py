@@ -50,7 +50,7 @@ def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
     """
     assert columns.steps is not None
     low, steps = columns.limits.low, columns.steps
-    last = _last_rows(columns)
+    last = last_rows(columns)
     powers = _powers(columns.terms.gamma, steps)
     returns = _sums(columns, columns.rewards * powers)
     error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 8 * U
@@ -99,7 +99,7 @@ def _sums(columns: Decisions, values: FloatArray) -> FloatArray:
     return np.asarray(total - np.abs(total) * (np.bincount(columns.episodes) + 4) * 2 * U)
 
 
-def _last_rows(columns: Decisions) -> IntArray:
+def last_rows(columns: Decisions) -> IntArray:
     """The last row of every episode, (units,)."""
     assert columns.episodes is not None
     last = np.zeros(columns.units, dtype=np.int64)
