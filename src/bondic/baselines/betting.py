@@ -48,7 +48,7 @@ class PerDecisionBetting(
 class DoublyRobustBetting(PerDecisionBetting, name="dr-betting", words="doubly robust, betting"):
     """`Propensities` with a linear q̂ from earlier units and a stated bound of the ratios; finite-sample as without.
 
-    Half of the stake is on doubly robust values, half on weighted ones. The bound is one that holds at every state and action:
+    Weighted values are bet on beside doubly robust ones. The bound is one that holds at every state and action:
     `largest_ratio` of pi/beta, or `least_behavior_prob` of beta. Episodes need a bound of their products, too: a horizon, or
     gamma times the ratio below 1.
     """

@@ -59,8 +59,16 @@ def guess_range(columns: Decisions, predictions: FloatArray) -> tuple[tuple[floa
     means = cut[:, 0] if single or columns.probs is None else np.einsum("ij,ij->i", columns.probs[:count], cut)
     taken = cut[:, 0] if single else cut[np.arange(count), columns.slots[:count]]
     values = moderate(means + columns.ratios.values[:count] * (columns.rewards[:count] - taken))
-    least = 1e-6 * max(limits.width, 1e-150) ** 2
-    return (low, high), (float(values.mean()), max(_IN_SAMPLE * float(values.var()), least))
+    return (low, high), (float(values.mean()), max(_IN_SAMPLE * float(values.var()), least_variance(columns, count)))
+
+
+def least_variance(columns: Decisions, count: int) -> float:
+    """mean(ρ^2) B^2 / (4 (n + 1)) of n rows: as if one more had a reward of the largest variance.
+
+    Where nothing but zeros was seen, rare rewards are likely all the same.
+    """
+    squares = float(np.mean(moderate(columns.ratios.values[:count]) ** 2)) / (4.0 * (count + 1))
+    return max(squares, 1e-6) * max(columns.limits.width, 1e-150) ** 2
 
 
 def fit_linear(design: FloatArray, slots: IntArray, rewards: FloatArray, actions: int) -> FloatArray:
