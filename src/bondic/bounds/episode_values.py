@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control
-from bondic.bounds.decision_values import Robust, Stated, above
+from bondic.bounds.decision_values import Robust, Stated, above, mean_and_taken
 from bondic.bounds.decisions import Decisions
 from bondic.identity.ratios import LARGEST, Ratios
 from bondic.rounding import Enclosure, U, next_down
@@ -141,9 +141,9 @@ def control_states(columns: Decisions) -> FloatArray:
     return np.column_stack([columns.observations, columns.steps])
 
 
-def largest_sum(columns: Decisions, cap: float) -> float:
+def largest_sum(terms: Terms, cap: float) -> float:
     """sum_t γ^t ρ̄^(t+1) over the steps that an episode may have, from above; infinite where nothing bounds it."""
-    gamma, horizon = columns.terms.gamma, columns.terms.horizon
+    gamma, horizon = terms.gamma, terms.horizon
     if horizon is None:
         left = 1.0 - Enclosure(gamma) * cap
         return (Enclosure(cap) / left).upper if left.lower > 0.0 else np.inf
@@ -159,40 +159,46 @@ def robust_returns(columns: Decisions, control: Control, stated: Stated) -> Robu
     assert cap is not None
     assert columns.episodes is not None
     first = int(np.searchsorted(columns.rows[first_rows(columns)], control.borders[0]))
-    later, q = columns.episodes >= first, np.zeros(len(columns.rows))
-    found = columns.sign * control.values(columns.rows[later], control_states(columns)[later])[:, 0]
-    q[later] = np.clip(found, limits.low, limits.high)
+    later = columns.episodes >= first
+    found = columns.sign * control.values(columns.rows[later], control_states(columns)[later])
+    probs = None if columns.probs is None else columns.probs[later]
+    means, q = np.zeros(len(columns.rows)), np.zeros(len(columns.rows))
+    means[later], q[later] = mean_and_taken(np.clip(found, limits.low, limits.high), probs, columns.slots[later])
     ends = sorted(np.clip(columns.sign * np.array(control.clip), limits.low, limits.high).tolist())
-    low, total = columns.terms.reward_range[0], largest_sum(columns, cap)
+    low, total = columns.terms.reward_range[0], largest_sum(columns.terms, cap)
     least = min(float(_floors(columns, 0)[0][0]), ends[0], 0.0)  # v_t is 0 or more, or least at time 0
     drop = max(ends[1] - low - columns.terms.gamma * least, 0.0)
     drop += 16 * U * (abs(ends[1]) + abs(low) + abs(least))
     floor = next_down(ends[0] - drop * total * (1 + 8 * U)) - 64 * U * limits.largest
-    values, centers = returns_with(columns, q)[first:], q[first_rows(columns)][first:]
+    values, centers = returns_with(columns, q, means)[first:], means[first_rows(columns)][first:]
     return Robust(values, centers, centers - floor, floor, first)
 
 
-def returns_with(columns: Decisions, q: FloatArray) -> FloatArray:
-    """q̂(s_0) + sum_t γ^t ρ_{0:t} ( r_t + γ q̂(s_{t+1}) - q̂(s_t) ) per episode, from below; q̂ of the state and the step alone.
+def returns_with(columns: Decisions, q: FloatArray, means: FloatArray) -> FloatArray:
+    """v̂(s_0) + sum_t γ^t ρ_{0:t} ( r_t + γ v̂(s_{t+1}) - q̂(s_t, a_t) ) per episode, from below; `means` are v̂ = E_π[q̂(s, .)].
 
-    After an end the next q̂ is 0; after a cut it is the least value that there can be.
+    After an end the next v̂ is 0; after a cut it is the least value that there can be.
     """
     assert columns.steps is not None
     assert columns.episodes is not None
     steps, gamma = columns.steps, columns.terms.gamma
     least = _floors(columns, int(steps.max()) + 1)[0][steps + 1]
     last = np.append(np.diff(columns.episodes) != 0, True)
-    following = np.where(columns.continues, np.where(last, least, np.append(q[1:], 0.0)), 0.0)
+    following = np.where(columns.continues, np.where(last, least, np.append(means[1:], 0.0)), 0.0)
     weights = cumulative(columns)
     scale = weights.values * gamma**steps
     move = scale * (columns.rewards + gamma * following - q)
+    # v̂ is a sum over actions of numbers within the limits, with π good to one rounding for every action
+    slots = 1 if columns.probs is None else columns.probs.shape[1]
+    mean_error = 4 * U * (slots + 4) * columns.limits.largest
     size = scale * (np.abs(columns.rewards) + np.abs(following) + np.abs(q))
-    error = size * (2 * weights.errors + (steps + 16) * 8 * U)
+    error = size * (2 * weights.errors + (steps + 16) * 8 * U) + scale * (1 + 2 * weights.errors) * mean_error
     total, off, gross = (
         np.bincount(columns.episodes, weights=one, minlength=columns.units) for one in (move, error, np.abs(move))
     )
     lengths = np.bincount(columns.episodes)
-    return np.asarray(q[first_rows(columns)] + total - off - (lengths + 8) * 4 * U * (gross + columns.limits.largest))
+    rounding = (lengths + 8) * 4 * U * (gross + columns.limits.largest) + mean_error
+    return np.asarray(means[first_rows(columns)] + total - off - rounding)
 
 
 def first_rows(columns: Decisions) -> IntArray:

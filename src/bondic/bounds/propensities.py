@@ -74,7 +74,7 @@ def _robust(columns: Decisions, control: Control | None, stated: Stated) -> tupl
     if control is None or stated.off_by > 1.0 or cap is None:
         return ()
     single = columns.episodes is None
-    if not (columns.one_by_one and (single or np.isfinite(largest_sum(columns, cap)))):
+    if not (columns.one_by_one and (single or np.isfinite(largest_sum(columns.terms, cap)))):
         raise InvalidInput("Doubly robust returns need episodes one after the other, and a bound of their steps.")
     robust = (robust_values if single else robust_returns)(columns, control, stated)
     if not robust.values.size:
@@ -91,7 +91,7 @@ def promised(columns: Decisions, stated: Stated) -> bool:
     Somebody who may stop there must have bet up to it as if the log went on, or would have two chances.
     """
     cap = stated.cap()
-    bounded = cap is not None and (columns.episodes is None or bool(np.isfinite(largest_sum(columns, cap))))
+    bounded = cap is not None and (columns.episodes is None or bool(np.isfinite(largest_sum(columns.terms, cap))))
     return bounded and stated.off_by == 1.0
 
 

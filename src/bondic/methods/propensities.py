@@ -160,13 +160,15 @@ class Propensities:
         cap = self.stated.cap()
         if cap is None or not self._capped():
             return False
-        return columns.episodes is None or (columns.one_by_one and math.isfinite(largest_sum(columns, cap)))
+        return columns.episodes is None or (columns.one_by_one and math.isfinite(largest_sum(columns.terms, cap)))
 
     def _every_action(self, problem: Rows, single: bool) -> bool:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
         discrete = problem.layout.discrete and not isinstance(problem.policy, LoggedTarget)
         fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
-        return single and discrete and fits and self._capped()
+        cap = self.stated.cap()
+        bounded = cap is not None and (single or math.isfinite(largest_sum(problem.terms, cap)))
+        return discrete and fits and bounded and self._capped()
 
     def _planned(self, columns: Decisions) -> int:
         """Units that rates are made for."""
