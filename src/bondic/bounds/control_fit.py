@@ -11,7 +11,7 @@ import numpy.typing as npt
 from bondic.bounds.control import Control, LinearControl, linear_design
 from bondic.bounds.decision_values import mean_and_taken
 from bondic.bounds.decisions import Decisions
-from bondic.bounds.episode_values import control_states, returns_with
+from bondic.bounds.episode_values import control_states, returns_with, units_left
 from bondic.noise.wealth import moderate
 
 FloatArray = npt.NDArray[np.float64]
@@ -100,22 +100,26 @@ def fit_linear(design: FloatArray, slots: IntArray, rewards: FloatArray, actions
 def episode_control(columns: Decisions, borders: tuple[int, ...]) -> LinearControl:
     """q̂ of the state, the step and the action, by temporal differences under the target policy, from all episodes before a block.
 
-    Where π(.|s) is not known, or actions are too many, q̂ is the same for all actions.
+    Where π(.|s) is not known, or actions are too many, q̂ is the same for all actions. It is made in units of the steps that are
+    left, so that its range is a range of rewards.
     """
     assert columns.episodes is not None
+    assert columns.steps is not None
     before = int(np.searchsorted(columns.rows, borders[0]))
     states = control_states(columns)
     states = states if states.shape[1] <= _MOST_COLUMNS else states[:, -1:]
     center, spread = states[:before].mean(axis=0), states[:before].std(axis=0)
     scale = np.where(spread > 0, spread, 1.0)
-    design = linear_design(states, center, scale)
+    units = units_left(columns.terms, columns.steps)[:, None]
+    design = linear_design(states, center, scale) * units
     known = columns.probs is not None and (1 + columns.probs.shape[1]) * design.shape[1] <= _MOST_FEATURES
     stops = np.searchsorted(columns.rows, borders)
     fits = (_action_differences if known else _state_differences)(columns, design, stops)
-    guess, limits = design[:before] @ fits[0], columns.limits
+    guess, limits = (design[:before] @ fits[0]) / units[:before], columns.limits
     low, high = (float(np.clip(np.quantile(guess, tail), limits.low, limits.high)) for tail in _TAILS)
     first = columns.first(before)
-    means, taken = mean_and_taken(np.clip(guess, low, high), first.probs, first.slots)
+    cut = np.clip(np.clip(guess, low, high) * units[:before], limits.low, limits.high)
+    means, taken = mean_and_taken(cut, first.probs, first.slots)
     values = moderate(returns_with(first, taken, means))
     expected = (float(values.mean()), max(_IN_SAMPLE * float(values.var()), 1e-6 * max(limits.width, 1e-150) ** 2))
     return LinearControl(int(columns.rows[0]), borders, (low, high), expected, center, scale, np.array(fits))
