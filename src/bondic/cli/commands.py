@@ -15,8 +15,8 @@ from bondic.errors import did_you_mean, one_line
 
 METHODS = (
     "auto", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding",
-    "is-percentile", "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang",
-    "feng2020", "lipschitz",
+    "is-percentile", "is-bca", "hcope", "pdis-betting", "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd", "drl",
+    "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
 KINDS = ("one-step", "episodes", "table", "continuous")
