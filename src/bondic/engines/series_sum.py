@@ -105,7 +105,7 @@ class SeriesSum(Traveling):
     @staticmethod
     def sent(term: Term, axes: list[int], scales: FloatArray, survey: Survey, errand: Arrays) -> SeriesSum:
         """The fork that an errand describes; it is never asked for another split."""
-        split = Split(errand["center"], float(errand["limit"]), int(errand["degree"]), 0.0)
+        split = Split(errand["center"], errand["limit"].item(), errand["degree"].item(), 0.0)
         fork = SeriesSum(term, axes, scales, survey, split, lambda aims: None)  # noqa: ARG005
         if "far" in errand:
             fork._meet(errand["far"], errand["columns"])
@@ -131,7 +131,7 @@ class SeriesSum(Traveling):
     def take(self, seen: Arrays) -> None:
         if self._crossing:
             self._crossed = self._crossed + seen["crossed"]
-            self._tiles += int(seen["tiles"]) + 1
+            self._tiles += seen["tiles"].item() + 1
             return
         self._moments.take(seen["moments"], seen["corrections"])
         self._tails, self._masses = self._tails + seen["tails"], self._masses + seen["masses"]
@@ -139,7 +139,7 @@ class SeriesSum(Traveling):
         self._bin_largest = np.maximum(self._bin_largest, seen["bins"])
         far, count, batches = (int(number) for number in seen["counts"])
         self._far, self._count, self._batches = self._far + far, self._count + count, self._batches + batches + 1
-        self._largest = max(self._largest, float(seen["largest"]))
+        self._largest = max(self._largest, seen["largest"].item())
         if far and (self._far <= _MOST_FAR or self._survey.whole):  # with more of them there will be another split
             self._outer[0].append(seen["far"])
             self._outer[1].append(seen["columns"])

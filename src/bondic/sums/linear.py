@@ -126,7 +126,7 @@ class _FeatureSum(Traveling):
         if "embedded" in seen:
             size, error = seen["bounds"].tolist()
             self._raise(size, error)
-            self._gather(seen["embedded"], int(seen["blocks"]))
+            self._gather(seen["embedded"], seen["blocks"].item())
 
     def values(self) -> list[Share]:
         """Blocks are added in sequence: (block + number of blocks) roundings, twice because it is squared."""
