@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from bondic.cli.config import to_toml
-from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
+from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import (
     EXIT_CODES,
     print_notes,
@@ -24,8 +24,10 @@ from bondic.cli.outputs import (
     verify_command,
     write_texts,
 )
+from bondic.cli.work import reads_in_parts, sums_of
 from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
+from bondic.executors.remote import Remote
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
 from bondic.methods.frontier import Frontier
@@ -48,17 +50,20 @@ def command(**options: Any) -> int:
     begun = time.perf_counter()
     refuse_existing(options["out"], force=options["force"])
     talk = Console(stderr=True, quiet=options["quiet"])
-    with progress_bar(talk) as progress:
+    options = reads_in_parts(options)
+    with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
-        method = make_method(options["method"], options, inputs)
+        method = with_sums(make_method(options["method"], options, inputs), sums)
         if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
             talk.print(words, highlight=False)
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
+        if isinstance(sums.executor, Remote) and not isinstance(result.proof, DualProof):
+            talk.print(f"The method {result.method} works in this process: the executor was not used.", highlight=False)
         if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = result_frontier(result, question) if isinstance(result.proof, DualProof) else None
+        frontier = result_frontier(result, question, sums=sums) if isinstance(result.proof, DualProof) else None
         larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
         if options["no_rows"]:
             result = result.without_rows(question)

@@ -49,11 +49,13 @@ class Kept:
         return place in self._places
 
     def read(self, place: int) -> bytes | None:
-        """The result, or None where it is damaged; then it is no longer kept."""
+        """The result, or None where it is damaged; then it is removed."""
+        path = self._path(place)
         with _told(self._folder):
-            whole = self._path(place).read_bytes()
-        if hashlib.sha256(whole[_HASH:]).digest() == whole[:_HASH]:
-            return whole[_HASH:]
+            whole = path.read_bytes()
+            if hashlib.sha256(whole[_HASH:]).digest() == whole[:_HASH]:
+                return whole[_HASH:]
+            path.unlink()
         self._places.discard(place)
         return None
 

@@ -46,7 +46,7 @@ class Outcome:
 
 def _raise_again(name: str, text: str) -> NoReturn:
     kind = getattr(errors, name, None)
-    plain = isinstance(kind, type) and issubclass(kind, BondicError) and kind.__init__ is Exception.__init__
+    plain = isinstance(kind, type) and issubclass(kind, BondicError) and "__init__" not in vars(kind)
     raise (kind if plain else ExecutorError)(text)  # type: ignore[misc]
 
 

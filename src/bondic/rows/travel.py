@@ -13,7 +13,7 @@ from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.opened import OpenedParquet
 from bondic.data.stream import LogStream
-from bondic.errors import InvalidInput, PolicyError
+from bondic.errors import ExecutorError, InvalidInput, PolicyError
 from bondic.executors.parcel import Parcel, pack
 from bondic.kernels.normal_form import Layout
 from bondic.policies.answers import NextStates, StartAnswers, StoredAnswers, ask_next
@@ -43,6 +43,7 @@ class SentRows:
     draws: int
     exact: bool
     rows: tuple[int, int]
+    block_rows: int
     count: int
     seed: int
     tried: FloatArray  # some initial states
@@ -59,6 +60,7 @@ class SentRows:
             answers.draws,
             answers.exact,
             (question.rows.start, question.rows.stop),
+            question.block_rows,
             question.count,
             question.seed,
             states,
@@ -81,6 +83,11 @@ class SentRows:
         log = self.log.reopen()
         stretch = RowRange(*self.rows)
         rows = Rows(log, policy, self.terms, layout, nobody, states, answers, stretch, self.seed, self.count)
+        if rows.block_rows != self.block_rows:
+            raise ExecutorError(
+                f"Blocks have {rows.block_rows} rows here and {self.block_rows} where the work was sent from. Install the same "
+                "version everywhere."
+            )
         return replace(rows, following=np.zeros(-(-len(log) // rows.block_rows), np.int64))
 
 
