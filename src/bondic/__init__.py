@@ -103,6 +103,7 @@ _HOMES = {
     "TunedOnCertifiedRows": "bondic.errors",
     "NumericalError": "bondic.errors",
     "VerificationError": "bondic.errors",
+    "ExecutorError": "bondic.errors",
     "ValidityWarning": "bondic.errors",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,6 +75,8 @@ class Dask(Remote):
                     self._cluster or self._address, timeout=_PATIENCE, set_as_default=False
                 )
                 self._client.wait_for_workers(1, timeout=_PATIENCE)
+                if self._cluster is not None:
+                    self._client.register_plugin(_Deaf())
             except (OSError, ValueError, TimeoutError) as problem:
                 found, where = self._client is not None, self._address
                 self.close()
@@ -101,6 +104,14 @@ class Dask(Remote):
             yield line
         finally:
             line.drop()
+
+
+class _Deaf(distributed.WorkerPlugin):  # type: ignore[misc]
+    """Processes that we started leave Ctrl-C to us: it reaches the whole group of a terminal."""
+
+    def setup(self, worker: Any) -> None:
+        del worker
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class _DaskLine:
