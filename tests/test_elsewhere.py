@@ -290,14 +290,14 @@ def test_a_job_that_was_stopped_goes_on(place, monkeypatch):
     whole = bits(answer(question, executor=Here(file(place))))
     every = len(places)
     places.clear()
-    stop, made = 4, checkpoints.Kept.write
+    stop, made = 4, checkpoints.KeptResults.write
 
     def write(self, place, data):
         made(self, place, data)
         if len(places) == stop:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoints.Kept, "write", write)
+    monkeypatch.setattr(checkpoints.KeptResults, "write", write)
     with pytest.raises(KeyboardInterrupt):
         answer(question, executor=keeping(place))
     assert len(places) == stop

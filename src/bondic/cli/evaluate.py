@@ -24,7 +24,7 @@ from bondic.cli.outputs import (
     verify_command,
     write_texts,
 )
-from bondic.cli.work import reads_in_parts, sums_of
+from bondic.cli.work import WORK, reads_in_parts, sums_of
 from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
@@ -114,7 +114,7 @@ def _write(
 
 
 def _configuration(options: dict[str, Any]) -> dict[str, Any]:
-    skipped = ("config", "force", "quiet", "verbose", "as_json", "log")
+    skipped = ("config", "force", "quiet", "verbose", "as_json", "log", *WORK)  # where it was done leaves no trace
     return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 

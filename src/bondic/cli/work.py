@@ -12,6 +12,8 @@ from bondic.executors.remote import Remote
 from bondic.policies.travel import PolicyFile, PolicyPickle
 from bondic.sums.forms import Sums
 
+WORK = ("executor", "checkpoints", "send_policy_by_pickle")
+"""Options that say where the work is done; the result is the same wherever it is."""
 _BUDGET = "2GB"
 """Memory of a log whose rows are read by other processes, if nothing is said."""
 

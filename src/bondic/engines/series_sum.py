@@ -108,7 +108,7 @@ class SeriesSum(Traveling):
         split = Split(errand["center"], errand["limit"].item(), errand["degree"].item(), 0.0)
         fork = SeriesSum(term, axes, scales, survey, split, lambda aims: None)  # noqa: ARG005
         if "far" in errand:
-            fork._meet(errand["far"], errand["columns"])
+            fork._begin_crossing(errand["far"], errand["columns"])
         return fork
 
     def seen(self) -> Arrays:
@@ -221,9 +221,9 @@ class SeriesSum(Traveling):
                 self._judge([near])
                 return
         self._ends = near, far
-        self._meet(self._far_points, self._far_columns)
+        self._begin_crossing(self._far_points, self._far_columns)
 
-    def _meet(self, points: FloatArray, columns: FloatArray) -> None:
+    def _begin_crossing(self, points: FloatArray, columns: FloatArray) -> None:
         """A pass in which all near points meet the far ones."""
         self._crossing, self._far_points, self._far_columns = True, points, columns
         self._crossed, self._tiles = np.zeros_like(columns), 0

@@ -30,12 +30,12 @@ class Checkpoints:
 
     folder: Path
 
-    def of(self, job: bytes) -> Kept:
+    def of(self, job: bytes) -> KeptResults:
         """The results of this very job."""
-        return Kept(Path(self.folder) / hashlib.sha256(job).hexdigest()[:_HASH])
+        return KeptResults(Path(self.folder) / hashlib.sha256(job).hexdigest()[:_HASH])
 
 
-class Kept:
+class KeptResults:
     """Results of one job by place."""
 
     def __init__(self, folder: Path) -> None:

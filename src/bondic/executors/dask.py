@@ -12,7 +12,7 @@ from typing import Any
 
 from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.executors.checkpoints import Checkpoints
-from bondic.executors.remote import RETRIES, Line, Outcome, Remote, Task, perform
+from bondic.executors.remote import RETRIES, Remote, Task, TaskLine, TaskOutcome, perform
 from bondic.policies.travel import PolicyFile, PolicyPickle
 
 try:
@@ -98,7 +98,7 @@ class Dask(Remote):
         return _AHEAD * max(1, len(self.client().nthreads()))
 
     @contextmanager
-    def _line(self, task: Task, job: bytes) -> Iterator[Line]:
+    def _line(self, task: Task, job: bytes) -> Iterator[TaskLine]:
         line = _DaskLine(self.client(), task, job, self._retries)
         try:
             yield line
@@ -128,7 +128,7 @@ class _DaskLine:
         self._futures[future] = place
         future.add_done_callback(self._done.put)
 
-    def collect(self) -> tuple[int, Outcome]:
+    def collect(self) -> tuple[int, TaskOutcome]:
         lost_at: float | None = None
         while True:
             try:
@@ -144,7 +144,7 @@ class _DaskLine:
         place = self._futures.pop(future)
         if future.status == "finished":
             return place, future.result(timeout=_PATIENCE)
-        if future.status in ("cancelled", "lost"):
+        if future.status != "error":  # nobody knows of it any more
             raise _lost(len(self._futures) + 1)
         raise ExecutorError(
             f"A task for block {place} of the log failed on the workers, {self._retries} retries included "

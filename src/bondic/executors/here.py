@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bondic.executors.remote import Line, Outcome, Remote, Task, perform
+from bondic.executors.remote import Remote, Task, TaskLine, TaskOutcome, perform
 
 
 class Here(Remote):
@@ -16,7 +16,7 @@ class Here(Remote):
         return 1
 
     @contextmanager
-    def _line(self, task: Task, job: bytes) -> Iterator[Line]:
+    def _line(self, task: Task, job: bytes) -> Iterator[TaskLine]:
         yield _Queue(task, job)
 
 
@@ -27,6 +27,6 @@ class _Queue:
     def submit(self, place: int) -> None:
         self._places.append(place)
 
-    def collect(self) -> tuple[int, Outcome]:
+    def collect(self) -> tuple[int, TaskOutcome]:
         place = self._places.popleft()
         return place, perform(self._task, self._job, place)

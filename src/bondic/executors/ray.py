@@ -9,7 +9,7 @@ from typing import Any
 
 from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
 from bondic.executors.checkpoints import Checkpoints
-from bondic.executors.remote import RETRIES, Line, Outcome, Remote, Task, perform
+from bondic.executors.remote import RETRIES, Remote, Task, TaskLine, TaskOutcome, perform
 from bondic.policies.travel import PolicyFile, PolicyPickle
 
 try:
@@ -79,7 +79,7 @@ class Ray(Remote):
         return _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
     @contextmanager
-    def _line(self, task: Task, job: bytes) -> Iterator[Line]:
+    def _line(self, task: Task, job: bytes) -> Iterator[TaskLine]:
         self._connect()
         line = _RayLine(task, job, self._retries)
         try:
@@ -99,7 +99,7 @@ class _RayLine:
     def submit(self, place: int) -> None:
         self._places[self._remote.remote(self._task, self._job, place)] = place
 
-    def collect(self) -> tuple[int, Outcome]:
+    def collect(self) -> tuple[int, TaskOutcome]:
         try:
             (ready, *_), _ = ray.wait(list(self._places), num_returns=1)
             place, outcome = self._places.pop(ready), ray.get(ready)

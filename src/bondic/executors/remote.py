@@ -18,7 +18,7 @@ from typing import NoReturn, Protocol, Self, TypeVar
 
 from bondic import errors
 from bondic.errors import BondicError, ExecutorError
-from bondic.executors.checkpoints import Checkpoints, Kept
+from bondic.executors.checkpoints import Checkpoints, KeptResults
 from bondic.executors.threads import Threads
 from bondic.policies.travel import PolicyFile, PolicyPickle
 
@@ -31,7 +31,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """What became of a task: its result, or an error that would come again wherever it is done."""
 
     data: bytes
@@ -50,24 +50,24 @@ def _raise_again(name: str, text: str) -> NoReturn:
     raise (kind if plain else ExecutorError)(text)  # type: ignore[misc]
 
 
-def perform(task: Task, job: bytes, place: int) -> Outcome:
+def perform(task: Task, job: bytes, place: int) -> TaskOutcome:
     """One task in the process that has to do it; policies need not stand several threads.
 
     Errors of the library are about the data and come back as they are. All others end the task: it may be tried again.
     """
     with _ONE_AT_A_TIME:
         try:
-            return Outcome(task(job, place))
+            return TaskOutcome(task(job, place))
         except BondicError as problem:
-            return Outcome(b"", type(problem).__name__, str(problem))
+            return TaskOutcome(b"", type(problem).__name__, str(problem))
 
 
-class Line(Protocol):
+class TaskLine(Protocol):
     """A line to the workers for one job."""
 
     def submit(self, place: int) -> None: ...
 
-    def collect(self) -> tuple[int, Outcome]:
+    def collect(self) -> tuple[int, TaskOutcome]:
         """Wait for any of the tasks that were submitted."""
 
 
@@ -100,7 +100,7 @@ class Remote(ABC):
         """How many tasks may be on their way at a time."""
 
     @abstractmethod
-    def _line(self, task: Task, job: bytes) -> AbstractContextManager[Line]:
+    def _line(self, task: Task, job: bytes) -> AbstractContextManager[TaskLine]:
         """A line for one job; leaving it drops tasks that have not begun."""
 
     def close(self) -> None:  # noqa: B027  nothing is open unless a subclass says so
@@ -129,7 +129,9 @@ class Remote(ABC):
                     return
                 yield found
 
-    def _handed_out(self, line: Line, places: Sequence[int], known: set[int], kept: Kept | None) -> Iterator[bytes]:
+    def _handed_out(
+        self, line: TaskLine, places: Sequence[int], known: set[int], kept: KeptResults | None
+    ) -> Iterator[bytes]:
         waiting = deque(place for place in places if place not in known)
         room, busy = self._room(), 0
         ready: dict[int, bytes] = {}
