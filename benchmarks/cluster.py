@@ -42,6 +42,13 @@ from bondic_lab.worlds.synthetic import SyntheticMDP
 
 target = SyntheticMDP.default(0.9, seed=1, dimension=4).target_probs
 """
+WAITING = """
+import time
+
+def wait(job, place):
+    time.sleep(0.25)
+    return b""
+"""
 TRIVIAL = 200
 PLANNED = 10**8
 
@@ -124,13 +131,23 @@ def overhead(executor: Any) -> float:
     return 1000 * (time.perf_counter() - begun) / TRIVIAL
 
 
+def waiting(executor: Any) -> float:
+    """Seconds of 24 tasks that only wait: what the executor adds where cores are not what is short."""
+    from waiting import wait  # type: ignore[import-not-found]  # written beside the log, and found by the workers
+
+    list(executor.parts(wait, b"", range(4)))
+    begun = time.perf_counter()
+    list(executor.parts(wait, b"", range(24)))
+    return time.perf_counter() - begun
+
+
 def lost_scheduler(work: Pass, folder: Path, alone: list[Weighing]) -> None:
     port, kept = free_port(), folder / "kept"
     with scheduler(port, folder) as first:
         dask = named_executor(f"dask://127.0.0.1:{port}", policy=work.policy, checkpoints=kept)
         assert isinstance(dask, Dask)
         with dask, contextlib.suppress(ExecutorError):
-            work.run(dask, once(first.kill, 0.3))
+            work.run(dask, once(first.kill, 0.05))
     done = len(list(kept.glob("*/*.part")))
     with scheduler(port, folder):
         dask = named_executor(f"dask://127.0.0.1:{port}", policy=work.policy, checkpoints=kept)
@@ -151,6 +168,9 @@ def main() -> None:
         folder = Path(temporary)
         (folder / "log").mkdir()
         (folder / "rules.py").write_text(RULES)
+        (folder / "waiting.py").write_text(WAITING)
+        sys.path.append(str(folder))
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(folder)]))
         write(folder / "log", args.rows)
         measure(Pass(folder, args.pairs), folder, args.rows)
 
@@ -162,14 +182,16 @@ def measure(work: Pass, folder: Path, rows: int) -> None:
     found, _ = work.run(Here(work.policy))
     used = time.process_time() - used
     show("tasks one after the other", processor_s_per_task=round(used / work.blocks, 2), same_bits=found == alone)
-    walls = {}
+    walls, waits = {}, {}
     for count in (1, 2):
         with Dask(workers=count, policy=work.policy) as dask:
             work.run(dask)  # processes start, code is loaded
             found, walls[count] = work.run(dask)
             figures = {"seconds": round(walls[count], 1), "same_bits": found == alone}
             show(f"dask, {count} worker(s)", **figures, ms_per_empty_task=round(overhead(dask), 1))
-    show("dask, 1 -> 2 workers", speed_up=round(walls[1] / walls[2], 2))
+            waits[count] = waiting(dask)
+    ratios = {"speed_up": round(walls[1] / walls[2], 2), "tasks_that_wait": round(waits[1] / waits[2], 2)}
+    show("dask, 1 -> 2 workers", **ratios, load=round(os.getloadavg()[0], 1))
     with Dask(workers=4, policy=work.policy) as dask:
         pids = list(dask.client().run(os.getpid).values())
         found, _ = work.run(dask, once(lambda: os.kill(pids[0], signal.SIGKILL), 0.5))

@@ -59,10 +59,13 @@ class Dask(Remote):
         self._address, self._count, self._retries = address, workers, retries
         self._client: Any = None
         self._cluster: Any = None
+        self._log, self._level = logging.getLogger("distributed.client"), 0
 
     def client(self) -> Any:
         """The connection, made when it is first needed."""
         if self._client is None:
+            self._level = self._log.level
+            self._log.setLevel(logging.CRITICAL)  # a lost scheduler is told in our words
             if self._address is None:
                 self._cluster = distributed.LocalCluster(
                     n_workers=self._count or super().workers,
@@ -92,6 +95,7 @@ class Dask(Remote):
         for thing in (self._client, self._cluster):
             if thing is not None:
                 thing.close()
+                self._log.setLevel(self._level)
         self._client = self._cluster = None
 
     def _room(self) -> int:
