@@ -305,10 +305,14 @@ def test_it_shows_the_interval_every_term_every_assumption_and_the_hashes(world,
     result = world[3]
     words = " ".join("".join(parse(page).words).split())
     assert " ".join(result.summary().split()) in words
-    for end in result.terms().values():
-        for name, value in end.items():
-            assert name in words
-            assert (f"{value:.6g}" if value else "0") in words
+    rows = {name: cells for name, *cells in result.view().parts.rows}
+    assert set(rows) == {name for end in result.terms().values() for name in end}
+    for name, cells in rows.items():
+        assert name in words
+        assert all(cell in words for cell in cells)
+    low, high = map(float, rows["end point"])
+    assert low <= result.terms()["lower"]["end point"]
+    assert high >= result.terms()["upper"]["end point"]
     for item in result.assumptions:
         assert " ".join(item.text.split()) in words
     for value in result.hashes.values():

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.cli.outputs import result_folder
 from bondic.errors import InvalidInput
+from bondic.folders import result_folder
+from bondic.rendering import bound_text, interval_text, three
 from test_tool import LOG, MDP, QUESTION, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
@@ -79,10 +80,10 @@ def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, 
         true_replace(source, target)
 
     def write():
-        with result_folder(place, force=True) as folder:
+        with result_folder(place, overwrite=True) as folder:
             for name, text in new.items():
                 (folder / name).write_text(text)
-            monkeypatch.setattr("bondic.cli.outputs.os.replace", replace)
+            monkeypatch.setattr("bondic.folders.os.replace", replace)
 
     if failing < len(old) + len(new):
         with pytest.raises(InvalidInput, match="No space left"):
@@ -193,7 +194,7 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
     found = json.loads((place / "some where" / "result.json").read_text())
     assert low <= found["low"] <= found["high"] <= high
     compared = "verified, except the policy" if kind == "plain" else "verified"
-    assert checked.startswith(f"{compared}: [{found['low']:.6g}, {found['high']:.6g}] ")
+    assert checked.startswith(f"{compared}: {interval_text(found['low'], found['high'])} ")
 
 
 @pytest.mark.parametrize("method", ["dm", "lstd"])
@@ -248,8 +249,9 @@ def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
     lines = json.loads(run(capsys, *asked, "--json")[1])
     words = out.split()
     for line in lines:
-        for end in ("low", "estimate", "high"):
-            assert f"{line[end]:.4g}" in words
+        length = line["high"] - line["low"]
+        ends = bound_text(line["low"], -1, length), three(line["estimate"]), bound_text(line["high"], 1, length)
+        assert set(ends) <= set(words)
         assert line["guarantee"] in words
     assert words.count("interval") + words.count("interval,") >= len(lines)
     names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))

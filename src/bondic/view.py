@@ -5,12 +5,13 @@ Whoever draws it knows no method, no part of an end point and no assumption by n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from bondic.claims import Assumption, Claim
-from bondic.rendering import STATE_WORDS, escape, html_table, number
+from bondic.rendering import STATE_WORDS, bound_text, escape, html_table, interval_text, number, three
 from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
@@ -28,17 +29,24 @@ class Grid:
 
 
 def parts_grid(claims: Sequence[Claim]) -> Grid | None:
-    """The parts of every end in a column each; None where no end splits into parts. A part that an end lacks is left empty."""
+    """The parts of every end in a column each, with the digits that the interval deserves.
+
+    None where no end splits into parts; a part that an end lacks is left empty.
+    """
     ends = [claim for claim in claims if claim.of("spread")]
     if not ends:
         return None
-    parts = (part.name for role in ("value", "spread") for claim in ends for part in claim.of(role))
+    length = abs(ends[-1].bound - ends[0].bound) or math.inf
+    values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
     tables = [claim.table() for claim in ends]
-    rows = (
-        (name, *(number(table[name]) if name in table else "" for table in tables))
-        for name in (*dict.fromkeys(parts), "rounding", "end point")
-    )
+    rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
+    rows += [(name, *_cells(tables, name, three)) for name in (*dict.fromkeys(spreads), "rounding")]
+    rows.append(("end point", *(bound_text(claim.bound, int(claim.sign), length) for claim in ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def _cells(tables: Sequence[dict[str, float]], name: str, text: Callable[[float], str]) -> list[str]:
+    return [text(table[name]) if name in table else "" for table in tables]
 
 
 def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:
@@ -102,7 +110,7 @@ def _picture(view: View) -> str:
     low, high, mark = at(view.ends[0]), at(view.ends[1]), at(view.estimate)
     fill = "#c77d0a" if view.tone == "conditional" else "#2a78c8"
     given = view.tone != "bad"
-    words = f"interval from {number(view.ends[0])} to {number(view.ends[1])}" if given else "no interval"
+    words = f"interval {interval_text(*view.ends)}" if given else "no interval"
     bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
     # a ring instead of a dot: the estimate is not part of what the interval says
     dot = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'

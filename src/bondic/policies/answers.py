@@ -115,8 +115,9 @@ def ask_start(
         return StartAnswers(probs, True, True, 1)
     if not hasattr(policy, "action_probs"):
         raise InvalidInput(
-            "The log has discrete actions (whole numbers); the policy must offer action_probs(observations), or be "
-            "RowProbabilities. Wrap a plain function in CallablePolicy, or pass actions as floats if they are continuous."
+            f"The log has discrete actions (whole numbers); the policy, a {type(policy).__name__}, must offer "
+            "action_probs(observations), or be RowProbabilities. Pass a function f(observations) that returns probabilities or "
+            "actions, or pass actions as floats if they are continuous."
         )
     return StartAnswers(_start_probabilities(policy, states, times), True, True, 1)
 
@@ -212,8 +213,9 @@ def _start_draws(
 ) -> StartAnswers:
     if not hasattr(policy, "sample_action"):
         raise InvalidInput(
-            "The log has continuous actions (floats); the policy must offer sample_action(observations, rng). Wrap a "
-            "plain function in CallableSampler, or pass actions as integers if they are discrete."
+            f"The log has continuous actions (floats); the policy, a {type(policy).__name__}, must offer "
+            "sample_action(observations, rng). Pass a function f(observations) or f(observations, rng) that returns actions, "
+            "or pass actions as integers if they are discrete."
         )
     if any(count is not None and (int(count) != count or count < 1) for count in (draws, initial_draws)):
         raise InvalidInput(f"At least one action (a whole number) must be drawn per state: {draws=}, {initial_draws=}.")

@@ -54,7 +54,7 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "") -> s
         f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result)}{_condition(result, elsewhere)}"
-        f"<p>The value is a discounted sum of rewards, not normalized. The point estimate {esc(number(result.estimate))} is a "
+        f"<p>The value is a discounted sum of rewards, not normalized. The point estimate {esc(three(result.estimate))} is a "
         f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
         f"{told}</section>"
     )

@@ -1,0 +1,183 @@
+"""compare: several results, or several methods on one question, as a table that prints, exports and draws itself."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from bondic.claims import ErrorBudget, check_alpha
+from bondic.errors import BondicError, InvalidInput
+from bondic.estimate import Method, estimate_interval, named_method
+from bondic.proofs.io import write_atomically
+from bondic.rendering import escape, html_table
+from bondic.report.comparison import Line, ends_text, print_comparison
+from bondic.report.html import short_page
+from bondic.report.plots import comparison_figure
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.shortcuts import frame
+
+_WIDTH = 120
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several intervals side by side: prints as a table, and leaves as rows, a DataFrame, a picture or a page."""
+
+    lines: tuple[Line, ...]  # one per interval, with its name, or why there is none
+    title: str  # what the intervals promise together
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self.lines)
+
+    def __getitem__(self, name: str) -> Result:
+        """The result of this name."""
+        found = {line.name: line for line in self.lines}
+        if name not in found:
+            raise InvalidInput(f"There is no line {name!r}; there are {', '.join(found)}.")
+        result = found[name].result
+        if result is None:
+            raise InvalidInput(f"{name} gave no interval: {found[name].reason}")
+        return result
+
+    def __str__(self) -> str:
+        text = io.StringIO()
+        print_comparison(Console(file=text, width=_WIDTH, color_system=None), list(self.lines), self.title, costs=True)
+        return text.getvalue().rstrip()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """A dict per line: name, method, guarantee, ends, length, status, seconds; `reason` where there is no interval."""
+        return [line.to_row() for line in self.lines]
+
+    def to_frame(self) -> Any:
+        """`to_rows` as a pandas DataFrame."""
+        return frame(self.to_rows())
+
+    def plot(self) -> Any:
+        """All intervals in one picture: a matplotlib Figure (extra `plot`)."""
+        return comparison_figure([(line.name, line.result) for line in self.lines if line.result is not None])
+
+    def report(self, path: str | os.PathLike[str], *, title: str = "Comparison") -> Path:
+        """Write the table as one page that opens anywhere; returns the path."""
+        target = Path(path)
+        write_atomically(target, short_page(title, self._repr_html_()).encode())
+        return target
+
+    def _repr_html_(self) -> str:
+        header = ("", "method", "guarantee", "low", "estimate", "high", "status", "seconds")
+        rows = [_cells(line) for line in self.lines]
+        reasons = [f"<p>{escape(line.name)}: {escape(line.reason)}</p>" for line in self.lines if line.result is None]
+        return f"<section><p>{escape(self.title)}</p>{html_table(header, rows)}{''.join(reasons)}</section>"
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    if line.result is None:
+        return (line.name, line.method, "", "", "", "", "no interval", "")
+    result = line.result
+    status = result.status.name.lower()
+    return (line.name, line.method, result.held, *ends_text(result), status, f"{sum(result.seconds.values()):.1f}")
+
+
+def compare(
+    what: Sequence[Result] | Mapping[str, Result] | Rows,
+    methods: Sequence[str | Method] | None = None,
+    *,
+    alpha: float = 0.1,
+    joint: bool = False,
+) -> Comparison:
+    """Results side by side, or what several methods say about one problem.
+
+    Parameters
+    ----------
+    what : list of Result, dict of Result, or Rows
+        Results, by name where they are a dict; or the problem that `make_problem` returns, and `methods` to run on it.
+    methods : list of str or Method, default None
+        Names such as "sequential", "dual", "tis", or methods with options of their own. One that cannot be used on this log
+        has a line that says why.
+    alpha : float, default 0.1
+        Probability of a miss of each interval; only for a problem.
+    joint : bool, default False
+        Divide alpha over all methods, so that all finite-sample intervals hold at once and one may be picked afterwards.
+    """
+    if isinstance(what, Rows):
+        return _methods(what, methods, alpha, joint)
+    if methods is not None:
+        raise InvalidInput("methods= is for a problem: compare(make_problem(...), ['sequential', 'dual']).")
+    named = dict(what) if isinstance(what, Mapping) else _names(what)
+    for name, result in named.items():
+        if not isinstance(result, Result):
+            raise InvalidInput(f"{name} is a {type(result).__name__}, not a Result: pass what evaluate_policy returns.")
+    if not named:
+        raise InvalidInput("There is nothing to compare.")
+    lines = tuple(Line("" if name == r.method else str(name), r.method, r) for name, r in named.items())
+    return Comparison(lines, "Each interval on its own, at its own alpha")
+
+
+def _names(results: Any) -> dict[str, Any]:
+    """Results by method, those of the same method numbered."""
+    if isinstance(results, Result | str) or not isinstance(results, Sequence):
+        raise InvalidInput(
+            f"compare takes a list of results, a dict of them by name, or a problem; it was given a {type(results).__name__}."
+        )
+    methods = [getattr(result, "method", f"entry {index}") for index, result in enumerate(results)]
+    twice = {method for method in methods if methods.count(method) > 1}
+    return {
+        f"{method} {index + 1}" if method in twice else method: result
+        for index, (method, result) in enumerate(zip(methods, results, strict=True))
+    }
+
+
+def _methods(problem: Rows, methods: Sequence[str | Method] | None, alpha: float, joint: bool) -> Comparison:
+    check_alpha(alpha)
+    if not methods or isinstance(methods, str):
+        raise InvalidInput("Name the methods to compare in a list: compare(problem, ['sequential', 'dual', 'tis']).")
+    chosen = [
+        (method, named_method(method)) if isinstance(method, str) else (_title(method), method) for method in methods
+    ]
+    names = [name for name, _ in chosen]
+    share = line_alpha(alpha, [(name, str(index)) for index, name in enumerate(names)]) if joint else alpha
+    lines = []
+    for name, method in chosen:
+        run = _running(problem, share, method)
+        lines.append(tried("", name, run, strict=len(chosen) == 1))
+    return Comparison(tuple(lines), joint_title(share, joint=joint))
+
+
+def _running(problem: Rows, alpha: float, method: Method) -> Callable[[], Result]:
+    return lambda: estimate_interval(problem, alpha=alpha, method=method)
+
+
+def _title(method: Method) -> str:
+    return type(method).__name__.lower()
+
+
+def line_alpha(alpha: float, lines: Sequence[tuple[str, str]]) -> float:
+    """The share of one line: a reader may pick the policy *and* the method after seeing them all."""
+    budget = ErrorBudget.split(alpha, {f"{first} {second}": 1.0 for first, second in lines})
+    return min(budget.parts.values())
+
+
+def joint_title(alpha: float, *, joint: bool) -> str:
+    if joint:
+        return f"All finite-sample lines hold at once (alpha = {alpha:.3g} each)"
+    return f"Each interval on its own (alpha = {alpha:.3g})"
+
+
+def tried(policy: str, name: str, run: Callable[[], Result], *, strict: bool) -> Line:
+    """A method that cannot be used on this log, or lacks its library, says why; alone it is an error."""
+    try:
+        result = run()
+        return Line(policy, result.method if name == "auto" else name, result)
+    except BondicError as problem:
+        if strict:
+            raise
+        return Line(policy, name, None, str(problem))
