@@ -70,7 +70,7 @@ def test_the_container_makes_targets_that_exist() -> None:
 
 HEAVY = {"numpy", "scipy", "numba", "pyarrow", "rich", "torch", "matplotlib"}
 LOAD_PACKAGE = "import bondic"
-COMMANDS = ("check", "compare", "demo", "evaluate", "monitor", "reproduce", "verify")
+COMMANDS = ("check", "compare", "demo", "evaluate", "monitor", "plan", "reproduce", "verify")
 SHOW_HELP = """
 from bondic.cli.main import main
 for words in {words!r}:
@@ -112,6 +112,7 @@ def test_every_command_is_among_those_whose_help_is_tested() -> None:
 
 
 def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() -> None:
+    from bondic.advice.design import KINDS
     from bondic.baselines.registry import BASELINES
     from bondic.cli import commands, options
     from bondic.methods.default import Default
@@ -124,6 +125,7 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     assert ("auto", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}
+    assert commands.KINDS == KINDS
     assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth
     assert defaults["misspecification"] == Dual().misspecification
     assert Default().gauge is None

@@ -278,3 +278,17 @@ def test_the_demo_overwrites_nothing_unless_told(place, capsys):
     }  # fmt: skip
     (place / "d" / "result.json").unlink()  # what older versions left: a certificate and a page
     assert run(capsys, "demo", "--out", "d", "--quiet", "--force")[0] == 0
+
+
+def test_compare_writes_a_page(place, capsys):
+    asked = ["compare", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    asked += ["--method", "dual", "--method", "lstd", "--report", "both.html"]
+    code, _, err = run(capsys, *asked)
+    assert code == 0, err
+    page = (place / "both.html").read_text()
+    assert page.count('<circle class="estimate') == 2
+    assert 'class="strong">dual</text>' in page
+    assert "holds in the limit of large logs only" in page
+    code, _, err = run(capsys, *asked)
+    assert code == 2
+    assert "exists already" in err

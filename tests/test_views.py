@@ -53,7 +53,7 @@ def page_of(world, result=None):
 
 def shown(page):
     """(badges of the answer with their colors, texts of its page)."""
-    top = page[page.index('id="answer"') : page.index('id="terms"')]
+    top = page[page.index('id="answer"') : page.index('id="next"' if 'id="next"' in page else 'id="terms"')]
     return dict(reversed(pair) for pair in re.findall(r'<span class="badge ([a-z]*)">(.*?)</span>', top))
 
 

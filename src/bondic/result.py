@@ -24,7 +24,7 @@ from bondic.rows import Rows
 from bondic.search.search import Search
 from bondic.shortcuts import Shortcuts
 from bondic.terms import ValueRange, in_full, range_of
-from bondic.view import Grid, Tone, View, assumptions_grid, fragment, parts_grid
+from bondic.view import Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
 
 CONDITIONAL = "conditional"
 """A finite-sample guarantee that needs something which the library chose."""
@@ -86,6 +86,7 @@ class Result(Shortcuts):
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
+    steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was asked for
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -172,6 +173,14 @@ class Result(Shortcuts):
     def estimate_outside(self) -> bool:
         """Whether the point estimate is not in the interval; after a rejection there is no interval."""
         return self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
+
+    @property
+    def estimated(self) -> bool:
+        """Whether rows are behind the point estimate: where no end uses one, it may be the center of Q alone."""
+        centers = [claim.value.mid for claim in self.claims]
+        return (
+            any(claim.uses_log for claim in self.claims) or not centers or self.estimate != sum(centers) / len(centers)
+        )
 
     @property
     def held(self) -> str:
@@ -318,6 +327,7 @@ class Result(Shortcuts):
             guarantee=self._guarantee_words(),
             lines=tuple(f"{sentence(line)}." for line in self._lines(split=parts is not None)),
             parts=parts,
+            steps=self.steps,
             assumptions=assumptions_grid(self.assumptions),
             choices=Grid("Choices", ("what", "how"), tuple(self.choices.items())),
             hashes=self.hashes,
@@ -338,10 +348,15 @@ class Result(Shortcuts):
 
     def _lines(self, *, split: bool) -> Iterator[str]:
         worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
-        yield f"point estimate {three(self.estimate)} ({worth})"
+        yield (
+            f"point estimate {three(self.estimate)} ({worth})"
+            if self.estimated
+            else "no point estimate, as no row was used"
+        )
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
-        carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
+        used = self.effective_sample_size >= 0 and self.estimated
+        carried = f", worth about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
         yield from self.told

@@ -22,8 +22,10 @@ class Shortcuts:
     """Methods that every result has."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data: exactly what `result.json` holds."""
+        """Everything as plain data: exactly what `result.json` holds, next steps included where the question is still there."""
         found: dict[str, Any] = _public("result_dict")(self)
+        if not found["next_steps"] and getattr(self, "question", None) is not None:
+            found["next_steps"] = [step.to_dict() for step in self.next_steps()]
         return found
 
     def to_row(self) -> dict[str, Any]:
@@ -34,6 +36,11 @@ class Shortcuts:
     def to_frame(self) -> Any:
         """`to_row` as a pandas DataFrame of one row; `pandas.concat` makes a table of many."""
         return frame([self.to_row()])
+
+    def next_steps(self) -> tuple[Any, ...]:
+        """What would help where the answer is trivial, wide or rejected: `bondic.next_steps(result)`."""
+        found: tuple[Any, ...] = _public("next_steps")(self)
+        return found
 
     def plot(self) -> Any:
         """Both ends as stacks of their terms, with the interval: a matplotlib Figure (extra `plot`)."""

@@ -19,6 +19,8 @@ METHODS = (
     "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
+KINDS = ("one-step", "episodes", "table", "continuous")
+"""Those of bondic.advice.design."""
 PICTURES = ("png", "svg", "pdf")
 
 
@@ -130,6 +132,7 @@ _LINES = [
     opt.option(
         "--plot", "Write a picture (.png, .svg or .pdf; `png` is comparison.png).", type=opt.PATH, callback=_picture
     ),
+    opt.option("--report", "Write picture and table as a page (.html).", type=opt.PATH),
     opt.flag("--json as_json", "Print JSON and nothing else."),
     _MEMORY,
 ]
@@ -164,6 +167,30 @@ _WATCHED = [
     opt.default("--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
     opt.flag("--json as_json", "Print the update as JSON and nothing else."),
     opt.flag("--quiet", "Print the answer in one line, nothing else."),
+]
+_PLANNED = [
+    opt.choice("--kind", KINDS, "Kind of log, where there is none yet."),
+    opt.option("--length", "The length that the interval shall have: how many rows does it take?", type=float),
+    opt.option(
+        "--rows", "The number of rows that there will be: how long will the interval be?", type=click.IntRange(min=1)
+    ),
+    opt.default("--n-actions", 2, "Actions to choose from."),
+    opt.default("--n-states", 10, "States of a table; for numbers, how many situations differ."),
+    opt.default(
+        "--largest-ratio",
+        2.0,
+        "With propensities: the largest ratio of the policies' probabilities of an action. Else: how many times more often "
+        "the policy visits a pair than the log does, at most.",
+    ),
+    opt.default(
+        "--noise",
+        0.1,
+        "Deviation of one outcome as a share of the value range; 0 where state and action decide what follows.",
+    ),
+    opt.default("--alpha", 0.1, "Probability that the interval may miss the value."),
+    opt.option("--policy", "With a LOG: as in evaluate.", metavar="SPEC"),
+    opt.flag("--json as_json", "Print JSON and nothing else."),
+    _MEMORY,
 ]
 _DEMO = [
     opt.default("--out", Path("bondic-demo"), "Folder.", type=opt.FOLDER),
@@ -212,6 +239,22 @@ COMMANDS = (
         """,
         *(_FOLDER, opt.CONFIG, _WATCHED, opt.QUESTION, opt.LOG, opt.STATES),
         short="An interval that may be looked at while the log grows.",
+    ),
+    _command(
+        "plan",
+        """Say how many rows an interval of some length takes: before there is a log (--kind), or from the first rows of LOG.
+
+        Expected lengths, not guaranteed ones. Nothing is written.
+        """,
+        *(
+            click.argument("log", required=False, shell_complete=_files),
+            opt.CONFIG,
+            _PLANNED,
+            opt.QUESTION,
+            opt.LOG,
+            opt.STATES,
+        ),
+        short="How many rows does it take?",
     ),
     _command(
         "verify",

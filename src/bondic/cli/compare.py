@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from bondic.estimate import estimate_interval
 from bondic.proofs.io import write_atomically
 from bondic.report.compare import joint_title, line_alpha, tried
 from bondic.report.comparison import Line, print_comparison
+from bondic.report.comparison_page import comparison_page
+from bondic.report.exports import result_dict
 from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
 from bondic.result import Result
@@ -26,9 +29,10 @@ from bondic.rows import Rows
 
 def command(log: str, **options: Any) -> int:
     """Every policy with every method, each line with its guarantee."""
-    plot = options["plot"]
-    if plot is not None and plot.exists() and not options["force"]:
-        raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")
+    plot, page = options["plot"], options["report"]
+    for path in (plot, page):
+        if path is not None and path.exists() and not options["force"]:
+            raise InvalidInput(f"{path} exists already. Choose another name, or pass --force.")
     policies = list(dict.fromkeys(options["policies"]))
     methods = list(
         dict.fromkeys(
@@ -59,6 +63,9 @@ def command(log: str, **options: Any) -> int:
         print_comparison(console, lines, joint_title(alpha, joint=options["joint"]))
     if plot is not None:
         _save(lines, plot)
+    if page is not None:
+        promise = joint_title(alpha, joint=options["joint"])
+        write_atomically(page, comparison_page(_named(lines), promise, title="Comparison").encode())
     return 0
 
 
@@ -66,8 +73,16 @@ def _run(question: Rows, alpha: float, name: str, options: dict[str, Any], input
     return estimate_interval(question, alpha=alpha, method=make_method(name, options, inputs))
 
 
+def _named(lines: list[Line]) -> list[Line]:
+    """Lines that say policy and method where both differ, and otherwise what differs."""
+    policies, methods = {line.policy for line in lines}, {line.method for line in lines}
+    if len(policies) == 1:
+        return [replace(line, policy="") for line in lines]
+    return [replace(line, policy=f"{line.policy}, {line.method}") for line in lines] if len(methods) > 1 else lines
+
+
 def _as_dict(line: Line) -> dict[str, Any]:
-    found = {"reason": line.reason} if line.result is None else line.result.to_dict()
+    found = {"reason": line.reason} if line.result is None else result_dict(line.result)
     return {"policy": line.policy, "method": line.method, **found}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.advice.steps import with_next_steps
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
@@ -51,6 +52,7 @@ def command(**options: Any) -> int:
         # the frontier first: the matrices of the search leave the result together with the rows
         frontier = result_frontier(result, question) if isinstance(result.proof, DualProof) else None
         larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
+        result = with_next_steps(result, question, no_rows=options["no_rows"])
         if options["no_rows"]:
             result = result.without_rows(question)
         files = _write(question, result, (frontier, larger), options)

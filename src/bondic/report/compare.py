@@ -15,9 +15,9 @@ from bondic.claims import ErrorBudget, check_alpha
 from bondic.errors import BondicError, InvalidInput
 from bondic.estimate import Method, estimate_interval, named_method
 from bondic.proofs.io import write_atomically
-from bondic.rendering import escape, html_table
-from bondic.report.comparison import Line, ends_text, print_comparison
-from bondic.report.html import short_page
+from bondic.rendering import escape
+from bondic.report.comparison import Line, print_comparison
+from bondic.report.comparison_page import comparison_page, comparison_table
 from bondic.report.plots import comparison_figure
 from bondic.result import Result
 from bondic.rows import Rows
@@ -67,24 +67,14 @@ class Comparison:
         return comparison_figure([(line.name, line.result) for line in self.lines if line.result is not None])
 
     def report(self, path: str | os.PathLike[str], *, title: str = "Comparison") -> Path:
-        """Write the table as one page that opens anywhere; returns the path."""
+        """Write picture and table as one page that opens anywhere; returns the path."""
         target = Path(path)
-        write_atomically(target, short_page(title, self._repr_html_()).encode())
+        write_atomically(target, comparison_page(self.lines, self.title, title=title).encode())
         return target
 
     def _repr_html_(self) -> str:
-        header = ("", "method", "guarantee", "low", "estimate", "high", "status", "seconds")
-        rows = [_cells(line) for line in self.lines]
         reasons = [f"<p>{escape(line.name)}: {escape(line.reason)}</p>" for line in self.lines if line.result is None]
-        return f"<section><p>{escape(self.title)}</p>{html_table(header, rows)}{''.join(reasons)}</section>"
-
-
-def _cells(line: Line) -> tuple[str, ...]:
-    if line.result is None:
-        return (line.name, line.method, "", "", "", "", "no interval", "")
-    result = line.result
-    status = result.status.name.lower()
-    return (line.name, line.method, result.held, *ends_text(result), status, f"{sum(result.seconds.values()):.1f}")
+        return f"<section><p>{escape(self.title)}</p>{comparison_table(self.lines)}{''.join(reasons)}</section>"
 
 
 def compare(

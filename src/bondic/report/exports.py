@@ -9,7 +9,8 @@ one after the last]; `budget` event -> probability; `assumptions` [{name, state,
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
-the log was read, where the caller has handed them over. Numbers that are not finite are null.
+the log was read, where the caller has handed them over; `next_steps` [{kind, text, basis, loud, numbers}]: advice, where it
+was asked for. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "effective_sample_size": result.effective_sample_size,
         "doubts": doubts,
         "notes": others,
+        "next_steps": [step.to_dict() for step in result.steps],
     }
     finite: dict[str, Any] = _strict_json(plain)
     return finite
@@ -129,6 +131,8 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
     view, (doubts, others) = result.view(), _told(result, notes)
     blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
     blocks += [[view.sentence], [_cell(" ".join((view.guarantee, *view.lines)))]]
+    if view.steps:
+        blocks += [["What to do next:"], [f"* {_cell(str(step))}" for step in view.steps]]
     blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     if others:
         blocks += [["How the log was read:"], [f"* {_cell(note)}" for note in others]]

@@ -18,15 +18,10 @@ small { overflow-wrap: anywhere; }
 
 def result_page(result: Result, title: str) -> str:
     """The fragment of `Result._repr_html_` in a page of its own."""
-    return short_page(title, result._repr_html_())
-
-
-def short_page(title: str, body: str) -> str:
-    """A fragment of HTML as a page."""
     heading = escape(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{heading}</title><style>{_STYLE}</style></head><body><h1>{heading}</h1>"
-        f"{body}<footer><small>bondic {escape(__version__)}</small></footer></body></html>\n"
+        f"{result._repr_html_()}<footer><small>bondic {escape(__version__)}</small></footer></body></html>\n"
     )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from bondic.advice.steps import with_next_steps
 from bondic.errors import InvalidInput
 from bondic.folders import result_folder, write_texts
 from bondic.methods.frontier import Frontier
@@ -35,15 +36,16 @@ def save_result(
     overwrite: bool = False,
     no_rows: bool = False,
 ) -> Path:
-    """Write result.json, and certificate and report where the method leaves a proof; returns the folder.
+    """Write result.json, the report, and the certificate where the method leaves a proof; returns the folder.
 
     The folder appears when it is complete. `overwrite` replaces an earlier result as a whole, `no_rows` keeps every single
     row out of report and certificate.
     """
     target = Path(folder)
-    question = None if result.certificate is None else _question(result)
+    question = _question(result)
     with result_folder(target, overwrite=overwrite) as working:
-        kept = result.without_rows(question) if no_rows and question is not None else result
+        told = with_next_steps(result, question, no_rows=no_rows)
+        kept = told.without_rows(question) if no_rows else told
         write_result(working, kept, question, title=title, no_rows=no_rows)
     return target
 
@@ -51,7 +53,7 @@ def save_result(
 def write_result(
     folder: Path,
     result: Result,
-    question: Rows | None,
+    question: Rows,
     *,
     title: str,
     sensitivity: Frontier | None = None,
@@ -61,9 +63,9 @@ def write_result(
 ) -> None:
     """The files that every result has, into a folder that is moved into its place as a whole."""
     texts = {"result.json": result_json(result)}
-    if result.certificate is not None and question is not None:
+    if result.certificate is not None:
         save_certificate(result.certificate, folder / "certificate")
-        texts["report.html"] = _page(result, question, title, sensitivity, larger, no_rows=no_rows, command=command)
+    texts["report.html"] = _page(result, question, title, sensitivity, larger, no_rows=no_rows, command=command)
     write_texts(folder, texts)
 
 
