@@ -38,7 +38,9 @@ def test_a_notebook_runs(name, tmp_path, monkeypatch):
     book = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     shown = [cell.get("outputs", []) for cell in book.cells]
     nbformat.validate(book)
-    nbclient.NotebookClient(book, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    nbclient.NotebookClient(
+        book, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
     for cell, before in zip(book.cells, shown, strict=True):
         if cell.cell_type == "code" and before and not cell.source.startswith(("!", "%%")):
             printed = "".join(out["text"] for out in cell.outputs if out["output_type"] == "stream")
