@@ -104,8 +104,8 @@ STATEMENTS = {
     "another name of gamma": ({"discount": 0.9}, "no argument `discount`", "There are", "gamma"),
     "a horizon as a text": ({"horizon": "5"}, "`horizon` is '5'", "whole number"),
     "a seed as a text": ({"seed": "0"}, "`seed` is '0'", "whole number"),
-    "no draws": ({"draws": 0}, "`draws` is 0", "at least one"),
-    "draws as a text": ({"draws": "5"}, "`draws` is '5'"),
+    "no draws": ({"draws": 0}, "draws=0", "At least one action"),
+    "draws as a text": ({"draws": "5"}, "draws='5'", "a whole number"),
     "a kind that no finding has": ({"accept": ["reset"]}, "accept='reset'", "resets"),
     "names of columns for their numbers": (
         {"method": None, "categorical": "state"}, "`categorical` is 'state'", "categorical=[0, 2]",

@@ -52,6 +52,20 @@ def test_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
     assert _run(scripts / "python", "-c", answer, cwd=tmp_path) == "50000 [0.5  0.25]\n"
 
 
+def test_the_container_makes_targets_that_exist() -> None:
+    """Whether it builds takes a daemon and a network; what it asks of the Makefile can be looked at without them."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    (last,) = (json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD "))
+    asked = [words for line in lines for words in re.findall(r"make ([\w./-]+)", line)]
+    assert last == ["make", "demo"]
+    assert {"demo", "test", ".venv/.stamp-test"} <= {*asked, last[1]}
+    for target in {*asked, last[1]}:
+        _run("make", "-n", target, cwd=ROOT)
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert ".venv/" in ignored
+    assert not {".git", ".git/"} & set(ignored)  # a test asks git which files there are
+
+
 # --- what starting up loads ---------------------------------------------------------------------------
 
 HEAVY = {"numpy", "scipy", "numba", "pyarrow", "rich", "torch", "matplotlib"}

@@ -247,7 +247,10 @@ def test_ends_have_three_digits_and_ends_of_the_range_stay_round():
     assert interval_text(3.819228, 5.000000000000001) == "[3.81, 5]"
     assert interval_text(10.0012, 10.0034) == "[10.0012, 10.0034]"
     assert interval_text(4.32235, 4.60268) == "[4.32, 4.61]"
-    assert interval_text(-0.79951, 2.358921) == "[-0.8, 2.36]"
+    assert interval_text(-0.79951, 2.358921) == "[-0.80, 2.36]"
+    assert interval_text(4.3501, 4.5268) == "[4.350, 4.527]"
+    assert interval_text(0.0, 33.334) == "[0, 33.4]"
+    assert interval_text(1e-9, 3e-9) == "[1e-09, 3e-09]"
     assert bound_text(0.0, 1) == "0"
     assert bound_text(1234567.0, 1) == "1240000"
     assert (three(1260.4), three(96.39), three(0.012345)) == ("1260", "96.4", "0.0123")

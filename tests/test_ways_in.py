@@ -182,13 +182,15 @@ def test_the_number_of_actions_is_a_statement_only_where_it_was_taken_from_the_l
     assert len(said) == 1
     assert "2 actions, 0 to 1" in said[0]
     assert "known before the log was made" in said[0]
+    named = ask(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run")).assumptions[-1].text
+    assert "2 actions, run, stop" in named
     for policy in (_probabilities, FORMS["stated"], FORMS["a dict of probabilities"], FORMS["a classifier"]):
         assert not [item for item in ask(policy=policy).assumptions if item.name == "log"]
 
 
 def test_a_growing_log_has_no_largest_action():
     monitor = bondic.SequentialMonitor(
-        bondic.load_policy(lambda s: TAKES[s[:, 0].astype(int)]),
+        lambda s: TAKES[s[:, 0].astype(int)],
         START,
         gamma=0.5,
         reward_range=(0, 1),

@@ -187,6 +187,14 @@ def test_methods_side_by_side(problem):
         bondic.compare(problem, ["tis"])  # alone it is an error
 
 
+def test_methods_have_names_of_their_own_or_are_numbered(problem):
+    rough = bondic.Dual(radius=3.0)
+    named = bondic.compare(problem, {"as it is": "dual", "rough": rough})
+    assert [line.name for line in named] == ["as it is", "rough"]
+    assert named["rough"].assumptions != named["as it is"].assumptions
+    assert [line.name for line in bondic.compare(problem, [rough, "dual", "lstd"])] == ["dual 1", "dual 2", "lstd"]
+
+
 def test_intervals_that_hold_at_once_divide_alpha(problem):
     table = bondic.compare(problem, ["sequential", "dual"], alpha=0.1, joint=True)
     assert all(line.result.alpha <= 0.05 for line in table)

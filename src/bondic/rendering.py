@@ -35,7 +35,16 @@ def three(value: float) -> str:
 
 def interval_text(low: float, high: float) -> str:
     """[low, high] for a sentence, rounded outward: three digits, more where the interval is short."""
-    return f"[{bound_text(low, -1, high - low)}, {bound_text(high, 1, high - low)}]"
+    return f"[{', '.join(ends_text(low, high))}]"
+
+
+def ends_text(low: float, high: float) -> tuple[str, str]:
+    """Both ends of it, with as many decimals each; whole numbers stay round."""
+    texts = bound_text(low, -1, high - low), bound_text(high, 1, high - low)
+    decimals = max(len(text.partition(".")[2]) for text in texts)
+    plain = all("e" not in text for text in texts)
+    first, second = (f"{text:0<{text.index('.') + 1 + decimals}}" if plain and "." in text else text for text in texts)
+    return first, second
 
 
 def bound_text(value: float, direction: int, length: float = math.inf) -> str:

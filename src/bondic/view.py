@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bondic.claims import Assumption, Claim
-from bondic.rendering import STATE_WORDS, bound_text, escape, html_table, number, three
+from bondic.rendering import STATE_WORDS, bound_text, escape, html_table, interval_text, number, three
 from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
@@ -159,7 +159,7 @@ def _picture(view: View) -> str:
     low, high, mark = at(view.ends[0]), at(view.ends[1]), at(view.estimate)
     fill = "#c77d0a" if view.tone == "conditional" else "#2a78c8"
     given = view.tone != "bad"
-    words = f"interval from {number(view.ends[0])} to {number(view.ends[1])}" if given else "no interval"
+    words = f"interval {interval_text(*view.ends)}" if given else "no interval"
     bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
     # a ring instead of a dot: the estimate is not part of what the interval says
     dot = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'

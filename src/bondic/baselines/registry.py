@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from bondic.baselines.base import ShortName
+from bondic.baselines.betting import DoublyRobustBetting, PerDecisionBetting
 from bondic.baselines.coindice import CoinDice
 from bondic.baselines.double_rl import DoubleRL
 from bondic.baselines.duan_wang import LinearFittedQ
@@ -22,8 +23,8 @@ from bondic.baselines.trajectory_dr import DoublyRobust
 from bondic.errors import InvalidInput, did_you_mean, one_line
 
 _METHODS = (
-    ImportanceSampling, EmpiricalBernstein, FittedQ, NeuralFittedQ, DoublyRobust, Marginalized, Lstd, DoubleRL, CoinDice,
-    ModelBased, LinearFittedQ, Feng2020, Lipschitz,
+    ImportanceSampling, EmpiricalBernstein, PerDecisionBetting, DoublyRobustBetting, FittedQ, NeuralFittedQ, DoublyRobust,
+    Marginalized, Lstd, DoubleRL, CoinDice, ModelBased, LinearFittedQ, Feng2020, Lipschitz,
 )  # fmt: skip
 BASELINES: dict[str, ShortName] = {short.name: short for method in _METHODS for short in method.short_names()}
 

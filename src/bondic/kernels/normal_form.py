@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -100,11 +101,24 @@ class Term:
             return weights
         return np.asarray(weights @ self.embedding)
 
+    def interned(self) -> Term:
+        """The term with the one identity matrix there is, where it has a copy of it."""
+        identity = _identity(self.embedding.shape[0])
+        return replace(self, embedding=identity) if np.array_equal(self.embedding, identity) else self
+
     def between(self, x: IntArray, y: IntArray) -> FloatArray:
         """E_a . E_b for slots a of x and b of y, (N, M); with very many actions equality costs far less than a product."""
-        if self.embedding is _identity(self.embedding.shape[0]):
+        slots = self.embedding.shape[0]
+        if self.embedding is _identity(slots):
             return np.asarray(x[:, None] == y, dtype=np.float64)
+        if slots <= _MOST_SIMILARITIES:
+            return np.asarray(self._similarities[x[:, None], y])
         return np.asarray(self.embedding[x] @ self.embedding[y].T)
+
+    @cached_property
+    def _similarities(self) -> FloatArray:
+        """E E', (slots, slots)."""
+        return np.asarray(self.embedding @ self.embedding.T)
 
     @property
     def embedding_norm(self) -> float:
@@ -135,6 +149,8 @@ def _identity(size: int) -> FloatArray:
     return _IDENTITIES[size]
 
 
+_MOST_SIMILARITIES = 2000
+"""Actions whose similarities are computed once for all pairs: 32 MB."""
 MOST_TERMS = 256
 MOST_COLUMNS = 4096
 """A product of sums, and of embeddings, grows like a power: refused before it is written out."""

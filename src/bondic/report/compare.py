@@ -79,7 +79,7 @@ class Comparison:
 
 def compare(
     what: Sequence[Result] | Mapping[str, Result] | Rows,
-    methods: Sequence[str | Method] | None = None,
+    methods: Sequence[str | Method] | Mapping[str, str | Method] | None = None,
     *,
     alpha: float = 0.1,
     joint: bool = False,
@@ -90,9 +90,9 @@ def compare(
     ----------
     what : list of Result, dict of Result, or Rows
         Results, by name where they are a dict; or the problem that `make_problem` returns, and `methods` to run on it.
-    methods : list of str or Method, default None
-        Names such as "sequential", "dual", "tis", or methods with options of their own. One that cannot be used on this log
-        has a line that says why.
+    methods : list or dict of str or Method, default None
+        Names such as "sequential", "dual", "tis", or methods with options of their own, by name where they are a dict. One
+        that cannot be used on this log has a line that says why.
     alpha : float, default 0.1
         Probability of a miss of each interval; only for a problem.
     joint : bool, default False
@@ -118,36 +118,34 @@ def _names(results: Any) -> dict[str, Any]:
         raise InvalidInput(
             f"compare takes a list of results, a dict of them by name, or a problem; it was given a {type(results).__name__}."
         )
-    methods = [getattr(result, "method", f"entry {index}") for index, result in enumerate(results)]
-    twice = {method for method in methods if methods.count(method) > 1}
+    return _numbered([(getattr(result, "method", f"entry {k}"), result) for k, result in enumerate(results)])
+
+
+def _numbered(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Values by name; where a name comes several times, it is numbered."""
+    names = [name for name, _ in pairs]
     return {
-        f"{method} {index + 1}" if method in twice else method: result
-        for index, (method, result) in enumerate(zip(methods, results, strict=True))
+        f"{name} {index + 1}" if names.count(name) > 1 else name: value for index, (name, value) in enumerate(pairs)
     }
 
 
-def _methods(problem: Rows, methods: Sequence[str | Method] | None, alpha: float, joint: bool) -> Comparison:
+def _methods(problem: Rows, methods: Any, alpha: float, joint: bool) -> Comparison:
     check_alpha(alpha)
-    if not methods or isinstance(methods, str):
+    if not methods or isinstance(methods, str) or not isinstance(methods, Sequence | Mapping):
         raise InvalidInput("Name the methods to compare in a list: compare(problem, ['sequential', 'dual', 'tis']).")
-    chosen = [
-        (method, named_method(method)) if isinstance(method, str) else (_title(method), method) for method in methods
-    ]
-    names = [name for name, _ in chosen]
-    share = line_alpha(alpha, [(name, str(index)) for index, name in enumerate(names)]) if joint else alpha
-    lines = []
-    for name, method in chosen:
-        run = _running(problem, share, method)
-        lines.append(tried("", name, run, strict=len(chosen) == 1))
+    listed = (
+        dict(methods)
+        if isinstance(methods, Mapping)
+        else _numbered([(one if isinstance(one, str) else type(one).__name__.lower(), one) for one in methods])
+    )
+    chosen = {name: named_method(one) if isinstance(one, str) else one for name, one in listed.items()}
+    share = line_alpha(alpha, [(name, "") for name in chosen]) if joint else alpha
+    lines = [tried("", name, _running(problem, share, one), strict=len(chosen) == 1) for name, one in chosen.items()]
     return Comparison(tuple(lines), joint_title(share, joint=joint))
 
 
 def _running(problem: Rows, alpha: float, method: Method) -> Callable[[], Result]:
     return lambda: estimate_interval(problem, alpha=alpha, method=method)
-
-
-def _title(method: Method) -> str:
-    return type(method).__name__.lower()
 
 
 def line_alpha(alpha: float, lines: Sequence[tuple[str, str]]) -> float:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from bondic.claims import Status
 from bondic.errors import printable
-from bondic.rendering import bound_text, three
+from bondic.rendering import ends_text, three
 from bondic.result import CONDITIONAL, Result
 
 _WIDEST, _NARROWEST = 40, 12
@@ -103,7 +103,7 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
             continue
         picture = [bar(line.result, low, high, width)] if width else []
         spent = [three(line.result.length), f"{sum(line.result.seconds.values()):.1f}"] if costs else []
-        table.add_row(*title_of, line.method, *ends_text(line.result), *_labels(line.result), *spent, *picture)
+        table.add_row(*title_of, line.method, *line_ends(line.result), *_labels(line.result), *spent, *picture)
     return table
 
 
@@ -117,10 +117,9 @@ def _notes(results: list[Result]) -> Iterator[Text]:
         yield Text(f"states: {states}", style="dim")
 
 
-def ends_text(result: Result) -> tuple[str, str, str]:
+def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
-    low, high = (bound_text(end, sign, result.length) for end, sign in ((result.low, -1), (result.high, 1)))
-    estimate = three(result.estimate)
+    (low, high), estimate = ends_text(result.low, result.high), three(result.estimate)
     return ("-", estimate, "-") if result.status is Status.REJECTED else (low, estimate, high)
 
 
@@ -141,7 +140,7 @@ def _blocks(lines: list[Line], title: str) -> Iterator[Text]:
         if line.result is None:
             yield Text("  see below", style="dim")
             continue
-        low, estimate, high = ends_text(line.result)
+        low, estimate, high = line_ends(line.result)
         yield Text(f"  low {low}  estimate {estimate}  high {high}")
         status, held = _labels(line.result)
         yield Text.assemble("  ", status, ", ", held) if held.plain != "-" else Text.assemble("  ", status)

@@ -20,6 +20,7 @@ from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
+from bondic.rows.make import refuse_unrecorded
 
 COLUMNS, LOGGED = "columns", "logged"
 """Policies that stand in the log: their probabilities of all actions, or of the logged ones alone."""
@@ -119,6 +120,8 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
     the log has its probabilities there, and nowhere else.
     """
     policy = chosen_policy(given, source.loaded, starts)
+    if not isinstance(policy, LoggedTarget):
+        refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
         return _with_actions(policy, source)
     if not source.order_stated and not isinstance(policy, _READY):
@@ -173,14 +176,15 @@ def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
     answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
     if answers != "names" and not source.order_stated:
         refuse_unstated_order(source.loaded)
-    if rule.actions is not None or answers == "probabilities":
+    if answers == "probabilities":
         return rule, ()
-    count = int(source.log.inspection.action_counts.size)
+    known = rule.actions if rule.actions is not None else int(source.log.inspection.action_counts.size)
+    which = f"{known} actions, 0 to {known - 1}" if isinstance(known, int) else f"{len(known)} actions, {shown(known)}"
     words = (
-        f"There are {count} actions, 0 to {count - 1}, and their number was known before the log was made: the policy returns "
-        "actions, and the log's largest is taken for the last."
+        f"There are {which}, and they were known before the log was made: the policy returns actions, and those of the log are "
+        "taken for all."
     )
-    return rule.with_actions(count), (words,)
+    return rule.with_actions(known), (words,)
 
 
 def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -65,9 +64,6 @@ def make_problem(
     refuse_no_policy(policy)
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"`seed` is {seed!r}; a whole number >= 0 is needed, so that the draws can be repeated.")
-    for name, count in (("draws", draws), ("initial_draws", initial_draws)):
-        if not (count is None and name == "initial_draws") and not (isinstance(count, Integral) and count >= 1):
-            raise InvalidInput(f"`{name}` is {count!r}; at least one action, a whole number, must be drawn per state.")
     stated_terms = partial(
         make_terms,
         reward_range=reward_range,

@@ -54,6 +54,8 @@ MOST_SEEN, MOST_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
 _LEAST_TAKEN = 50
 """Rows of the pilot with pairs that the policy takes, below which nothing can be learned from these alone."""
+_MOVED = 2.0
+"""A guess from all rows of the past is about this many times as far off as it is from one of the first 70 % of them."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
 
@@ -346,4 +348,7 @@ def _start_bets(
     else:
         values = past.rows.coordinates @ found.fitted.guess + past.rows.values
     log_term = math.log(len(ends) / budget["initial"])
-    return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term)
+    # the set that all rows may leave, and how much the guess moves with the rows that it comes from
+    moved = abs(float(past.start @ (found.fitted.guess - found.first.guess)))
+    off = float(found.final.widths(past.start[None])[0]) + _MOVED * moved
+    return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term, off)
