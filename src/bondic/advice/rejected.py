@@ -13,11 +13,13 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
     """What happened, faults of the data, then the assumption that is weakest."""
     result = situation.result
     found = result.rejection
-    p = "" if found is None or found.p_value >= 1 else f" (p-value at most {max(found.p_value, 1e-12):.3g})"
+    chance = f"{result.alpha:g}"
+    if found is not None and found.p_value < result.alpha:
+        chance = f"{max(found.p_value, 1e-12):.3g} (its p-value)"
     yield NextStep(
         "rejected",
-        f"If everything that was stated and chosen held, a log like this would come up with probability {result.alpha:g} at "
-        f"most{p}. At least one of the assumptions is wrong; no interval is given, and none should be used.",
+        f"If everything that was stated and chosen held, a log like this would come up with probability {chance} "
+        f"at most. At least one of the assumptions is wrong; no interval is given, and none should be used.",
         loud=True,
         numbers={} if found is None else {"p_value": found.p_value},
     )
