@@ -7,18 +7,20 @@ Exact answers: every pair in 50 digits, or the reference engine where the sets a
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from mpmath import mpf
 
 import bondic
 import naive
+from bondic.executors.parcel import Parcel, pack
 from bondic.executors.threads import Serial, Threads
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U, upper_sum
-from bondic.sums.engine import Engine, Survey, enclose
+from bondic.sums.engine import Engine, Survey, Traveling, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.measure import Measure
 from bondic.sums.reference import Reference
@@ -70,6 +72,11 @@ def exact(twin, points, column):
     return total
 
 
+def travel(arrays):
+    """As they arrive in another process."""
+    return Parcel(pack(arrays=arrays)).read("arrays", dict[str, npt.NDArray[Any]])
+
+
 class EngineCase:
     """Tests of one engine."""
 
@@ -86,15 +93,15 @@ class EngineCase:
         survey = self.survey(points, columns, whole=whole, count=10**6)
         return [names for names in PRODUCTS if self.engine.cost(make_term(names)[0], survey) is not None]
 
-    def sums(self, term, points, columns, *, cuts=1, batches=1, **known):
-        """One enclosure per column; points in `cuts` forks of `batches` batches each."""
-        survey = self.survey(points, columns, **known)
+    def sums(self, term, points, columns, *, cuts=1, batches=1, send=None, sample=None, **known):
+        """One enclosure per column; points in `cuts` forks of `batches` batches each, made by `send` if it is given."""
+        survey = self.survey(points if sample is None else sample, columns, **known)
         if self.engine.cost(term, survey) is None:
             return None
         partial = self.engine.begin(term, survey)
         try:
             while partial.wants_more:
-                forks = [partial, *(partial.fork() for _ in range(cuts - 1))]
+                forks = [partial, *((send or type(partial).fork)(partial) for _ in range(cuts - 1))]
                 for fork, rows in zip(forks, np.array_split(np.arange(len(points)), cuts), strict=True):
                     for some in np.array_split(rows, batches) if rows.size else ():
                         fork.add(points[some], columns[some])
@@ -157,6 +164,26 @@ class EngineCase:
                     assert abs(one.mid - other.mid) <= one.rad + other.rad
                     assert 0.9 * one.rad <= other.rad <= 3 * one.rad + 1e-300  # what a half was charged is not lost
                     assert abs(one.mid) > 1e3 * one.rad  # a share that got lost would show
+
+    @pytest.mark.parametrize("far", [0, 10])
+    def test_forks_in_another_process_leave_no_trace(self, far):
+        """Those that can work there are made from what travels, and what they have seen travels back."""
+        rng, passes = np.random.default_rng(7), []
+        points, columns = np.vstack([_points(rng, 1200 - far), 9.0 + _points(rng, far)]), rng.normal(size=(1200, 2))
+        for names in self.can(whole=False):
+            term, _ = make_term(names)
+
+            def send(partial, term=term):
+                errand = partial.errand() if isinstance(partial, Traveling) else None
+                if errand is None:
+                    return partial.fork()
+                passes.append(set(errand))
+                return self.engine.sent(term, 2, travel(errand))
+
+            known = {"whole": False, "count": 10**6, "cuts": 3, "sample": points[: 1200 - far]}
+            assert self.sums(term, points, columns, **known) == self.sums(term, points, columns, send=send, **known)
+        if self.engine.name == "series" and far:
+            assert any("far" in errand for errand in passes)
 
     @pytest.mark.parametrize("whole", [True, False])
     def test_nothing_sums_to_nothing(self, whole):

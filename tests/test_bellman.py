@@ -9,7 +9,7 @@ from mpmath import mp, mpf
 import bondic
 import core_cases
 import naive
-from bondic.bounds.weighing import weights_at_rows
+from bondic.bounds.part_sums import weights_at_rows
 from bondic.errors import InvalidInput
 from bondic.functions.functions import (
     ExpansionFunction,

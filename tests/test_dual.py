@@ -11,8 +11,9 @@ import bondic
 import core_cases
 import naive
 from bondic.bounds.dual import dual_bound
+from bondic.bounds.part_sums import weights_at_rows
 from bondic.bounds.rejection import evaluate_witness
-from bondic.bounds.weighing import Candidate, weigh, weights_at_rows
+from bondic.bounds.weighing import Candidate, weigh
 from bondic.claims import Rejection
 from bondic.errors import InvalidInput
 from bondic.functions.functions import FeatureFunction, Function

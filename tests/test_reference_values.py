@@ -12,8 +12,8 @@ import pytest
 
 import bondic
 from bondic.bounds.dual import Setting, dual_bound
+from bondic.bounds.part_sums import weights_at_rows
 from bondic.bounds.rejection import evaluate_witness
-from bondic.bounds.weighing import weights_at_rows
 from bondic.identity.loss import residual_loss, slot_weights
 from bondic.identity.measure import discrepancy
 from bondic.identity.residual import bellman_residual, function_values, initial_value, residual_error

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bondic
-from bondic.bounds.weighing import weights_at_rows
+from bondic.bounds.part_sums import weights_at_rows
 from bondic.errors import InvalidInput, VerificationError
 from bondic.report import exports, plots
 from bondic.report.bins import range_bins, round_bins

@@ -10,7 +10,7 @@ import pytest
 import bondic as b
 import builders
 import naive
-from bondic.bounds.weighing import weights_at_rows
+from bondic.bounds.part_sums import weights_at_rows
 from bondic.data.blocks import RowRange
 from bondic.functions.functions import ExpansionFunction, FeatureFunction
 from bondic.identity.residual import bellman_residual, function_values

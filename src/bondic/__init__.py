@@ -116,6 +116,7 @@ _HOMES = {
     "TunedOnCertifiedRows": "bondic.errors",
     "NumericalError": "bondic.errors",
     "VerificationError": "bondic.errors",
+    "ExecutorError": "bondic.errors",
     "ValidityWarning": "bondic.errors",
 }
 

@@ -40,6 +40,10 @@ class MissingExtra(BondicError, ImportError):
         )
 
 
+class ExecutorError(BondicError, RuntimeError):
+    """Work that was given to other processes did not come back, or could not be sent."""
+
+
 class Doubt(str):
     """A note on the input that touches validity; it is told apart from other notes wherever they travel together."""
 

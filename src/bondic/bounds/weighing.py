@@ -5,30 +5,26 @@ Sums over the log are sums over its parts; a log in memory is one part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from bondic.bounds.elsewhere import parts_from_others
+from bondic.bounds.part_sums import PartSums, Weigher
 from bondic.classes.value_class import SupportAt, Uncertainty
 from bondic.errors import NumericalError
-from bondic.functions.functions import Function, values_together
-from bondic.identity.measure import rows_measure, start_measure
-from bondic.identity.residual import values_at_rows
-from bondic.identity.value import weighted_residuals
-from bondic.rounding import TINY, Enclosure, U, certified_dot
-from bondic.rows import Batch, Rows
+from bondic.executors.remote import Remote
+from bondic.functions.functions import Function
+from bondic.identity.measure import start_measure
+from bondic.rounding import TINY, Enclosure, U
+from bondic.rows import Rows
+from bondic.sums.account import Added, Order
 from bondic.sums.engine import Progress
 from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure, Stream
-from bondic.terms import row_widths
-
-FloatArray = npt.NDArray[np.float64]
 
 _SAMPLED_ROWS = 20_000
-_AT_ONCE = 8
-"""Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +45,6 @@ class Candidate:
 
     omega: Function | None
     start: bool = True
-
-
-def weights_at_rows(problem: Batch, omega: Function | None, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
-    """ω(x_i) as floats, and a bound of their distance to the function's exact values."""
-    return all_weights_at_rows(problem, [omega], sums)[0]
-
-
-def all_weights_at_rows(
-    problem: Batch, omegas: list[Function | None], sums: Sums = STANDARD
-) -> list[tuple[FloatArray, float]]:
-    """The same for several ω."""
-    out = [(np.zeros(len(problem)), 0.0) for _ in omegas]
-    used = [(k, omega) for k, omega in enumerate(omegas) if omega is not None and not omega.is_zero]
-    for top in range(0, len(used), _AT_ONCE):
-        some = used[top : top + _AT_ONCE]
-        found = values_together([omega for _, omega in some], problem.logged, sums)
-        for (k, _), (values, error) in zip(some, found, strict=True):
-            out[k] = np.ascontiguousarray(values[np.arange(len(problem)), problem.slots]), error
-    return out
 
 
 def weigh(
@@ -96,6 +73,7 @@ def weigh(
             len(some),
             layout.slots,
             layout.dimension,
+            rows.away(),
         )
         out += rows.finish(ball.support(source, layout, sums, progress))
     return out
@@ -105,8 +83,9 @@ class _RowSums:
     """Sums over rows for every candidate; each row is added once."""
 
     def __init__(self, question: Rows, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> None:
-        self._question, self._ball, self._candidates, self._sums = question, ball, candidates, sums
-        self._omegas = [candidate.omega for candidate in candidates]
+        self._question, self._candidates, self._sums = question, candidates, sums
+        omegas = tuple(candidate.omega for candidate in candidates)
+        self._weigher = Weigher(omegas, ball.center, len(question), sums)
         zero = [Enclosure(0.0)] * len(candidates)
         self._residuals, self._masses = list(zero), list(zero)
         self._etas = [0.0] * len(candidates)
@@ -115,27 +94,41 @@ class _RowSums:
 
     def measures(self) -> Iterator[Measure]:
         """μ_ω of every candidate, part by part, the initial distribution last."""
-        first_time, self._fresh = self._fresh, False
+        fresh, self._fresh = self._fresh, False
         for part in self._question.batches():
-            weights = all_weights_at_rows(part, self._omegas, self._sums)
-            if first_time:
-                self._add(part, weights)
-            yield rows_measure(part, [rows for rows, _ in weights], len(self._question))
+            measure, found = self._weigher.weigh(part, fresh=fresh)
+            self._take(found)
+            yield measure
+        yield self._start()
+
+    def away(self) -> Callable[[Order | None], Iterator[Measure | Added]] | None:
+        """The same from other processes, where the executor has some and the rows are read from files."""
+        executor = self._sums.executor
+        return self._from_others if isinstance(executor, Remote) and self._question.kept is None else None
+
+    def _from_others(self, order: Order | None) -> Iterator[Measure | Added]:
+        executor, fresh = self._sums.executor, self._fresh
+        assert isinstance(executor, Remote)
+        self._fresh = False
+        for piece, found in parts_from_others(executor, self._question, self._weigher, order, fresh=fresh):
+            self._take(found)
+            yield piece
+        yield self._start()
+
+    def _start(self) -> Measure:
         start = start_measure(self._question)
         shares = np.array([float(candidate.start) for candidate in self._candidates])
-        yield Measure(start.points, start.weights * shares[:, None, None], start.error)
+        return Measure(start.points, start.weights * shares[:, None, None], start.error)
 
-    def _add(self, part: Batch, weights: list[tuple[FloatArray, float]]) -> None:
-        center = values_at_rows(part, self._ball.center, self._sums)
-        factors = np.asarray(1.0 + part.gamma * part.continues, dtype=np.float64)
-        widths = row_widths(part.terms, part.times, len(part))
-        self._rows += len(part)
-        for k, (rows, eta) in enumerate(weights):
-            self._residuals[k] = self._residuals[k] + weighted_residuals(part, center, rows)
-            self._masses[k] = self._masses[k] + certified_dot(np.abs(rows), factors) * (1 + 4 * U)
+    def _take(self, found: PartSums | None) -> None:
+        if found is None:
+            return
+        self._rows += found.rows
+        self._moments += found.moments
+        for k, eta in enumerate(found.etas):
+            self._residuals[k] = self._residuals[k] + found.residuals[k]
+            self._masses[k] = self._masses[k] + found.masses[k]
             self._etas[k] = max(self._etas[k], eta)
-            charged = float(np.sum(((np.abs(rows) + eta) * widths) ** 2))
-            self._moments[k] += float(np.abs(rows).sum()), float(np.sum(rows**2)), charged
 
     def finish(self, supports: list[SupportAt]) -> list[Weighing]:
         if self._rows != len(self._question):  # a support function that stops on its way, or looks at no row

@@ -70,6 +70,19 @@ def _picture(ctx: click.Context, parameter: click.Parameter, value: Path | None)
 _MEMORY = opt.option("--memory", "Read the log in batches within this budget, e.g. 2GB (Parquet).", metavar="SIZE")
 
 
+_WORK = [
+    _MEMORY,
+    opt.option(
+        "--executor",
+        "Where the rows of a Parquet log are worked on: serial, threads://N, dask://HOST:PORT (a scheduler), dask://N (N "
+        "processes of this machine), ray://HOST:PORT, ray://N. Default: threads of this process.",
+        metavar="NAME",
+    ),
+    opt.option("--checkpoints", "Keep the results of finished parts here: the same command goes on.", type=opt.FOLDER),
+    opt.flag("--send-policy-by-pickle", "Send the policy to other processes as a pickle, not as a file they read."),
+]
+
+
 def _begun(ctx: click.Context, parameter: click.Parameter, folder: Path) -> Path:
     """What was stated when the folder was begun need not be stated again."""
     stated = folder / "configuration.toml"
@@ -115,7 +128,7 @@ _FILES = [
     opt.flag("--markdown", "Also write summary.md."),
     opt.choice("--plot", PICTURES, "Also write a picture of the terms."),
     opt.default("--title", "Policy evaluation", "Heading of the report."),
-    _MEMORY,
+    *_WORK,
 ]
 _LINES = [
     opt.several("--policy policies", "SPEC", "May be repeated.", required=True),
@@ -152,7 +165,7 @@ _CHECKS = [
         True,
         "Test the class of value functions with instruments that the certificate does not name.",
     ),
-    _MEMORY,
+    *_WORK,
 ]
 _WATCHED = [
     opt.option(

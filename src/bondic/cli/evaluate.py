@@ -14,10 +14,12 @@ from rich.console import Console
 
 from bondic.advice.steps import with_next_steps
 from bondic.cli.config import to_toml
-from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
+from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
+from bondic.cli.work import WORK, reads_in_parts, sums_of
 from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
+from bondic.executors.remote import Remote
 from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
@@ -40,17 +42,20 @@ def command(**options: Any) -> int:
     begun = time.perf_counter()
     refuse_existing(options["out"], overwrite=options["force"])
     talk = Console(stderr=True, quiet=options["quiet"])
-    with progress_bar(talk) as progress:
+    options = reads_in_parts(options)
+    with sums_of(options) as sums, progress_bar(talk) as progress:
         inputs = read_inputs(options["log"], options, progress and partial(progress, "reading"))
         question = make_question(inputs, options["policy"], options)
-        method = make_method(options["method"], options, inputs)
+        method = with_sums(make_method(options["method"], options, inputs), sums)
         if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
             talk.print(words, highlight=False)
         result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
+        if isinstance(sums.executor, Remote) and not isinstance(result.proof, DualProof):
+            talk.print(f"The method {result.method} works in this process: the executor was not used.", highlight=False)
         if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
-        frontier = result_frontier(result, question) if isinstance(result.proof, DualProof) else None
+        frontier = result_frontier(result, question, sums=sums) if isinstance(result.proof, DualProof) else None
         larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
         result = with_next_steps(result, question, no_rows=options["no_rows"])
         if options["no_rows"]:
@@ -95,7 +100,7 @@ def _write(
 
 
 def _configuration(options: dict[str, Any]) -> dict[str, Any]:
-    skipped = ("config", "force", "quiet", "verbose", "as_json", "log")
+    skipped = ("config", "force", "quiet", "verbose", "as_json", "log", *WORK)  # where it was done leaves no trace
     return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 

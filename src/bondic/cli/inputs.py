@@ -26,6 +26,7 @@ from bondic.methods.sequential import Sequential
 from bondic.rows import Rows
 from bondic.rows.inputs import action_names
 from bondic.rows.problem import make_problem
+from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 
@@ -152,6 +153,15 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
                 "out, or take --method dual."
             )
     return Sequential(pilot=pilot, **given)
+
+
+def with_sums(method: Method, sums: Sums) -> Method:
+    """The method with these sums; methods that have none of their own work in this process."""
+    if sums.executor is None:
+        return method
+    if isinstance(method, Default | Sequential | Dual):
+        return replace(method, engine=sums)
+    raise InvalidInput("--executor and --checkpoints are for the methods dual, sequential and auto.")
 
 
 def _propensities(options: Mapping[str, Any]) -> Method:

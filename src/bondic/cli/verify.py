@@ -16,6 +16,7 @@ from bondic.bounds.dual import Setting
 from bondic.claims import Rejection
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_initial, read_rows
+from bondic.cli.work import reads_in_parts, sums_of
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
@@ -34,12 +35,15 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     for place in options["modules"]:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
+    options = reads_in_parts(options)
     rows, loaded = read_rows(log, options)
     _refuse_unstated_order(found, loaded, options)
     initial = _initial(found, rows, loaded, options)
     spec = options["policy"]
     chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
-    checked = verify(found, rows, chosen, initial=initial, retest=_retest if options["retest"] else None)
+    retest = _retest if options["retest"] else None
+    with sums_of(options) as sums:
+        checked = verify(found, rows, chosen, initial=initial, retest=retest, sums=sums)
     _print(checked)
 
 

@@ -12,7 +12,10 @@ from bondic.data.blocks import RowRange
 from bondic.data.io.encode import Treatment
 from bondic.data.io.parquet import ParquetFiles
 from bondic.data.io.parts import Given, Parts, find_parts, known_actions
+from bondic.data.names import ColumnMap
+from bondic.data.opened import OpenedParquet
 from bondic.data.stream import LogStream, RawColumns, code_identifiers
+from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, ValidityWarning
 
 
@@ -44,11 +47,38 @@ class ParquetStream(LogStream):
         self._codes: dict[str, int] = {}
         super().__init__(batch_rows, progress)
 
+    def opened(self) -> OpenedParquet:
+        """What another process needs to read the same rows."""
+        first = self._first
+        return OpenedParquet(
+            str(self.path.resolve()),
+            self._files.stamps(),
+            dict(self.column_map.columns),
+            self._actions,
+            self._one_step,
+            {name: column for name, column in first.columns().items() if column is not None},
+            first.discrete_observations,
+            first.unrecorded,
+            self.content_hash,
+        )
+
+    @staticmethod
+    def reopened(known: OpenedParquet) -> ParquetStream:
+        """The same log in another process: nothing is checked again but which files they are."""
+        files = ParquetFiles(Path(known.path))
+        files.refuse_others(known.stamps)
+        stream: ParquetStream = object.__new__(ParquetStream)
+        stream.path, stream._files, stream._one_step = files.path, files, known.one_step
+        stream._actions, stream._codes, stream.column_map = known.actions, {}, ColumnMap(known.columns)
+        form = {**known.form, "discrete_observations": known.discrete_observations, "unrecorded": known.unrecorded}
+        stream._adopt(Transitions.part(form, 0, known.content_hash), known.content_hash)
+        return stream
+
     def __len__(self) -> int:
         return len(self._files)
 
-    def _still_the_same(self) -> None:
-        self._files.refuse_changes()
+    def _still_the_same(self, rows: RowRange) -> None:
+        self._files.refuse_changes(rows)
 
     def _raw(self, rows: RowRange, size: int, names: tuple[str, ...] | None = None) -> Iterator[RawColumns]:
         wanted = self.column_map.all if names is None else [self.column_map.columns[name][0] for name in names]

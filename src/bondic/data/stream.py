@@ -15,6 +15,7 @@ from bondic.data.content_hash import COLUMNS, ContentHash
 from bondic.data.hygiene.inspection import Inspection
 from bondic.data.keys import KeyCheck
 from bondic.data.memory import MemoryPlan
+from bondic.data.opened import OpenedParquet
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 
@@ -47,8 +48,15 @@ class LogStream(ABC):
         """The columns of these rows, `size` rows at a time; all columns unless `names` are given."""
 
     @abstractmethod
-    def _still_the_same(self) -> None:
-        """Raise when the log was changed since it was opened."""
+    def _still_the_same(self, rows: RowRange) -> None:
+        """Raise when the log was changed since it was opened, where these rows stand."""
+
+    def opened(self) -> OpenedParquet:
+        """What another process needs to read the same rows."""
+        raise InvalidInput(
+            "Other processes read the log themselves, so it has to be Parquet files that all of them see: stream_log(path) "
+            "(--memory). Arrays are worked on in this process."
+        )
 
     def _check_everything(self, progress: Callable[[float], None] | None) -> None:
         if len(self) == 0:
@@ -67,13 +75,16 @@ class LogStream(ABC):
             if progress is not None:
                 progress(done / len(self))
         assert first is not None
+        self._adopt(first.cut(RowRange(0, 1)), digest.hexdigest())
+
+    def _adopt(self, first: Transitions, content_hash: str) -> None:
+        """The form that all parts have, and the hash of all."""
         self.observation_dim = int(first.observations.shape[1])
         self.action_dim = 0 if first.discrete_actions else int(first.actions.shape[1])
         self.has_timesteps = first.timesteps is not None
         self.has_episode_ids = first.episode_ids is not None
         self.unrecorded = first.unrecorded
-        self._first = first.cut(RowRange(0, 1))  # the form that all parts have
-        self.content_hash = digest.hexdigest()
+        self._first, self.content_hash = first, content_hash
 
     @staticmethod
     def _same_form(first: Transitions, part: Transitions, row: int) -> None:
@@ -93,13 +104,13 @@ class LogStream(ABC):
     def batches(self, rows: RowRange | None = None, size: int | None = None) -> Iterator[tuple[RowRange, Transitions]]:
         """The rows in order, `size` at a time. They were checked when the log was opened."""
         wanted = RowRange(0, len(self)) if rows is None else rows
-        self._still_the_same()
+        self._still_the_same(wanted)
         first = wanted.start
         for columns in self._raw(wanted, self.batch_rows if size is None else size):
             part = self._first.like(columns, self.content_hash)
             yield RowRange(first, first + len(part)), part
             first += len(part)
-        self._still_the_same()
+        self._still_the_same(wanted)
 
     def read(self, rows: RowRange | None = None) -> Transitions:
         """These rows as transitions in memory (with the hash of the whole log)."""
@@ -163,8 +174,9 @@ class ArrayStream(LogStream):
                 batch["episode_ids"] = code_identifiers(batch["episode_ids"], self._codes)
             yield batch
 
-    def _still_the_same(self) -> None:
+    def _still_the_same(self, rows: RowRange) -> None:
         """Arrays are the caller's: nothing tells whether they were changed, except their length."""
+        del rows
         if len({len(column) for column in self._columns.values()}) != 1:
             raise InvalidInput("The arrays of the log changed their lengths while it was in use.")
 

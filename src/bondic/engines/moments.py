@@ -180,11 +180,18 @@ class Moments:
             if progress is not None:
                 progress(min(1.0, (top + CHUNK) / count))
 
-    def merge(self, other: Moments) -> None:
-        """Add the moments of other points, of the same degree."""
-        for k, (value, correction) in enumerate(zip(self._values, self._corrections, strict=True)):
-            _add_exactly(value, correction, other._values[k])
-            correction += other._corrections[k]
+    def state(self) -> tuple[FloatArray, FloatArray]:
+        """The two arrays, block after block."""
+        return np.concatenate([v.ravel() for v in self._values]), np.concatenate([c.ravel() for c in self._corrections])
+
+    def take(self, values: FloatArray, corrections: FloatArray) -> None:
+        """Add the moments of other points, of the same degree, as their `state` says."""
+        top = 0
+        for value, correction in zip(self._values, self._corrections, strict=True):
+            here = slice(top, top + value.size)
+            _add_exactly(value, correction, values[here].reshape(value.shape))
+            correction += corrections[here].reshape(value.shape)
+            top += value.size
 
     def total(self) -> FloatArray:
         """(number of products, columns)."""

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from bondic.engines import moments, pairs
 from bondic.engines.series_sum import SeriesSum, Split
+from bondic.executors.threads import Serial
 from bondic.kernels import series
 from bondic.kernels.normal_form import Term, joined_gaussian
-from bondic.sums.engine import Engine, Partial, Survey
+from bondic.sums.engine import Arrays, Engine, Partial, Survey, Traveling
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -49,6 +50,12 @@ class Series(Engine):
         return SeriesSum(
             term, *gaussian, survey, survey.notes[self.name], lambda aims: self._split(*gaussian, survey, aims)
         )
+
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        gaussian = joined_gaussian(term.factors)
+        assert gaussian is not None
+        nobody = np.zeros((0, gaussian[1].size))
+        return SeriesSum.sent(term, *gaussian, Survey(0, nobody, None, 1, width, Serial()), errand)
 
     def _split(
         self, axes: list[int], scales: FloatArray, survey: Survey, aims: FloatArray | None = None

@@ -21,7 +21,7 @@ from bondic.engines.products import Pairs
 from bondic.kernels import series
 from bondic.kernels.normal_form import Term
 from bondic.rounding import Enclosure, U, inflate
-from bondic.sums.engine import Partial, Share, Survey, enclose
+from bondic.sums.engine import Arrays, Partial, Share, Survey, Traveling, enclose
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Split:
     cost: float  # in pairs of points
 
 
-class SeriesSum(Partial):
+class SeriesSum(Traveling):
     """`again` makes a finer split from all points; where none is found, all pairs are summed."""
 
     def __init__(
@@ -89,20 +89,60 @@ class SeriesSum(Partial):
         return other
 
     def merge(self, other: Self) -> None:
-        if self._other is not None:
+        if self._other is None:
+            super().merge(other)
+        else:
             assert other._other is not None
             self._other.merge(other._other)
-        elif self._crossing:
-            self._crossed += other._crossed
-            self._tiles += other._tiles + 1
-        else:
-            self._moments.merge(other._moments)
-            self._tails, self._masses = self._tails + other._tails, self._masses + other._masses
-            self._histogram += other._histogram
-            self._bin_largest = np.maximum(self._bin_largest, other._bin_largest)
-            self._outer = self._outer[0] + other._outer[0], self._outer[1] + other._outer[1]
-            self._far, self._count = self._far + other._far, self._count + other._count
-            self._batches, self._largest = self._batches + other._batches + 1, max(self._largest, other._largest)
+
+    def errand(self) -> Arrays | None:
+        """The split, and the far points where others are to meet them."""
+        if self._other is not None:
+            return None
+        known = {"center": self._center, "limit": np.array(self._limit), "degree": np.array(self._degree)}
+        return {**known, "far": self._far_points, "columns": self._far_columns} if self._crossing else known
+
+    @staticmethod
+    def sent(term: Term, axes: list[int], scales: FloatArray, survey: Survey, errand: Arrays) -> SeriesSum:
+        """The fork that an errand describes; it is never asked for another split."""
+        split = Split(errand["center"], errand["limit"].item(), errand["degree"].item(), 0.0)
+        fork = SeriesSum(term, axes, scales, survey, split, lambda aims: None)  # noqa: ARG005
+        if "far" in errand:
+            fork._begin_crossing(errand["far"], errand["columns"])
+        return fork
+
+    def seen(self) -> Arrays:
+        if self._crossing:
+            return {"crossed": self._crossed, "tiles": np.array(self._tiles)}
+        values, corrections = self._moments.state()
+        return {
+            "moments": values,
+            "corrections": corrections,
+            "tails": self._tails,
+            "masses": self._masses,
+            "histogram": self._histogram,
+            "bins": self._bin_largest,
+            "far": np.concatenate(self._outer[0]),
+            "columns": np.concatenate(self._outer[1]),
+            "counts": np.array([self._far, self._count, self._batches]),
+            "largest": np.array(self._largest),
+        }
+
+    def take(self, seen: Arrays) -> None:
+        if self._crossing:
+            self._crossed = self._crossed + seen["crossed"]
+            self._tiles += seen["tiles"].item() + 1
+            return
+        self._moments.take(seen["moments"], seen["corrections"])
+        self._tails, self._masses = self._tails + seen["tails"], self._masses + seen["masses"]
+        self._histogram = self._histogram + seen["histogram"]
+        self._bin_largest = np.maximum(self._bin_largest, seen["bins"])
+        far, count, batches = (int(number) for number in seen["counts"])
+        self._far, self._count, self._batches = self._far + far, self._count + count, self._batches + batches + 1
+        self._largest = max(self._largest, seen["largest"].item())
+        if far and (self._far <= _MOST_FAR or self._survey.whole):  # with more of them there will be another split
+            self._outer[0].append(seen["far"])
+            self._outer[1].append(seen["columns"])
 
     def add(self, points: FloatArray, columns: FloatArray) -> None:
         if self._other is not None:
@@ -180,8 +220,13 @@ class SeriesSum(Partial):
             if self._passes == 1 and not _good(inner):
                 self._judge([near])
                 return
-        self._crossing, self._ends = True, (near, far)
-        self._crossed, self._tiles = np.zeros_like(self._far_columns), 0
+        self._ends = near, far
+        self._begin_crossing(self._far_points, self._far_columns)
+
+    def _begin_crossing(self, points: FloatArray, columns: FloatArray) -> None:
+        """A pass in which all near points meet the far ones."""
+        self._crossing, self._far_points, self._far_columns = True, points, columns
+        self._crossed, self._tiles = np.zeros_like(columns), 0
 
     def _judge(self, shares: list[Share]) -> None:
         """A small result deserves a second round with a finer aim; there is no third."""

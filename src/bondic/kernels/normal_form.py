@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -100,6 +100,11 @@ class Term:
         if self.embedding is _identity(self.embedding.shape[0]):
             return weights
         return np.asarray(weights @ self.embedding)
+
+    def interned(self) -> Term:
+        """The term with the one identity matrix there is, where it has a copy of it."""
+        identity = _identity(self.embedding.shape[0])
+        return replace(self, embedding=identity) if np.array_equal(self.embedding, identity) else self
 
     def between(self, x: IntArray, y: IntArray) -> FloatArray:
         """E_a . E_b for slots a of x and b of y, (N, M); with very many actions equality costs far less than a product."""

@@ -25,6 +25,7 @@ from bondic.rows import Rows
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import Search
 from bondic.search.searches import make_search
+from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -66,10 +67,11 @@ def result_frontier(
     *,
     radii: Sequence[float] | None = None,
     progress: Progress | None = None,
+    sums: Sums = STANDARD,
 ) -> Frontier:
     """The same for a result that is there already: its own end points are part of the frontier.
 
-    `problem` is the question that was answered.
+    `problem` is the question that was answered; `sums` say how, and where, kernel sums are computed.
     """
     proof = result.proof
     if isinstance(proof, SequentialProof):
@@ -81,7 +83,7 @@ def result_frontier(
         raise InvalidInput(f"The method {result.method!r} leaves no proof with a class Q: there is no radius to vary.")
     if problem.log_hash != proof.asked.log_hash:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
-    setting = proof.setting(problem.select(*result.rows))
+    setting = proof.setting(problem.select(*result.rows), sums)
     own = [omega for omega in proof.omegas.values() if omega is not None]
     options = Dual(side=result.side)
     # a search is only a source of proposals: whatever it is, what it proposes gets certified

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bondic.claims import Status
 from bondic.rendering import escape, html_table, three
-from bondic.report.comparison import Line, ends_text
+from bondic.report.comparison import Line, line_ends
 from bondic.report.document import document
 from bondic.report.drawings import Axis
 from bondic.result import CONDITIONAL, Result
@@ -39,7 +39,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         return (line.name, line.method, "", "", "", "", "no interval", "")
     result = line.result
     status = result.status.name.lower()
-    return (line.name, line.method, result.held, *ends_text(result), status, f"{sum(result.seconds.values()):.1f}")
+    return (line.name, line.method, result.held, *line_ends(result), status, f"{sum(result.seconds.values()):.1f}")
 
 
 def _picture(lines: Sequence[Line]) -> str:
@@ -73,7 +73,7 @@ def _axis(results: Sequence[Result]) -> Axis:
 
 def _bar(axis: Axis, name: str, result: Result, top: int) -> str:
     label = f'<text x="2%" y="{top + 14}" class="strong">{escape(name)}</text>'
-    place, (low, _, high) = axis.at(result.estimate), ends_text(result)
+    place, (low, _, high) = axis.at(result.estimate), line_ends(result)
     if result.status is Status.REJECTED:
         return f'{label}<text x="98%" y="{top + 14}" text-anchor="end" class="bad">rejected: no interval</text>'
     a, b = axis.at(result.low), axis.at(result.high)

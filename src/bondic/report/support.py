@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.weighing import weights_at_rows
+from bondic.bounds.part_sums import weights_at_rows
 from bondic.data.spread import spread_rows
 from bondic.functions.functions import Function
 from bondic.kernels.normal_form import Layout

@@ -242,6 +242,16 @@ class Rows:
             following.append(batch.next.points)
         return np.concatenate([self.initial.points, *logged, *following])
 
+    def spread_blocks(self, most_rows: int) -> Iterator[Batch]:
+        """All rows block by block if they are about `most_rows`; else those of blocks that are spread over the stretch."""
+        size = self.block_rows
+        first, last = self.rows.start // size, -(-self.rows.stop // size)
+        count = min(max(1, most_rows // size), last - first)
+        for k in range(count):
+            number = first + (last - first) * k // count
+            stretch = RowRange(max(number * size, self.rows.start), min((number + 1) * size, self.rows.stop))
+            yield from replace(self, rows=stretch).batches()
+
     def _stretches(self, most_rows: int) -> list[RowRange]:
         if len(self.rows) <= most_rows:
             return [self.rows]

@@ -1,4 +1,4 @@
-"""The search problem (11) in coordinates: min_w  g.w + r |psi_0 + A w| + kappa |w|, from one pass over the log."""
+"""The search problem (11) in coordinates: min_w  g.w + r |psi_0 + A w| + kappa |w|, from one pass over rows."""
 
 from __future__ import annotations
 
@@ -38,6 +38,51 @@ class SearchModel:
         return self.weights.function(w if self.unwhiten is None else self.unwhiten @ w)
 
 
+class ModelSums:
+    """Sums over rows of which A and g are made; rows are added batch by batch, and memory does not grow with them."""
+
+    def __init__(self, question: Rows, weights: Basis, values: Basis, center: Function | None) -> None:
+        self._question, self._weights, self._values, self._center = question, weights, values, center
+        self._gradient = [np.zeros((part.size, part.embedded)) for part in weights.parts]
+        self._raw = [[np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts] for q in values.parts]
+        self.rows = 0
+
+    def add(self, problem: Batch, progress: Callable[[int], None] | None = None) -> None:
+        """Some rows; `progress` hears how many were added."""
+        weights = self._weights
+        residual = bellman_residual(problem, values_at_rows(problem, self._center))
+        order = np.argsort(problem.next.rows, kind="stable")
+        sorted_rows = problem.next.rows[order]
+        for top in range(0, len(problem), _BLOCK):
+            rows = slice(top, min(top + _BLOCK, len(problem)))
+            if progress is not None:
+                progress(self.rows + top)
+            picked = order[slice(*np.searchsorted(sorted_rows, [rows.start, rows.stop]))]
+            phi = [part.finish(part.raw(problem.logged[rows])) for part in weights.parts]
+            for block, basis, total in zip(phi, weights.parts, self._gradient, strict=True):
+                columns = basis.term.embedding[problem.slots[rows]]
+                total -= block.T @ (columns * residual[rows, None])
+            _accumulate(problem, self._values, weights, phi, self._raw, rows, picked)
+        self.rows += len(problem)
+
+    def model(self) -> SearchModel:
+        """The matrices of the rows so far."""
+        question, values = self._question, self._values
+        blocks = [
+            np.hstack([_finish(q, block).reshape(q.size * q.embedded, -1) for block in line])
+            for q, line in zip(values.parts, self._raw, strict=True)
+        ]
+        return SearchModel(
+            weights=self._weights,
+            values=values,
+            start=_initial_coordinates(question, values),
+            balance=np.vstack(blocks) / self.rows,
+            gradient=np.concatenate([total.ravel() for total in self._gradient]) / self.rows,
+            offset=float(question.initial_states.weights @ values_at_starts(question, self._center)[0]),
+            hidden=_hidden(values, question),
+        )
+
+
 def build_model(
     question: Rows,
     weights: Basis,
@@ -46,39 +91,11 @@ def build_model(
     *,
     progress: Callable[[float], None] | None = None,
 ) -> SearchModel:
-    """Accumulate A and g over blocks of rows; memory does not grow with n."""
-    n = len(question)
-    gradient = [np.zeros((part.size, part.embedded)) for part in weights.parts]
-    raw = [[np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts] for q in values.parts]
-    done = 0
+    """A and g from all rows."""
+    sums, n = ModelSums(question, weights, values, center), len(question)
     for problem in question.batches():
-        residual = bellman_residual(problem, values_at_rows(problem, center))
-        order = np.argsort(problem.next.rows, kind="stable")
-        sorted_rows = problem.next.rows[order]
-        for top in range(0, len(problem), _BLOCK):
-            rows = slice(top, min(top + _BLOCK, len(problem)))
-            if progress is not None:
-                progress((done + top) / n)
-            picked = order[slice(*np.searchsorted(sorted_rows, [rows.start, rows.stop]))]
-            phi = [part.finish(part.raw(problem.logged[rows])) for part in weights.parts]
-            for block, basis, total in zip(phi, weights.parts, gradient, strict=True):
-                columns = basis.term.embedding[problem.slots[rows]]
-                total -= block.T @ (columns * residual[rows, None]) / n
-            _accumulate(problem, values, weights, phi, raw, rows, picked)
-        done += len(problem)
-    blocks = [
-        np.hstack([_finish(q, block).reshape(q.size * q.embedded, -1) for block in line])
-        for q, line in zip(values.parts, raw, strict=True)
-    ]
-    return SearchModel(
-        weights=weights,
-        values=values,
-        start=_initial_coordinates(question, values),
-        balance=np.vstack(blocks) / n,
-        gradient=np.concatenate([total.ravel() for total in gradient]),
-        offset=float(question.initial_states.weights @ values_at_starts(question, center)[0]),
-        hidden=_hidden(values, question),
-    )
+        sums.add(problem, None if progress is None else lambda rows: progress(rows / n))
+    return sums.model()
 
 
 def _accumulate(

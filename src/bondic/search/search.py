@@ -18,7 +18,8 @@ from bondic.functions.functions import Function
 from bondic.search import spectral
 from bondic.search.actions import Cap, sharing
 from bondic.search.basis import capped_basis
-from bondic.search.model import SearchModel, build_model
+from bondic.search.model import SearchModel
+from bondic.search.sample import sampled_model
 from bondic.search.whiten import second_moments, whiten
 
 FloatArray = npt.NDArray[np.float64]
@@ -60,6 +61,7 @@ class KernelSearch:
     model: SearchModel
     costs: FloatArray | None = None  # c_j at the noise level kappa = `level`
     level: float = 1.0
+    sample: str = ""  # in words, where the matrices are those of some rows
 
     @cached_property
     def spectrum(self) -> spectral.Spectrum:
@@ -75,8 +77,8 @@ class KernelSearch:
         omega = self.model.function(weights) if np.any(weights) else None
         shared = sharing(self.model.weights.layout.slots, _CAP)
         note = f"{found.status} after {found.iterations} steps, {found.weights.size} coordinates"
-        note += f"; {shared}" if shared else ""
-        return Found(omega, note, found.primal)
+        note += "".join(f"; {words}" for words in (shared, self.sample) if words)
+        return Found(omega, note, -math.inf if self.sample else found.primal)
 
     def _sparse(self, w: FloatArray, sign: float, radius: float, kappa: float) -> FloatArray:
         """Go on from w: sum_j c_j |w_j| is the least of sqrt( sum_j c_j^2 w_j^2 / s_j ) over s >= 0 that add up to 1.
@@ -134,13 +136,16 @@ def kernel_search(setting: Setting, rank: int, report: Callable[[float], None] |
     # a coarser basis than for values: its coordinates become weights of ω, whose size is paid for in rounding
     logged = next(problem.batches()).logged
     weights = capped_basis(setting.instruments.kernel, problem, logged, rank=rank, cap=_CAP, tolerance=1e-9)
-    model = build_model(problem, weights, values, ball.center, progress=report)
-    facts = setting.facts()
+    level = setting.epsilon().upper
+    looked = {"radius": ball.radius, "kappa": level}
+    sampled = sampled_model(problem, weights, values, ball.center, progress=report, **looked)
+    model, facts = sampled.model, setting.facts()
     penalty = setting.gauge.penalty(facts)
     if penalty is not None:
-        model = whiten(model, second_moments(problem, weights), penalty, facts.charge.mid)
+        moments = second_moments(sampled.batches(), weights) * (len(problem) / sampled.rows)
+        model = whiten(model, moments, penalty, facts.charge.mid)
     costs = setting.gauge.costs(facts, setting.noise_probability)
-    return KernelSearch(model, costs, setting.epsilon().upper)
+    return KernelSearch(model, costs, level, sampled.words(len(problem)))
 
 
 def gap_of(attained: float, primal: float) -> float:

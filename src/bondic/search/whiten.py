@@ -7,6 +7,7 @@ solver of that one serves.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from scipy.linalg import cholesky, solve_triangular
 
 from bondic.noise.coordinates import embedded
-from bondic.rows import Rows
+from bondic.rows import Batch
 from bondic.search.basis import Basis
 from bondic.search.model import SearchModel
 from bondic.terms import row_widths
@@ -24,10 +25,10 @@ FloatArray = npt.NDArray[np.float64]
 _BLOCK = 4096
 
 
-def second_moments(question: Rows, weights: Basis) -> FloatArray:
+def second_moments(batches: Iterable[Batch], weights: Basis) -> FloatArray:
     """sum_i B_i^2 phi_i phi_i^T in the coordinates of ω; plain floats."""
     total = np.zeros((weights.dimension, weights.dimension))
-    for part in question.batches():
+    for part in batches:
         widths = row_widths(part.terms, part.times, len(part))
         for top in range(0, len(part), _BLOCK):
             some = slice(top, top + _BLOCK)

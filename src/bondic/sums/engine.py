@@ -20,6 +20,7 @@ from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate
 from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
+Arrays = dict[str, npt.NDArray[Any]]
 Progress = Callable[[float], None]
 
 
@@ -118,6 +119,25 @@ class Partial(ABC):
         """Give back what lies outside memory."""
 
 
+class Traveling(Partial):
+    """A sum whose forks can work in another process: what they need to know, and what they have seen, are a few arrays."""
+
+    @abstractmethod
+    def errand(self) -> Arrays | None:
+        """What a fork elsewhere has to know of this pass; None: in this pass the points have to come here."""
+
+    @abstractmethod
+    def seen(self) -> Arrays:
+        """All that a fork has seen."""
+
+    @abstractmethod
+    def take(self, seen: Arrays) -> None:
+        """Take over what a fork has seen, wherever it was."""
+
+    def merge(self, other: Self) -> None:
+        self.take(other.seen())
+
+
 class Collected(Partial):
     """Points are kept and summed at the end, all together."""
 
@@ -170,3 +190,9 @@ class Engine(ABC):
         """K(x, y) C of one term; None: this engine does squares alone."""
         del term, x, y, columns, executor
         return None
+
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        """The fork that `errand` describes, made in another process; `width` embedded columns."""
+        raise NotImplementedError(
+            f"Sums of the engine {self.name} stay in their process ({term}, {width}, {len(errand)})."
+        )

@@ -10,8 +10,8 @@ not hide an error), e_c the relative error of the weights, of merging and of emb
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,9 +21,10 @@ from bondic.errors import InvalidInput
 from bondic.executors.threads import Serial, Threads
 from bondic.kernels.accuracy import check_elementary_functions
 from bondic.kernels.normal_form import Term
-from bondic.rounding import TINY, Enclosure, U, inflate, upper_sum
+from bondic.rounding import TINY, Enclosure, U, inflate
 from bondic.sums import rowwise, total_variation
-from bondic.sums.engine import Crossed, Engine, Partial, Progress, Survey, enclose
+from bondic.sums.account import Account, Order, embedded, masses
+from bondic.sums.engine import Crossed, Engine, Partial, Progress, Survey
 from bondic.sums.executor import Executor
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure, Source, check_finite
@@ -32,7 +33,6 @@ from bondic.sums.rowwise import RowMeasures
 from bondic.sums.standard import named_engines
 
 FloatArray = npt.NDArray[np.float64]
-Prepared = tuple[FloatArray, FloatArray]  # distinct points, weights (N, G, slots)
 
 MOST_HELD = 2**24
 """Numbers of points and weights that are held at once; a sum over more of them reads its batches one after the other."""
@@ -68,59 +68,52 @@ class Sums:
     def squares(self, terms: tuple[Term, ...], source: Source, progress: Progress | None = None) -> list[Enclosure]:
         """sum_{i,j,a,b} v_ia k((z_i, a), (z_j, b)) v_jb with its error for every weighting v of the source."""
         check_elementary_functions()
-        account = _Account(terms, source.groups, source.slots)
+        account = Account(terms, source.groups, source.slots)
         if _numbers(source.count, source.dimension, source.groups * source.slots) <= MOST_HELD:
             return self._held(account, source, progress)
         return self._streamed(account, source, progress)
 
-    def _held(self, account: _Account, source: Source, progress: Progress | None) -> list[Enclosure]:
-        points, weights = account.prepare(Measure.joined(source.batches()), first=True)
+    def _held(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
+        points, weights = account.prepare(Measure.joined(source.batches()))
         if not points.shape[0]:  # points without weight add exactly nothing
             return [Enclosure(0.0)] * source.groups
         count, executor = points.shape[0], self._executor()
         surveys = []
         for term in account.terms:
-            columns = _columns(term, weights)
+            columns = embedded(term, weights)
             surveys.append(Survey(count, points, columns, source.groups, columns.shape[1], executor, progress))
-        return self._passes(account, surveys, lambda first: iter([(points, weights)]))  # noqa: ARG005
+        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
+        with _begun(account, engines, surveys) as partials:
+            while wanting := [
+                (part, survey) for part, survey in zip(partials, surveys, strict=True) if part.wants_more
+            ]:
+                for part, survey in wanting:
+                    assert survey.columns is not None
+                    part.add(points, survey.columns)
+                    part.end_pass()
+            return account.total(partials)
 
-    def _streamed(self, account: _Account, source: Source, progress: Progress | None) -> list[Enclosure]:
+    def _streamed(self, account: Account, source: Source, progress: Progress | None) -> list[Enclosure]:
+        """All terms in as few readings as they want; every part is added to forks of its own, here or elsewhere."""
         sample, executor, groups = source.sample(), self._executor(), source.groups
         widths = [groups * term.embedding.shape[1] for term in account.terms]
         surveys = [Survey(source.count, sample, None, groups, width, executor) for width in widths]
-
-        def batches(first: bool) -> Iterator[Prepared]:
-            for batch in source.batches():
-                account.note(batch)
-                yield account.prepare(batch, first=first)
-                if progress is not None:
-                    progress(min(1.0, account.seen / max(source.count, 1)) if first else 1.0)
-            account.end_pass()
-
-        return self._passes(account, surveys, batches)
-
-    def _passes(
-        self, account: _Account, surveys: list[Survey], batches: Callable[[bool], Iterator[Prepared]]
-    ) -> list[Enclosure]:
-        """All terms in as few readings as they want."""
-        partials: list[Partial] = []
-        try:
-            for term, survey in zip(account.terms, surveys, strict=True):
-                partials.append(self._choose(term, survey).begin(term, survey))
+        engines = [self._choose(term, survey) for term, survey in zip(account.terms, surveys, strict=True)]
+        with _begun(account, engines, surveys) as partials:
             first = True
             while first or any(part.wants_more for part in partials):
-                wanting = [(k, part) for k, part in enumerate(partials) if part.wants_more]
-                for points, weights in batches(first):
-                    for k, part in wanting if points.shape[0] else ():
-                        held = surveys[k].columns
-                        part.add(points, _columns(account.terms[k], weights) if held is None else held)
-                for _, part in wanting:
-                    part.end_pass()
+                order = Order.of(account.terms, engines, partials, widths)
+                for piece in source.pieces(order):
+                    added = order.add(piece, partials) if isinstance(piece, Measure) else piece
+                    account.take(added, first=first)
+                    order.take(added, partials)
+                    if progress is not None:
+                        progress(min(1.0, account.seen / max(source.count, 1)) if first else 1.0)
+                account.end_pass()
+                for k in order.wanting:
+                    partials[k].end_pass()
                 first = False
             return account.total(partials)
-        finally:
-            for part in partials:
-                part.close()
 
     def _choose(self, term: Term, survey: Survey) -> Engine:
         best: Engine | None = None
@@ -145,7 +138,7 @@ class Sums:
         check_elementary_functions()
         slots = weights.shape[1]
         values, error = np.zeros((x.shape[0], slots)), 0.0
-        mass = _masses(weights)
+        mass = masses(weights)
         for term in terms:
             size, value_error = term.bounds(x, y)
             part = self._cross(term, x, y, np.ascontiguousarray(term.columns(weights)))
@@ -197,6 +190,19 @@ class Sums:
         return Threads() if self.executor is None else self.executor
 
 
+@contextmanager
+def _begun(account: Account, engines: list[Engine], surveys: list[Survey]) -> Iterator[list[Partial]]:
+    """A sum of every term; what lies outside memory is given back at the end."""
+    partials: list[Partial] = []
+    try:
+        for term, engine, survey in zip(account.terms, engines, surveys, strict=True):
+            partials.append(engine.begin(term, survey))
+        yield partials
+    finally:
+        for part in partials:
+            part.close()
+
+
 STANDARD = Sums()
 """The library's own engines, all cores: what functions and bounds use unless they are given another."""
 
@@ -205,71 +211,9 @@ def _numbers(count: int, dimension: int, columns: int) -> int:
     return count * (dimension + columns)
 
 
-def _columns(term: Term, weights: FloatArray) -> FloatArray:
-    """Weights (N, G, slots) -> embedded columns (N, G p), group by group."""
-    return np.ascontiguousarray(term.columns(weights)).reshape(weights.shape[0], -1)
-
-
 def _nobody(term: Term, engines: tuple[Engine, ...]) -> InvalidInput:
     leaves = " * ".join(repr(leaf) for leaf, _ in term.factors) or "a constant"
     known = ", ".join(engine.name for engine in engines) or "none"
     return InvalidInput(
         f"No engine of these sums ({known}) can do the term {leaves}. Add bondic.sums.reference.Reference(), which can do all."
     )
-
-
-def _masses(weights: FloatArray) -> FloatArray:
-    """sum_i |v_ia| for every slot, rounded up; weights (N, slots)."""
-    return np.array([upper_sum(np.abs(weights[:, slot])) for slot in range(weights.shape[1])])
-
-
-class _Account:
-    """What all terms share: absolute weights before and after merging, errors of weights, sizes of the kernel values."""
-
-    def __init__(self, terms: tuple[Term, ...], groups: int, slots: int) -> None:
-        self.terms, self._groups, self.seen, self._batches = terms, groups, 0, 0
-        self._given, self._merged = np.zeros((groups, slots)), np.zeros((groups, slots))
-        self._sizes, self._relative = [0.0] * len(terms), 0.0
-        self._digest, self._before = hashlib.blake2b(), b""
-
-    def prepare(self, batch: Measure, *, first: bool) -> Prepared:
-        """Distinct points and their weights; in the first pass the batch is put on the account."""
-        points, weights, merging = batch.distinct()
-        if first:
-            self.seen, self._batches = self.seen + batch.count, self._batches + 1
-            self._relative = max(self._relative, batch.error + merging + (batch.slots + 8) * U)
-            self._given += [_masses(group) for group in batch.weights]
-            self._merged += [_masses(weights[:, g]) for g in range(batch.groups)]
-            if points.shape[0]:
-                sizes = [term.bounds(points, points)[0] for term in self.terms]
-                self._sizes = [max(pair) for pair in zip(self._sizes, sizes, strict=True)]
-        return points, weights
-
-    def note(self, batch: Measure) -> None:
-        for array in (batch.points, batch.weights):
-            self._digest.update(np.ascontiguousarray(array).data)
-
-    def end_pass(self) -> None:
-        """Sums from several passes belong together only if all passes saw the same points and weights."""
-        if self._before not in (b"", self._digest.digest()):
-            raise InvalidInput(
-                "Points or weights changed between two passes over the log. A policy has to give the same answers when it "
-                "is asked again: draw from the generator it is given, or load the log (it is then asked once)."
-            )
-        self._before, self._digest = self._digest.digest(), hashlib.blake2b()
-
-    def total(self, partials: list[Partial]) -> list[Enclosure]:
-        """Terms added; weights that are off by a relative e move a square by (2 e + e^2) of its mass."""
-        totals = [Enclosure(0.0)] * self._groups
-        spread = 2 * self._relative + self._relative**2
-        for term, size, part in zip(self.terms, self._sizes, partials, strict=True):
-            found = enclose(part.values(), self._groups, self._squares(self._merged, term))
-            for g, (value, square) in enumerate(zip(found, self._squares(self._given, term), strict=True)):
-                error = value.rad + square * size * spread + self.seen * max(1.0, size) * TINY
-                totals[g] = totals[g] + Enclosure(value.mid, inflate(error))
-        return totals
-
-    def _squares(self, masses: FloatArray, term: Term) -> list[float]:
-        """sum_p ( sum_i sum_a |v_ia| |E_ap| )^2 for every group, rounded up; an embedding may cancel, its roundings do not."""
-        columns = masses * (1 + 2 * (self._batches - 1) * U) @ np.abs(term.embedding)
-        return [inflate(float(row @ row) * (1 + 1e-12)) for row in columns]

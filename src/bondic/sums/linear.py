@@ -10,7 +10,7 @@ import numpy.typing as npt
 from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U, certified_sum
-from bondic.sums.engine import Crossed, Engine, Partial, Share, Survey
+from bondic.sums.engine import Arrays, Crossed, Engine, Partial, Share, Survey, Traveling
 from bondic.sums.executor import Executor
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,6 +29,10 @@ class Constants(Engine):
     def begin(self, term: Term, survey: Survey) -> Partial:
         return _ConstantSum(term, survey.width)
 
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        del errand
+        return _ConstantSum(term, width)
+
     def cross(
         self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
     ) -> Crossed | None:
@@ -43,7 +47,7 @@ def _totals(columns: FloatArray) -> FloatArray:
     return np.array([certified_sum(columns[:, c]).mid for c in range(columns.shape[1])])
 
 
-class _ConstantSum(Partial):
+class _ConstantSum(Traveling):
     def __init__(self, term: Term, width: int) -> None:
         self._term, self._width = term, width
         self._sums: list[FloatArray] = []  # of every batch
@@ -55,8 +59,14 @@ class _ConstantSum(Partial):
     def fork(self) -> Self:
         return type(self)(self._term, self._width)
 
-    def merge(self, other: Self) -> None:
-        self._sums += other._sums
+    def errand(self) -> Arrays:
+        return {}
+
+    def seen(self) -> Arrays:
+        return {"sums": np.array(self._sums).reshape(-1, self._width)}
+
+    def take(self, seen: Arrays) -> None:
+        self._sums += list(seen["sums"])
 
     def values(self) -> list[Share]:
         """Two roundings of each sum, twice because it is squared; two products."""
@@ -76,8 +86,12 @@ class Features(Engine):
     def begin(self, term: Term, survey: Survey) -> Partial:
         return _FeatureSum(term, survey.width)
 
+    def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:
+        del errand
+        return _FeatureSum(term, width)
 
-class _FeatureSum(Partial):
+
+class _FeatureSum(Traveling):
     def __init__(self, term: Term, width: int) -> None:
         self._term, self._width = term, width
         self._embedded: FloatArray | None = None
@@ -101,10 +115,18 @@ class _FeatureSum(Partial):
     def fork(self) -> Self:
         return type(self)(self._term, self._width)
 
-    def merge(self, other: Self) -> None:
-        if other._embedded is not None:
-            self._raise(other._size, other._error)
-            self._gather(other._embedded, other._blocks)
+    def errand(self) -> Arrays:
+        return {}
+
+    def seen(self) -> Arrays:
+        counted = {"blocks": np.array(self._blocks), "bounds": np.array([self._size, self._error])}
+        return counted if self._embedded is None else {**counted, "embedded": self._embedded}
+
+    def take(self, seen: Arrays) -> None:
+        if "embedded" in seen:
+            size, error = seen["bounds"].tolist()
+            self._raise(size, error)
+            self._gather(seen["embedded"], seen["blocks"].item())
 
     def values(self) -> list[Share]:
         """Blocks are added in sequence: (block + number of blocks) roundings, twice because it is squared."""

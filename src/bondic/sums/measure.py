@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
 from bondic.sums.merge import merge_points
+
+if TYPE_CHECKING:
+    from bondic.sums.account import Added, Order
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,6 +51,10 @@ class Measure:
     def batches(self) -> Iterator[Measure]:
         yield self
 
+    def pieces(self, order: Order) -> Iterator[Measure | Added]:
+        del order
+        yield self
+
     @staticmethod
     def joined(parts: Iterable[Measure]) -> Measure:
         """The sum of measures, their points one after the other."""
@@ -77,9 +85,18 @@ class Stream:
     groups: int
     slots: int
     dimension: int
+    away: Callable[[Order | None], Iterator[Measure | Added]] | None = None  # the batches, from other processes
 
     def batches(self) -> Iterator[Measure]:
-        return self.make()
+        if self.away is None:
+            return self.make()
+        return (found for found in self.away(None) if isinstance(found, Measure))
+
+    def pieces(self, order: Order) -> Iterator[Measure | Added]:
+        """The batches of one pass; those from other processes are added up already, where the order travels."""
+        if self.away is None:
+            return self.make()
+        return self.away(order if order.travels else None)
 
     def sample(self) -> FloatArray:
         return self.some_points()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bondic.data.blocks import RowRange
 from bondic.data.io.arrow import arrow_table, whole_table
 from bondic.data.io.table import Table
 from bondic.data.names import natural
+from bondic.data.opened import Stamp
 from bondic.errors import InvalidInput, one_line, shown
 
 SUFFIXES = (".parquet", ".pq")
@@ -61,8 +62,25 @@ class ParquetFiles:
         columns = [] if first is None else first.columns
         return max(1, sum(len(c[0]) if hasattr(c.type, "value_type") and c[0].is_valid else 1 for c in columns))
 
-    def refuse_changes(self) -> None:
-        for file in self._files:
+    def stamps(self) -> tuple[Stamp, ...]:
+        """Path below the root, size, and time of the last change of every part."""
+        return tuple((_below(file.path, self.path), *file.stamp) for file in self._files)
+
+    def refuse_others(self, stamps: tuple[Stamp, ...]) -> None:
+        """Refuse parts that are not those that somebody else opened: another process, perhaps on another machine."""
+        for mine, theirs in zip_longest(self.stamps(), stamps):
+            if mine != theirs:
+                name = (theirs or mine or ("",))[0]
+                raise InvalidInput(
+                    f"{one_line(self.path / name, 200)} is not the file that the log was opened with: it is missing, longer, "
+                    "shorter, or was changed at another time. All processes need the same files under the same path (shared "
+                    "storage, or copies that keep the times of the files)."
+                )
+
+    def refuse_changes(self, rows: RowRange) -> None:
+        for file, end in zip(self._files, self._ends, strict=True):
+            if not rows.overlaps(RowRange(end - file.rows, end)):
+                continue
             if not file.path.exists() or _stamp(file.path) != file.stamp:
                 raise InvalidInput(f"{file.path} was changed while the log was in use. Open the log again.")
 
@@ -155,6 +173,10 @@ def _folder_values(path: Path, root: Path) -> tuple[tuple[str, str], ...]:
     """What the folders between the root and the file state: key=value."""
     folders = path.relative_to(root).parts[:-1] if root.is_dir() else ()
     return tuple((name, value) for name, sign, value in (part.partition("=") for part in folders) if sign)
+
+
+def _below(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
 
 
 def _stamp(path: Path) -> tuple[int, int]:
