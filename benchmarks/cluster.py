@@ -34,6 +34,7 @@ from bondic.executors.ray import Ray
 from bondic.methods.setting import make_setting
 from bondic.policies.travel import PolicyFile
 from bondic.search.search import kernel_search
+from bondic.sums import forms
 from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
 
@@ -54,7 +55,7 @@ PLANNED = 10**8
 
 
 class Pass:
-    """One certified pass with three candidates, on any executor."""
+    """One certified pass with two candidates, on any executor."""
 
     def __init__(self, folder: Path, pairs: int) -> None:
         mdp = model()
@@ -68,7 +69,7 @@ class Pass:
         self.setting = make_setting(method, question, 0.1)[0]
         search, kappa = kernel_search(self.setting, 100), self.setting.epsilon().upper
         found = [search.propose(sign=sign, radius=self.setting.ball.radius, kappa=kappa).omega for sign in (1.0, -1.0)]
-        self.candidates = [Candidate(None), *map(Candidate, found)]
+        self.candidates = [*map(Candidate, found)]
         self.blocks = -(-len(question) // question.block_rows)
 
     def run(self, executor: Any, progress: Callable[[float], None] | None = None) -> tuple[list[Weighing], float]:
@@ -163,6 +164,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=32)
     args = parser.parse_args()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    forms.MOST_HELD = 0  # as for a log that is too long to be held: workers add up, and send sums
     print(json.dumps(describe()))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

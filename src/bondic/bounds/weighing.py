@@ -59,13 +59,14 @@ def weigh(
 
     Many candidates of a long log are taken a few at a time: weights of all points are held for each of them.
     """
-    layout = question.layout
+    idle = [k for k, candidate in enumerate(candidates) if candidate.omega is None or candidate.omega.is_zero]
+    out = dict(zip(idle, _without_rows(question, ball, [candidates[k] for k in idle], sums), strict=True))
+    layout, others = question.layout, [k for k in range(len(candidates)) if k not in out]
     count = len(question) * (1 + max(question.next_draws, 1)) + len(question.initial.rows)
     together = sums.together(count, layout.dimension, layout.slots)
-    out = []
-    for top in range(0, len(candidates), together):
-        some = candidates[top : top + together]
-        rows = _RowSums(question, ball, some, sums)
+    for top in range(0, len(others), together):
+        some = others[top : top + together]
+        rows = _RowSums(question, ball, [candidates[k] for k in some], sums)
         source = Stream(
             rows.measures,
             lambda: question.some_points(_SAMPLED_ROWS),
@@ -75,8 +76,25 @@ def weigh(
             layout.dimension,
             rows.away(),
         )
-        out += rows.finish(ball.support(source, layout, sums, progress))
-    return out
+        out |= zip(some, rows.finish(ball.support(source, layout, sums, progress)), strict=True)
+    return [out[k] for k in range(len(candidates))]
+
+
+def _without_rows(question: Rows, ball: Uncertainty, candidates: list[Candidate], sums: Sums) -> list[Weighing]:
+    """ω = 0: no row carries weight, and μ is the initial distribution, or nothing."""
+    if not candidates:
+        return []
+    measure = _starts(question, candidates)
+    found = ball.support(measure, question.layout, sums, None)
+    nothing, tiny = Enclosure(0.0), float(len(question)) * TINY
+    return [Weighing(nothing, nothing, support, 0.0, tiny, 0.0) for support in found]
+
+
+def _starts(question: Rows, candidates: list[Candidate]) -> Measure:
+    """The initial distribution, for those that have it in their μ."""
+    start = start_measure(question)
+    shares = np.array([float(candidate.start) for candidate in candidates])
+    return Measure(start.points, start.weights * shares[:, None, None], start.error)
 
 
 class _RowSums:
@@ -99,7 +117,7 @@ class _RowSums:
             measure, found = self._weigher.weigh(part, fresh=fresh)
             self._take(found)
             yield measure
-        yield self._start()
+        yield _starts(self._question, self._candidates)
 
     def away(self) -> Callable[[Order | None], Iterator[Measure | Added]] | None:
         """The same from other processes, where the executor has some and the rows are read from files."""
@@ -113,12 +131,7 @@ class _RowSums:
         for piece, found in parts_from_others(executor, self._question, self._weigher, order, fresh=fresh):
             self._take(found)
             yield piece
-        yield self._start()
-
-    def _start(self) -> Measure:
-        start = start_measure(self._question)
-        shares = np.array([float(candidate.start) for candidate in self._candidates])
-        return Measure(start.points, start.weights * shares[:, None, None], start.error)
+        yield _starts(self._question, self._candidates)
 
     def _take(self, found: PartSums | None) -> None:
         if found is None:
