@@ -151,7 +151,7 @@ class Proposer:
         instruments = propose_instruments(past, fitted, sample, self.outlook, noise, by_then)
 
         def after(count: float) -> Forecast:
-            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count)
+            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count, past.alone)
 
         final = after(rows)
         today = after(self.outlook.certified) if self.outlook.certified else None

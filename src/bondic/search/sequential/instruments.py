@@ -78,7 +78,7 @@ class Forecast:
 
 
 def forecast(
-    sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float
+    sample: Predictions, white: FloatArray, radius: float, log_term: float, noise: float, rows: float, alone: bool
 ) -> Forecast:
     """The set after `rows` rows with the noise of predictions, once the fixed point has settled."""
     features = sample.toward @ white
@@ -87,6 +87,8 @@ def forecast(
     rates = np.minimum(free, FULL_BET / np.maximum(sizes * sample.width, 1e-300))
     matrix = (features * rates[:, None]).T @ sample.toward / rates.sum()
     eps = (log_term + rows * 0.5 * float(np.mean((rates * sizes) ** 2)) * noise) / (rows * float(rates.mean()))
+    if alone:
+        eps += radius * float(np.mean(rates * sizes * sample.rough)) / float(rates.mean())
     metric = 0.5 / radius**2 * np.eye(white.shape[0]) + 0.5 / eps**2 * matrix.T @ matrix
     return Forecast(metric, np.linalg.cholesky(metric))
 

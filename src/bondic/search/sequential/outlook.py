@@ -73,6 +73,7 @@ class Outlook:
     best: Ellipsoid = field(init=False)
     _matrix: FloatArray = field(init=False)
     _offset: FloatArray = field(init=False)
+    _left: float = 0.0  # what rows that pay one by one leave over of the matrix, times the radius
 
     def __post_init__(self) -> None:
         self.best = whole_ball(self.radius, self.size)
@@ -97,6 +98,8 @@ class Outlook:
         found = columns(block, self.gamma, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
         self._matrix += found.instruments.T @ (rows.coordinates - self.gamma * rows.following)
         self._offset += found.instruments.T @ (rows.values - rows.targets)
+        if past.alone:
+            self._left += self.radius * float(row_norms(found.instruments) @ rows.rough)
         self.certified += len(rows)
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
@@ -129,7 +132,7 @@ class Outlook:
                 self.best = ellipsoids[pick]
             if not new < _WORTH * size:
                 break
-            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new)
+            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new + self._left)
             made = [enclose(self.radius, [self.cylinder], [tau]) for tau in _TAUS]
             if before is not None:
                 made.append(enclose(self.radius, [self.cylinder, before], _BOTH))

@@ -31,6 +31,7 @@ class Predictions:
     miss: FloatArray  # (k,) a
     apart: FloatArray  # (k, m) D
     beyond: FloatArray  # (k,) what the landmarks leave of D
+    rough: FloatArray  # (k,) and of T
     low: FloatArray  # (k,)
     high: FloatArray  # (k,)
 
@@ -38,7 +39,7 @@ class Predictions:
     def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
         toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
         miss = rows.targets - predicted
-        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.limits.low, rows.limits.high)
+        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.rough, rows.limits.low, rows.limits.high)
 
     @property
     def width(self) -> FloatArray:
@@ -74,7 +75,12 @@ def held_rows(past: Past) -> Seen:
 
 
 def prediction_noise(past: Past, first: Fitted) -> float:
-    """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them."""
+    """Mean (Y - Ŷ)^2 on the last 30 % of the past, with the model and the value of the rows before them.
+
+    Where rows pay one by one for what is left over of them, r γ |R| is a part of every deviation.
+    """
     found = sample_of(held_rows(past), first.model, past.gamma)
-    miss = found.miss + past.gamma * found.apart @ first.guess
+    miss = np.abs(found.miss + past.gamma * found.apart @ first.guess)
+    if past.alone:
+        miss += past.radius * past.gamma * found.beyond
     return float(np.mean(miss**2)) + _LEAST_NOISE * past.width**2
