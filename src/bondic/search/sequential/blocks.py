@@ -16,7 +16,8 @@ from bondic.search.sequential.instruments import Forecast, VectorBets, forecast,
 from bondic.search.sequential.models import FIRST, Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Predictions, past_sample, prediction_noise
+from bondic.search.sequential.prices import TailPrice
+from bondic.search.sequential.sample import Predictions, held_rows, past_sample, prediction_noise, sample_of
 from bondic.search.sequential.simulator import fit_simulator
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
@@ -156,10 +157,12 @@ class Proposer:
         final = after(rows)
         today = after(self.outlook.certified) if self.outlook.certified else None
         margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
+        held = sample_of(held_rows(past), first.model, self.gamma) if past.alone else None
         aims = {}
         for end, log_term in self.budget.ends.items():
             above, below = sample.caps(end, self.gamma, fitted.guess, margin)
-            problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
+            price = TailPrice.of(past, held, first, final.around_zero(self.radius), held.caps(end, self.gamma, first.guess, margin)) if held else None
+            problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows, price)
             aims[end] = propose_aim(problem)
         return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from bondic.bounds.plan import FULL_BET
+from bondic.classes.ellipsoids import Ellipsoid
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
@@ -70,6 +71,12 @@ class Forecast:
 
     metric: FloatArray  # (m, m) P = (1/r^2 + G'G/eps^2) / 2
     factor: FloatArray  # lower, P = factor factor'
+
+    def around_zero(self, radius: float) -> Ellipsoid:
+        """The set of all e - ē; what no landmark sees stays in the ball."""
+        size = self.metric.shape[0]
+        shape = solve_triangular(self.factor, np.eye(size), lower=True).T
+        return Ellipsoid(np.zeros(size), shape, 0.0, 0.5 / radius**2, 1.0, radius)
 
     def widths(self, rows: FloatArray) -> FloatArray:
         """sup <e - ē, f> for rows f (k, m)."""
