@@ -29,6 +29,11 @@ $(VENV)/.stamp-all: $(VENV)/.stamp-test
 	$(PIP) -e '.[test-all]'
 	@touch $@
 
+# The sample of the Open Bandit logs that comes with the package is read; nothing of it is imported.
+$(VENV)/.stamp-experiments: $(VENV)/.stamp-all
+	$(PIP) --no-deps obp==0.4.1
+	@touch $@
+
 $(VENV)/.stamp-docs: $(PINS) | $(BIN)/python
 	$(PIP) -e '.[docs]'
 	@touch $(VENV)/.stamp-core $@
@@ -58,7 +63,7 @@ bench: $(VENV)/.stamp-test ## run the benchmarks
 	@if [ -f benchmarks/run_all.py ]; then $(BIN)/python benchmarks/run_all.py; \
 	else echo "no benchmarks/run_all.py yet"; fi
 
-experiments: $(VENV)/.stamp-all ## the long statistical runs
+experiments: $(VENV)/.stamp-experiments ## the long statistical runs
 	$(BIN)/pytest -m slow --timeout 0
 	$(BIN)/python experiments/coverage.py --out out/coverage.json
 	$(BIN)/python experiments/damaged_certificates.py --count 20000
@@ -69,6 +74,7 @@ experiments: $(VENV)/.stamp-all ## the long statistical runs
 	$(BIN)/python experiments/sequential_events.py --out out/sequential-events.json --page docs/sequential-validity.md
 	$(BIN)/python experiments/sequential_coverage.py --out out/sequential-coverage.json --page docs/sequential-coverage.md
 	$(BIN)/python experiments/propensity_coverage.py --out out/propensity-coverage.json --page docs/propensity-coverage.md
+	$(BIN)/python experiments/propensity_logs.py --out out/propensity-logs.json --page docs/propensity-logs.md
 	$(BIN)/python experiments/tightness.py --out out/tightness.json --page docs/tightness.md
 
 clean: ## remove the environment, caches and build output

@@ -72,8 +72,8 @@ def with_value_range(name: str, cell: Cell, known: tuple[float, float]) -> dict[
     return {name: cell, f"{name}, values known": replace(cell, words=words, value_range=known)}
 
 
-def one_step_log(contexts: Any, actions: Any, rewards: Any) -> bondic.Transitions:
-    """A log of single decisions: every row is an episode that ends at once."""
+def one_step_log(contexts: Any, actions: Any, rewards: Any, propensities: Any = None) -> bondic.Transitions:
+    """A log of single decisions: every row is an episode that ends at once, and equal rows are different events."""
     rows = len(actions)
     return bondic.Transitions(
         contexts,
@@ -83,6 +83,7 @@ def one_step_log(contexts: Any, actions: Any, rewards: Any) -> bondic.Transition
         np.ones(rows, dtype=bool),
         episode_ids=np.arange(rows),
         timesteps=np.zeros(rows, dtype=np.int64),
+        behavior_action_probs=propensities,
     )
 
 

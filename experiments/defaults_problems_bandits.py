@@ -44,13 +44,28 @@ def fitted_rule(features: FloatArray, labels: IntArray) -> Callable[[FloatArray]
     return lambda contexts: np.asarray(tree.predict(contexts), dtype=np.int64)
 
 
-def classification_trial(
-    features: FloatArray, labels: IntArray, rng: np.random.Generator, *, rows: int, known_contexts: bool
-) -> Trial:
+@dataclass(frozen=True, eq=False)
+class LoggedLabels:
+    """A classification set as a log of single decisions; what is not in the log, labels and population, is known here."""
+
+    features: FloatArray  # (rows, d)
+    labels: IntArray
+    actions: IntArray
+    propensities: FloatArray  # of the logged actions, at least `least`
+    least: float
+    policy: bondic.DeterministicPolicy
+    population: FloatArray  # contexts are drawn from these
+    truth: float  # how often the policy is right on the population
+
+    @property
+    def rewards(self) -> FloatArray:
+        return (self.actions == self.labels).astype(np.float64)
+
+
+def logged_labels(features: FloatArray, labels: IntArray, rng: np.random.Generator, rows: int) -> LoggedLabels:
     """Half of the data fit the target, the other half is the population; r = 1 if the action is the label.
 
-    Behavior: half uniform, half softmax of a random linear score. `known_contexts` gives d_0 as the list of the population;
-    otherwise the contexts in the log have to do.
+    Behavior: half uniform, half softmax of a random linear score.
     """
     actions = int(labels.max()) + 1
     order = rng.permutation(len(labels))
@@ -60,15 +75,33 @@ def classification_trial(
     scores = (features[drawn] - features.mean(axis=0)) / (features.std(axis=0) + 1e-12)
     scores = scores @ rng.standard_normal((features.shape[1], actions)) / np.sqrt(features.shape[1])
     softmax = np.exp(scores - scores.max(axis=1, keepdims=True))
-    probs = 0.5 * softmax / softmax.sum(axis=1, keepdims=True) + 0.5 / actions
+    least = 0.5 / actions
+    probs = 0.5 * softmax / softmax.sum(axis=1, keepdims=True) + least
     taken = np.sum(rng.random(rows)[:, None] >= np.cumsum(probs, axis=1)[:, :-1], axis=1)
-    return Trial(
-        one_step_log(features[drawn], taken, (taken == labels[drawn]).astype(np.float64)),
+    return LoggedLabels(
+        features[drawn],
+        labels[drawn],
+        taken,
+        probs[np.arange(rows), taken],
+        least,
         bondic.DeterministicPolicy(target, n_actions=actions),
+        features[rest],
+        float(np.mean(target(features[rest]) == labels[rest])),
+    )
+
+
+def classification_trial(
+    features: FloatArray, labels: IntArray, rng: np.random.Generator, *, rows: int, known_contexts: bool
+) -> Trial:
+    """`known_contexts` gives d_0 as the list of the population; otherwise the contexts in the log have to do."""
+    data = logged_labels(features, labels, rng, rows)
+    return Trial(
+        one_step_log(data.features, data.actions, data.rewards),
+        data.policy,
         0.0,
         (0.0, 1.0),
-        float(np.mean(target(features[rest]) == labels[rest])),
-        initial=bondic.InitialStates.exact(features[rest]) if known_contexts else None,
+        data.truth,
+        initial=bondic.InitialStates.exact(data.population) if known_contexts else None,
     )
 
 
@@ -85,6 +118,7 @@ class Campaign:
     clicks: FloatArray
     shares: FloatArray  # of bts: (positions, items)
     rates: FloatArray  # clicks per showing of an item, both logs together
+    propensities: FloatArray  # of the random log
     bts_mean: float
     bts_error: float
 
@@ -116,6 +150,7 @@ def campaign(name: str) -> Campaign:
         random["click"].to_numpy(dtype=np.float64),
         shares / shares.sum(axis=1, keepdims=True),
         rates,
+        random["propensity_score"].to_numpy(dtype=np.float64),
         float(clicks.mean()),
         float(clicks.std(ddof=1) / np.sqrt(len(clicks))),
     )
@@ -138,6 +173,7 @@ def fewer_items(data: Campaign, count: int) -> Campaign:
         clicks=data.clicks[rows],
         shares=shares / shares.sum(axis=1, keepdims=True),
         rates=data.rates[kept],
+        propensities=data.propensities[rows] * (len(data.rates) / count),
     )
 
 

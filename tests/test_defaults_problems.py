@@ -169,7 +169,9 @@ def small_campaign() -> Campaign:
     rng = np.random.default_rng(8)
     contexts = np.column_stack([rng.integers(2, size=600), rng.integers(3, size=600)]).astype(float)
     shares, rates = rng.dirichlet(np.ones(4), 3), np.array([0.1, 0.4, 0.2, 0.9])
-    return Campaign(contexts, rng.integers(4, size=600), rng.random(600).round(), shares, rates, 0.4, 0.1)
+    return Campaign(
+        contexts, rng.integers(4, size=600), rng.random(600).round(), shares, rates, np.full(600, 0.25), 0.4, 0.1
+    )
 
 
 def test_the_value_of_item_shares_is_that_of_simulation():

@@ -352,6 +352,19 @@ def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
     assert len(found.blocks[len(nudged) - 1].weightings["upper"].starts) >= len(nudged[-1].weightings["upper"].starts)
 
 
+def test_a_plan_of_a_table_from_elsewhere_is_kept_to_the_last_bit():
+    log, asked, method = a_table()
+    monitor = new_monitor(asked, replace(method, table_share=1.0))
+    rows = portions(log, CUTS)
+    for portion in rows[:4]:
+        monitor.update(portion)
+    plan = monitor.result.proof.table
+    nudged = tuple(replace(block, rate=float(np.nextafter(block.rate, 0.0))) for block in plan.blocks)
+    monitor._plans = replace(monitor._plans, table=replace(plan, blocks=nudged))
+    found = monitor.update(rows[4]).proof.table
+    assert [block.rate for block in found.blocks[: len(nudged)]] == [block.rate for block in nudged]
+
+
 class Killed(BaseException):
     pass
 

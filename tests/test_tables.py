@@ -9,12 +9,13 @@ import pytest
 
 import bondic
 from bondic.bounds.plan import FULL_BET
+from bondic.bounds.sequential import Evaluation
 from bondic.bounds.table import apply_table, evaluate_table
 from bondic.bounds.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.claims import ErrorBudget
 from bondic.classes.basis import positions
 from bondic.proofs.asked import Asked
-from bondic.proofs.sequential import TABLE, SequentialProof
+from bondic.proofs.sequential import INITIAL, TABLE, TABLE_INITIAL, SequentialProof, claims_of
 from bondic.rounding import Enclosure
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.codes import make_codes
@@ -498,9 +499,25 @@ class TestMethod:
             monitor = bondic.SequentialMonitor.load(tmp_path / "folder", problem.policy)
         assert truth in found.interval
 
-    def test_rows_of_few_are_not_given_away(self):
+    def test_models_of_few_rows_are_not_given_away(self):
+        """y0 of a pair that was seen once is the reward of that row."""
         problem, _ = ring(states=100, rows=12_000)
         found = run(problem, bondic.Sequential())
+        block, first = found.proof.table.blocks[0], problem.select(0, found.rows[0]).whole()
+        pairs = found.proof.table.pairs(first.logged, first.slots)
+        once = np.flatnonzero(np.bincount(pairs, minlength=block.weights.size) == 1)
+        rewards = block.predicted[once] - 0.8 * 2.5
+        assert rewards == pytest.approx([float(first.rewards[pairs == pair][0]) for pair in once])
+        with pytest.raises(bondic.InvalidInput, match="models of pairs"):
+            found.without_rows(problem)
+        private = run(problem, bondic.Default(no_rows=True))
+        assert private.method == "sequential"
+        assert private.proof.table is None
+        assert private.without_rows(problem).certificate is not None
+
+    def test_rows_of_few_are_not_given_away(self):
+        problem, _ = ring(states=5, rows=12_000)
+        found = run(problem, bondic.Sequential(table_share=1.0))
         assert found.without_rows(problem).certificate is not None
         log = problem.log
         lone = log.observations.copy()
@@ -510,7 +527,7 @@ class TestMethod:
         terms = {"gamma": 0.8, "reward_range": (0.0, 1.0), "may_terminate": False, "accept": None}
         other = bondic.make_problem(changed, policy, problem.initial_states, **terms)
         with pytest.raises(bondic.InvalidInput, match="fewer than"):
-            run(other, bondic.Sequential()).without_rows(other)
+            run(other, bondic.Sequential(table_share=1.0)).without_rows(other)
 
     def test_no_room_for_coordinates(self, monkeypatch):
         problem, truth = ring(states=60, rows=4000)
@@ -519,6 +536,36 @@ class TestMethod:
         assert found.method == "sequential"
         assert found.proof.plan is None
         assert truth in found.interval
+
+    @pytest.mark.parametrize(("table", "level"), [(0.0, 0.09), (0.3, 0.1), (1.0, 0.09)])
+    def test_two_plans_that_exclude_each_other_may_owe_it_to_the_starts(self, table, level):
+        """Each plan has its own mean over sampled starts: ends of different plans can cross where all tails hold."""
+        problem, _ = ring(rows=600, starts="sample")
+        budget = bondic.Sequential().budget(problem, 0.1, table)
+        assert ({INITIAL, TABLE_INITIAL} <= set(budget.parts)) == (0 < table < 1)
+        (test,) = claims_of(Evaluation((), True, (), 0.0), budget).tests
+        assert test.p_value == pytest.approx(level)
+
+    @pytest.mark.parametrize("share", [None, 0.0, 0.5, 1.0])
+    def test_rewards_of_one_value(self, share):
+        problem, _ = ring(rows=400)
+        log = replace(problem.log, rewards=np.zeros(400))
+        for starts in (problem.initial_states, bondic.InitialStates.from_log(log)):
+            terms = {"gamma": 0.8, "reward_range": (0.0, 0.0)}
+            none = bondic.make_problem(log, problem.policy, starts, **terms)
+            found = run(none, bondic.Sequential(table_share=share))
+            assert (found.low, found.high) == (0.0, 0.0)
+            assert bondic.verify(found.certificate, log, problem.policy).status == found.status.name
+        monitor = bondic.SequentialMonitor(
+            problem.policy,
+            problem.initial_states,
+            planned_rows=400,
+            method=bondic.Sequential(table_share=share),
+            **terms,
+        )
+        for first, stop in ((0, 30), (30, 300), (300, 400)):
+            found = monitor.update(part_of(log, first, stop))
+            assert (found.low, found.high) == (0.0, 0.0)
 
     def test_proofs_that_lack_something(self):
         problem, _ = ring(rows=600)
@@ -533,6 +580,14 @@ class TestMethod:
             SequentialProof(make[0], ErrorBudget(0.1, {"table lower": 0.1}), "both", box, None, plan)
         with pytest.raises(bondic.InvalidInput, match="without coordinates"):
             SequentialProof(*make, None, plan).evidence(rows)
+
+    def test_two_plans_are_begun_with_the_same_rows(self):
+        """What is said about where a plan comes from is said of both."""
+        problem, _ = ring(rows=600)
+        proof = run(problem, bondic.Sequential(table_share=0.5)).proof
+        assert [one.rows for one in proof.provenances()[:2]] == [(0, 120)] * 2
+        with pytest.raises(bondic.BondicError, match="the same rows"):
+            replace(proof, table=replace(proof.table, provenance=bondic.Provenance()))
 
 
 def test_intervals_hold():

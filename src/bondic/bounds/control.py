@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from bondic.classes.basis import GROUP
 from bondic.errors import InvalidInput
 from bondic.registry import kind, register
 
@@ -70,7 +71,7 @@ class LinearControl(Control):
         found = np.empty((len(rows), self.coefficients.shape[2]))
         block = np.searchsorted(self.borders, rows, side="right") - 1
         for k in range(len(self.borders)):
-            found[block == k] = design[block == k] @ self.coefficients[k]
+            found[block == k] = _products(design[block == k], self.coefficients[k])
         return found
 
 
@@ -97,6 +98,20 @@ class StoredControl(Control):
         if rows.size and int(rows.max()) - self.borders[0] >= self.predictions.shape[0]:
             raise InvalidInput("There are fewer stored predictions than rows.")
         return self.predictions[rows - self.borders[0]]
+
+
+def _products(design: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """A product of matrices in groups of one size, the last filled up with its first row.
+
+    Libraries sum in an order that depends on the shapes. With one shape the floats of a row do not tell how many follow it.
+    """
+    count = len(design)
+    found = np.empty((count, coefficients.shape[1]))
+    for top in range(0, count, GROUP):
+        group = np.arange(top, top + GROUP)
+        group[group >= count] = top
+        found[top : top + GROUP] = (design[group] @ coefficients)[: count - top]
+    return found
 
 
 def _check(control: Control, fine: bool) -> None:

@@ -28,6 +28,11 @@ _IN_SAMPLE = 1.5
 """Residuals of the rows that a fit has seen are smaller than those of other rows."""
 
 
+_SAME, _DIGITS = 1e-6, 1e-11
+"""Two fits are the same if they differ by no more than this share of the unit, or of the number itself: other machines round
+differently."""
+
+
 def linear_control(columns: Decisions, borders: tuple[int, ...]) -> LinearControl:
     """q̂ of every block from all rows before it; `columns` begin with the first row that may be looked at."""
     before = int(np.searchsorted(columns.rows, borders[0]))
@@ -100,22 +105,33 @@ def episode_control(columns: Decisions, borders: tuple[int, ...]) -> LinearContr
         weighed = weights[:stop, None] * design[:stop]
         left = weighed.T @ (design[:stop] - columns.terms.gamma * following[:stop]) + _OWN * np.eye(design.shape[1])
         fits.append(np.linalg.solve(left, weighed.T @ columns.rewards[:stop])[:, None])
-    guess = (design @ fits[0])[:, 0]
-    limits, first = columns.limits, int(columns.episodes[before])
-    low, high = (float(np.clip(np.quantile(guess[:before], tail), limits.low, limits.high)) for tail in _TAILS)
-    values = moderate(returns_with(columns, np.clip(guess, low, high))[:first])
+    guess, limits = (design[:before] @ fits[0])[:, 0], columns.limits
+    low, high = (float(np.clip(np.quantile(guess, tail), limits.low, limits.high)) for tail in _TAILS)
+    values = moderate(returns_with(columns.first(before), np.clip(guess, low, high)))
     expected = (float(values.mean()), max(_IN_SAMPLE * float(values.var()), 1e-6 * max(limits.width, 1e-150) ** 2))
     return LinearControl(int(columns.rows[0]), borders, (low, high), expected, center, scale, np.array(fits))
 
 
-def same_control(first: Control, second: Control) -> bool:
-    """Whether two fits on the same rows are the same up to rounding."""
+def same_control(first: Control, second: Control, width: float) -> bool:
+    """Whether two fits on the same rows are the same up to rounding; values have a range of this width.
+
+    Each column is compared in its own unit: what is small beside the largest column, or beside the mean of the rewards, may be
+    all that predictions depend on.
+    """
     if not (isinstance(first, LinearControl) and isinstance(second, LinearControl)):
         return False
     if first.borders != second.borders or first.begun != second.begun:
         return False
-    names = ("clip", "expected", "center", "scale", "coefficients")
-    pairs = [(np.asarray(getattr(first, name)), np.asarray(getattr(second, name))) for name in names]
+    units: dict[str, FloatArray] = {
+        "clip": np.array(width),
+        "expected": np.array([width, second.expected[1]]),
+        "center": second.scale,
+        "scale": second.scale,
+        "coefficients": np.array(width),
+    }
+    pairs = [
+        (np.asarray(getattr(first, name)), np.asarray(getattr(second, name)), unit) for name, unit in units.items()
+    ]
     return all(
-        a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(b).max(initial=0.0)) for a, b in pairs
+        a.shape == b.shape and np.all(np.abs(a - b) <= _SAME * unit + _DIGITS * np.abs(b)) for a, b, unit in pairs
     )

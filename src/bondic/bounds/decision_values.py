@@ -48,7 +48,7 @@ class Stated:
         assert most is not None
         if probs is None or self.least_behavior_prob is None:
             return np.full((count, 1), most)
-        return np.asarray(np.minimum(most, probs / self.least_behavior_prob * (1 + 4 * U)))
+        return np.asarray(np.minimum(most, probs / self.least_behavior_prob * (1 + (4 + probs.shape[1]) * U)))
 
 
 def check_ratios(ratios: Ratios, stated: Stated) -> None:
@@ -58,6 +58,16 @@ def check_ratios(ratios: Ratios, stated: Stated) -> None:
         raise InvalidInput(
             f"A ratio π/b of {seen:.6g} is logged, above the stated bound {cap:.6g} (largest_ratio, 1 / least_behavior_prob). "
             "The bound must hold at every state and action: state a larger one, or none."
+        )
+
+
+def _check_least(ratios: Ratios, caps: FloatArray, stated: Stated, rows: IntArray) -> None:
+    """An action of the log with a smaller probability than the least that was stated refutes the statement."""
+    wrong = np.flatnonzero(ratios.low() > caps * (1 + 1e-9))
+    if wrong.size:
+        raise InvalidInput(
+            f"Row {int(rows[wrong[0]])}: its action was taken with a smaller probability than the stated least_behavior_prob="
+            f"{stated.least_behavior_prob}. The bound must hold at every state and action: state a smaller one, or none."
         )
 
 
@@ -105,8 +115,10 @@ def robust_values(columns: Decisions, control: Control, stated: Stated) -> Robus
     # π is a row divided by its sum, good to one rounding for every action: paid for in q̂ and in q*, both inside the limits
     slots = 1 if columns.probs is None else columns.probs.shape[1]
     error = np.abs(move) * (2 * ratios.errors + 8 * U) + 4 * U * (np.abs(move) + limits.largest * (slots + 4))
-    room = np.maximum(q - limits.low, 0.0)
-    losses = (stated.caps(probs, len(q)) * room).max(axis=1) * (1 + 8 * U)
+    room, caps = np.maximum(q - limits.low, 0.0), stated.caps(probs, len(q))
+    drawn = caps[:, 0] if caps.shape[1] == 1 else caps[np.arange(len(q)), columns.slots[later]]
+    _check_least(ratios, drawn, stated, columns.rows[later])
+    losses = (caps * room).max(axis=1) * (1 + 8 * U) + 4 * U * limits.largest * (slots + 4)
     ends = sorted(np.clip(columns.sign * np.array(control.clip), limits.low, limits.high).tolist())
     floor = next_down(ends[0] - cap * (ends[1] - limits.low) * (1 + 8 * U)) - 16 * U * (abs(ends[0]) + abs(limits.low))
     return Robust(centers + move - error, centers, losses, floor, first)

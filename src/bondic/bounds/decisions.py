@@ -78,12 +78,10 @@ class Decisions:
         return range_of(self.terms)
 
     def first(self, count: int) -> Decisions:
-        """The first rows alone, where every row is a unit."""
-        assert self.episodes is None
-        names = ("rows", "rewards", "continues", "observations", "slots")
-        ratios = Ratios(self.ratios.values[:count], self.ratios.errors[:count])
-        probs = None if self.probs is None else self.probs[:count]
-        return replace(self, ratios=ratios, probs=probs, **{name: getattr(self, name)[:count] for name in names})
+        """The first rows alone, all of their units: nothing in them tells what follows."""
+        names = ["rows", "rewards", "continues", "observations", "slots", "probs", "episodes", "steps"]
+        parts = {name: getattr(self, name)[:count] for name in names if getattr(self, name) is not None}
+        return replace(self, ratios=Ratios(self.ratios.values[:count], self.ratios.errors[:count]), **parts)
 
     def seen_from(self, end: End) -> Decisions:
         """The same rows for an end."""
@@ -179,6 +177,8 @@ def single_rows(rows: Rows) -> bool:
 def _in_units(rows: Rows, columns: Decisions) -> Decisions:
     """Every row by itself, or in episodes, whose steps are checked."""
     if single_rows(rows):
+        if rows.terms.time_varying:
+            _refuse_later(rows, columns, "what is left at a later step, and what the policy does there, are others")
         return columns
     episodes = episode_numbers(rows)
     order = np.argsort(episodes, kind="stable")
@@ -192,5 +192,24 @@ def _in_units(rows: Rows, columns: Decisions) -> Decisions:
 
 def check_draws(rows: Rows, columns: Decisions) -> None:
     """InvalidInput where the units do not begin at states of a stated, exact initial distribution."""
+    if columns.episodes is None and columns.continues.any():
+        _refuse_later(
+            rows, columns, "its state is what earlier actions led to, and no draw of the initial distribution"
+        )
     first = np.arange(columns.units) if columns.steps is None else np.flatnonzero(columns.steps == 0)
     check_starts(rows, first)
+
+
+def _refuse_later(rows: Rows, columns: Decisions, why: str) -> None:
+    """InvalidInput where rows that are taken one by one are later steps, as far as the log says."""
+    if not rows.log.has_timesteps:
+        return
+    times = np.concatenate([part.timesteps for _, part in rows.log.batches(rows.rows) if part.timesteps is not None])
+    later = np.flatnonzero(times[columns.rows - rows.rows.start] > 0)
+    if later.size:
+        row = int(columns.rows[later[0]])
+        raise InvalidInput(
+            f"Every row is taken as a decision of its own, but row {row} carries timestep "
+            f"{int(times[row - rows.rows.start])}: {why}. Pass `episode_ids`, so that rows are weighed as episodes from "
+            "step 0 on."
+        )

@@ -12,8 +12,8 @@ from bondic.bounds.control import Control
 from bondic.bounds.decision_values import Robust, Stated, above
 from bondic.bounds.decisions import Decisions
 from bondic.identity.ratios import LARGEST, Ratios
-from bondic.rounding import U, next_down
-from bondic.terms import implied_range, range_of
+from bondic.rounding import Enclosure, U, next_down
+from bondic.terms import Terms, discounted_steps, range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -32,10 +32,10 @@ def per_decision_values(columns: Decisions, off_by: float) -> tuple[FloatArray, 
     assert columns.steps is not None
     assert columns.episodes is not None
     steps, terms = columns.steps, columns.terms
-    floors = _floors(columns, int(steps.max()) + 1)
+    floors, ceilings = _floors(columns, int(steps.max()) + 1)
     following = np.where(columns.continues, terms.gamma * floors[steps + 1], 0.0)
-    gain = columns.rewards + following - floors[steps]
-    size = np.abs(columns.rewards) + np.abs(following) + np.abs(floors[steps])
+    gain = columns.rewards + following - ceilings[steps]
+    size = np.abs(columns.rewards) + np.abs(following) + np.abs(ceilings[steps])
     gain = np.maximum(gain - 8 * U * size, 0.0)
     weights = cumulative(columns, off_by).low()
     terms_of = gain * weights * _powers(terms.gamma, steps)
@@ -53,11 +53,11 @@ def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
     last = _last_rows(columns)
     powers = _powers(columns.terms.gamma, steps)
     returns = _sums(columns, columns.rewards * powers)
-    error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 4 * U
+    error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 8 * U
     later = np.array([range_of(columns.terms, time).low for time in range(int(steps.max()) + 2)])[steps[last] + 1]
     rest = np.where(columns.continues[last], later * _powers(columns.terms.gamma, steps[last] + 1), 0.0)
     gain = returns + rest - low
-    error += (steps[last] + 32) * 4 * U * (np.abs(returns) + np.abs(rest) + abs(low))
+    error += (steps[last] + 32) * 8 * U * (np.abs(returns) + np.abs(rest) + abs(low))
     gain = np.maximum(gain - error, 0.0)
     return above(low, gain * cumulative(columns, off_by).low()[last]), low
 
@@ -95,9 +95,8 @@ def _run(values: FloatArray, first: IntArray, lengths: IntArray) -> FloatArray:
 def _sums(columns: Decisions, values: FloatArray) -> FloatArray:
     """Per episode; values are >= 0 or good to what the caller adds."""
     assert columns.episodes is not None
-    assert columns.steps is not None
     total = np.bincount(columns.episodes, weights=values, minlength=columns.units)
-    return np.asarray(total - np.abs(total) * (int(columns.steps.max()) + 4) * 2 * U)
+    return np.asarray(total - np.abs(total) * (np.bincount(columns.episodes) + 4) * 2 * U)
 
 
 def _last_rows(columns: Decisions) -> IntArray:
@@ -114,15 +113,26 @@ def _powers(gamma: float, exponents: IntArray) -> FloatArray:
     return np.asarray(table * np.maximum(1.0 - 4 * U * np.arange(table.size), 0.0))[exponents]
 
 
-def _floors(columns: Decisions, last: int) -> FloatArray:
-    """v_0, ..., v_last with v_t <= r + γ v_{t+1} for every reward, and v_t <= r where the process may end."""
-    terms, low = columns.terms, columns.terms.reward_range[0]
-    floors = np.zeros(last + 1)
-    floors[last] = implied_range(terms, last).low
-    for time in range(last - 1, -1, -1):
-        step = next_down(next_down(low + next_down(terms.gamma * floors[time + 1])))
-        floors[time] = min(implied_range(terms, time).low, step)
-    return floors
+def _floors(columns: Decisions, last: int) -> tuple[FloatArray, FloatArray]:
+    """v_0, ..., v_last from below and from above: v_t <= r + γ v_{t+1} for every reward, and v_t <= r where the process may end.
+
+    The two floats of a time depend on what was stated alone, not on how long the episodes of this log are.
+    """
+    terms = columns.terms
+    if terms.horizon is None:
+        low, high = _floor(terms, None)
+        return np.full(last + 1, low), np.full(last + 1, high)
+    ends = np.array([_floor(terms, max(terms.horizon - time, 0)) for time in range(last + 1)])
+    return ends[:, 0], ends[:, 1]
+
+
+def _floor(terms: Terms, steps: int | None) -> tuple[float, float]:
+    """The lower end of (6) with this many steps left, between two floats."""
+    if steps == 0:
+        return 0.0, 0.0
+    low = terms.reward_range[0]
+    value = discounted_steps(terms.gamma, steps) * low if low else Enclosure(0.0)
+    return (min(low, value.lower), min(low, value.upper)) if terms.may_terminate else (value.lower, value.upper)
 
 
 def control_states(columns: Decisions) -> FloatArray:
@@ -135,7 +145,8 @@ def largest_sum(columns: Decisions, cap: float) -> float:
     """sum_t γ^t ρ̄^(t+1) over the steps that an episode may have, from above; infinite where nothing bounds it."""
     gamma, horizon = columns.terms.gamma, columns.terms.horizon
     if horizon is None:
-        return cap / (1.0 - gamma * cap) * (1 + 16 * U) if gamma * cap < 1.0 else np.inf
+        left = 1.0 - Enclosure(gamma) * cap
+        return (Enclosure(cap) / left).upper if left.lower > 0.0 else np.inf
     with np.errstate(over="ignore"):
         powers = np.cumprod(np.full(min(horizon, _LONGEST), max(gamma * cap, 1e-300)))
     steps = min(horizon, _LONGEST + 1)
@@ -152,9 +163,11 @@ def robust_returns(columns: Decisions, control: Control, stated: Stated) -> Robu
     found = columns.sign * control.values(columns.rows[later], control_states(columns)[later])[:, 0]
     q[later] = np.clip(found, limits.low, limits.high)
     ends = sorted(np.clip(columns.sign * np.array(control.clip), limits.low, limits.high).tolist())
-    least = float(_floors(columns, int(control_states(columns)[:, -1].max()) + 1).min())
-    drop = max(ends[1] - columns.terms.reward_range[0] - columns.terms.gamma * min(least, ends[0], 0.0), 0.0)
-    floor = next_down(ends[0] - drop * largest_sum(columns, cap) * (1 + 8 * U)) - 64 * U * limits.largest
+    low, total = columns.terms.reward_range[0], largest_sum(columns, cap)
+    least = min(float(_floors(columns, 0)[0][0]), ends[0], 0.0)  # v_t is 0 or more, or least at time 0
+    drop = max(ends[1] - low - columns.terms.gamma * least, 0.0)
+    drop += 16 * U * (abs(ends[1]) + abs(low) + abs(least))
+    floor = next_down(ends[0] - drop * total * (1 + 8 * U)) - 64 * U * limits.largest
     values, centers = returns_with(columns, q)[first:], q[first_rows(columns)][first:]
     return Robust(values, centers, centers - floor, floor, first)
 
@@ -167,7 +180,7 @@ def returns_with(columns: Decisions, q: FloatArray) -> FloatArray:
     assert columns.steps is not None
     assert columns.episodes is not None
     steps, gamma = columns.steps, columns.terms.gamma
-    least = _floors(columns, int(steps.max()) + 1)[steps + 1]
+    least = _floors(columns, int(steps.max()) + 1)[0][steps + 1]
     last = np.append(np.diff(columns.episodes) != 0, True)
     following = np.where(columns.continues, np.where(last, least, np.append(q[1:], 0.0)), 0.0)
     weights = cumulative(columns)
@@ -178,9 +191,8 @@ def returns_with(columns: Decisions, q: FloatArray) -> FloatArray:
     total, off, gross = (
         np.bincount(columns.episodes, weights=one, minlength=columns.units) for one in (move, error, np.abs(move))
     )
-    return np.asarray(
-        q[first_rows(columns)] + total - off - (int(steps.max()) + 8) * 4 * U * (gross + columns.limits.largest)
-    )
+    lengths = np.bincount(columns.episodes)
+    return np.asarray(q[first_rows(columns)] + total - off - (lengths + 8) * 4 * U * (gross + columns.limits.largest))
 
 
 def first_rows(columns: Decisions) -> IntArray:

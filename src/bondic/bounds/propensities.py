@@ -81,16 +81,27 @@ def _robust(columns: Decisions, control: Control | None, stated: Stated) -> tupl
     return (Way("doubly robust", values, robust.floor, robust.first, start, robust),)
 
 
-def population_claim(columns: Decisions, found: Sequence[Way], planned: int, probability: float) -> Claim:
+def promised_ways(columns: Decisions, stated: Stated) -> int:
+    """How many ways there are, or would have been if the log had not stopped before the first block.
+
+    Every way has its share of the wealth from the start. Were it handed out when the first block is reached, somebody who
+    may stop before it would bet with more than all of the wealth.
+    """
+    free = 1 if columns.episodes is None or columns.terms.value_range is None else 2
+    cap = stated.cap()
+    bounded = cap is not None and (columns.episodes is None or bool(np.isfinite(largest_sum(columns, cap))))
+    return free + int(bounded and stated.off_by == 1.0)
+
+
+def population_claim(
+    columns: Decisions, found: Sequence[Way], stated: Stated, planned: int, probability: float
+) -> Claim:
     """E_{d_0}[value] is at least where the mixture's wealth once reached 1/delta."""
-    gamblers = []
+    gamblers, share = [], 1.0 / (max(len(found), promised_ways(columns, stated)) * len(BETS))
     for way in found:
         rates = np.zeros(way.values.size)
         rates[way.first :] = plug_in_rates(way.values[way.first :], planned - way.first, probability, way.start)
-        gamblers += [
-            Gambler(way.values, way.floor, multiple * rates, most, 1.0 / (len(found) * len(BETS)))
-            for multiple, most in BETS
-        ]
+        gamblers += [Gambler(way.values, way.floor, multiple * rates, most, share) for multiple, most in BETS]
     limits = columns.limits
     return _claim(columns, found, lower_end(gamblers, limits.low, limits.high, probability), probability)
 
@@ -104,8 +115,8 @@ def contexts_claim(columns: Decisions, found: Sequence[Way], rates: Sequence[flo
     for way, rate in zip(found, rates, strict=True):
         centers, losses = _centers(way) if way.robust is None else (way.robust.centers, way.robust.losses)
         shifted = [np.asarray(one - limits.low) for one in (way.values, centers)]
-        size = np.abs(way.values) + np.abs(centers) + abs(limits.low)
-        values = shifted[0] - 8 * U * size
+        size = np.abs(centers) + abs(limits.low)  # of what is known before the value
+        values = shifted[0] - 8 * U * (size + np.abs(way.values))
         bets += [
             ContextBets(
                 values, shifted[1], losses + 8 * U * size, multiple * rate, most, 1.0 / (len(found) * len(BETS))

@@ -69,7 +69,7 @@ class Default:
         How far q* may be from Q anywhere; more than 0 asks for `Dual`.
     no_rows : bool, default False
         The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows where
-        states are numbers: then `Dual`.
+        states are numbers: then `Dual`. Plans of tables without coordinates tell single rows: they are not made.
     engine : str or Sums, default "auto"
         How kernel sums are computed. The interval stays valid with any.
     propensities : Propensities, default None
@@ -189,7 +189,7 @@ class Default:
     def _rank(self, pilot: Rows, rows: int, room: float) -> int:
         """Landmarks that there is room for; a table can do without any."""
         found = _landmarks(pilot, rows, room)
-        table = pilot.answers.exact and rows * TABLE_BYTES <= room and self._table(pilot)
+        table = not self.no_rows and pilot.answers.exact and rows * TABLE_BYTES <= room and self._table(pilot)
         return max(found, 1) if table else found
 
     def _table(self, pilot: Rows) -> bool:
@@ -204,7 +204,14 @@ class Default:
 
     def _sequential(self) -> Sequential:
         return Sequential(
-            self.ball, self.radius, self.side, self.pilot, self.planned_rows, choices=self.choices, engine=self.engine
+            self.ball,
+            self.radius,
+            self.side,
+            self.pilot,
+            self.planned_rows,
+            table_share=0.0 if self.no_rows else None,
+            choices=self.choices,
+            engine=self.engine,
         )
 
     def _dual(self, why: str) -> tuple[Dual, str]:

@@ -29,7 +29,7 @@ from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
-from bondic.methods.sequential import NOTES, Sequential
+from bondic.methods.sequential import NOTES, Sequential, settled
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
@@ -211,8 +211,9 @@ class SequentialMonitor:
             return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plans
         if problem.rows.stop <= self._pilot:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
-        if (gone := self._given_up_at()) is not None:
-            why, none = f"the log contradicted it at update {gone}", range_of(problem.terms).low
+        gone = self._given_up_at()
+        if why := settled(problem) or ("" if gone is None else f"the log contradicted it at update {gone}"):
+            none = range_of(problem.terms).low
             result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, none, clock)
             return self._with_notes(result, problem, grown), fixed, self._plans
         clock.stage("pilot")

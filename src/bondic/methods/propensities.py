@@ -93,6 +93,10 @@ class Propensities:
     def stated(self) -> Stated:
         return Stated(float(self.off_by), self.largest_ratio, self.least_behavior_prob)
 
+    def _used(self) -> Stated:
+        """Without a control variate no bound of the ratios is used."""
+        return self.stated if self.model is not None else Stated(self.stated.off_by)
+
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
         clock.stage("ratios")
@@ -122,7 +126,7 @@ class Propensities:
             rates = self._rates(columns, control, borders[0], budget)
             provenance = Provenance("rates", (problem.rows.start, borders[0]), problem.log_hash)
         proof = PropensityProof(
-            Asked.of(certified), budget, self.side, self.value, self.stated, self._planned(columns), target, control, rates,
+            Asked.of(certified), budget, self.side, self.value, self._used(), self._planned(columns), target, control, rates,
             provenance,
         )  # fmt: skip
         return self._result(proof, certified, columns, clock)

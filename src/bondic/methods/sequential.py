@@ -32,7 +32,7 @@ from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.terms import range_at_all_times
+from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
 from bondic.tuning.centers import Report
@@ -132,6 +132,12 @@ class Sequential:
     def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
+        if why := settled(problem):
+            certified, value = (
+                problem.select(problem.rows.start + self.pilot_rows(problem)),
+                range_of(problem.terms).low,
+            )
+            return self.give_up(certified, alpha, {}, why, value, clock)
         report = clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
@@ -191,7 +197,7 @@ class Sequential:
     def give_up(
         self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
     ) -> Result:
-        """The value range, where the log contradicts what the library chose."""
+        """The value range, where the log contradicts what the library chose or there is nothing to learn."""
         notes = self._notes(certified, told)
         notes["Q"] = (
             f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
@@ -332,6 +338,11 @@ class Sequential:
         shares = {name: (1.0 - table) * part for name, part in events.items()}
         shares |= {name: table * part for name, part in tails.items()}
         return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
+
+
+def settled(problem: Rows) -> str:
+    """Why no row can add anything: bets are made in units of the width of the value range, which has to have one."""
+    return "" if range_at_all_times(problem.terms).width else "the ranges leave one possible value"
 
 
 def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:

@@ -63,6 +63,8 @@ class PropensityProof(Proof):
         )
         given = () if self.rates is None else tuple(rate for rates in self.rates.values() for rate in rates)
         refuse(not all(np.isfinite(rate) and rate > 0 for rate in given), "A rate is not positive.")
+        lacking = self.rates is not None and any(end not in self.rates for end in ends_of(self.side))
+        refuse(lacking, "An end has no rates.")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -70,7 +72,9 @@ class PropensityProof(Proof):
 
     def columns(self, rows: Rows) -> Decisions:
         """What is weighed, as seen from the lower end."""
-        return read_decisions(rows, self.target, every_action=self.control is not None and self.control.by_action)
+        asked = self.control is not None and self.control.by_action
+        every = asked if self.target is None else self.target.probs.ndim == 2
+        return read_decisions(rows, self.target, every_action=every)
 
     def ways(self, columns: Decisions) -> tuple[Way, ...]:
         return ways(columns, self.control, self.stated)
@@ -88,7 +92,7 @@ class PropensityProof(Proof):
     def _claim(self, columns: Decisions) -> Claim:
         probability, found = self.budget[columns.end], self.ways(columns)
         if self.rates is None:
-            return population_claim(columns, found, self.planned, probability)
+            return population_claim(columns, found, self.stated, self.planned, probability)
         return contexts_claim(columns, found, self.rates[columns.end], probability)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
@@ -118,6 +122,9 @@ class PropensityProof(Proof):
         if cap is None or self.control is None or self.stated.off_by > 1.0:
             return ()
         text = f"No ratio of target to behavior probability exceeds {in_full(cap)}, at any state and action (no logged one does)."
+        least = self.stated.least_behavior_prob
+        if least is not None:
+            text += f" The behavior takes no action of the target policy with a probability below {in_full(least)}."
         return (Assumption("ratios", text, state),)
 
     def _control(self) -> tuple[Assumption, ...]:
@@ -151,7 +158,15 @@ class PropensityProof(Proof):
 
     def _number(self, rows: Rows) -> str:
         units = "decisions" if single_rows(rows) else "episodes"
-        return f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+        text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+        if self.control is None:
+            return text
+        return text + f" So were the rows where blocks of predictions begin: {_listed(self.control.borders)}."
+
+    def _fixed(self) -> str:
+        return f"the planned number, {self.planned}, " + (
+            "was fixed" if self.control is None else "and the rows where blocks of predictions begin were fixed"
+        )
 
     @property
     def slack(self) -> float:
@@ -196,7 +211,10 @@ class PropensityProof(Proof):
         if self.provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
             raise VerificationError("Rates were chosen with rows that are certified, or with rows after them.")
         bets = "no bet can lose everything" + ("; its rate comes from earlier rows" if self.rates is None else "")
-        believed = ["the propensities: whether actions were drawn with the probabilities that the log states"]
+        believed = [
+            "the propensities: whether actions were drawn with the probabilities that the log states",
+            f"whether {self._fixed()} without a look at the log",
+        ]
         if self.rates is not None:
             believed.append("whether the rates were fixed without the certified rows")
         return Review((bets,), tuple(believed)), self._review_control(rows)
@@ -210,7 +228,8 @@ class PropensityProof(Proof):
         stretch = rows.restricted(RowRange(control.begun, rows.rows.stop))
         columns = self.columns(stretch)
         again = (linear_control if columns.episodes is None else episode_control)(columns, control.borders)
-        refuse(not same_control(again, control), "The control variate is not the one that earlier rows give.")
+        near = same_control(again, control, columns.limits.width)
+        refuse(not near, "The control variate is not the one that earlier rows give.")
         return Review(("the control variate of every block was fitted again on the rows before it",))
 
 
@@ -220,5 +239,10 @@ _DATA = (
 )
 _EPISODES = (
     "Given all earlier ones, every episode starts from the initial distribution and runs by itself; behavior may change between "
-    "episodes. None was left out; one that was cut was not cut because of what would have followed."
+    "episodes. Episodes did not influence one another while running. None was left out; one that was cut was not cut because of "
+    "what would have followed."
 )
+
+
+def _listed(borders: tuple[int, ...]) -> str:
+    return ", ".join(map(str, borders))

@@ -62,6 +62,8 @@ class SequentialProof(Proof):
     def __post_init__(self) -> None:
         refuse(self.plan is None and self.table is None, "A sequential interval needs a plan.")
         refuse(self.table is not None and not isinstance(self.ball, Box), "A plan for a table needs a box as Q.")
+        begun = {plan.provenance for plan in (self.plan, self.table) if plan is not None}
+        refuse(len(begun) > 1, "The two plans of a sequential interval were not begun with the same rows.")
         needed = set() if self.plan is None else {VECTOR, *ends_of(self.side)}
         needed |= set() if self.table is None else {TABLE[end] for end in ends_of(self.side)}
         refuse(
@@ -194,8 +196,14 @@ def _joined(first: Evaluation, second: Evaluation) -> Evaluation:
 
 
 def claims_of(evaluation: Evaluation, budget: ErrorBudget) -> Claims:
-    """The ends; an empty set of what is left of Q, or ends that cross, reject at the level that was spent."""
-    level = math.fsum(part for name, part in budget.parts.items() if name not in (INITIAL, TABLE_INITIAL))
+    """The ends; an empty set of what is left of Q, or ends that cross, reject at the level that was spent.
+
+    The ends of one plan cross only if its tails fail: both speak of one mean over the starts. Two plans have two such means,
+    as the one with coordinates may leave starts out: there the events of the starts count as well.
+    """
+    both = VECTOR in budget.parts and not budget.parts.keys().isdisjoint(TABLE.values())
+    left_out = () if both else (INITIAL, TABLE_INITIAL)
+    level = math.fsum(part for name, part in budget.parts.items() if name not in left_out)
     test = Rejection(evaluation.empty, min(level, 1.0) if evaluation.empty else 1.0, 0.0, 0.0, 0.0)
     return Claims(evaluation.claims, (test,))
 

@@ -5,18 +5,20 @@ again and reads the initial states off the log (or is given them). What stays: k
 claims, and an exact list of initial states, which states the question and is nobody's row.
 
 What cannot be withheld: landmark points, with which ω, a center of Q or a plan is written. A landmark that fewer than five
-rows share *is* a row, and such a certificate is refused; W made of random features has none. Numbers made from many rows
-(bandwidths, centers of kernels, hashes) are not protected further: this is no differential privacy.
+rows share *is* a row, and such a certificate is refused; W made of random features has none. So is a table's plan with a
+block that has a model of a pair of which fewer than five rows came before it: the model of one row is its outcome. Numbers
+made from many rows (bandwidths, centers of kernels, hashes) are not protected further: this is no differential privacy.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.table_plan import TablePlan
+from bondic.bounds.table_plan import TableBlock, TablePlan, repeats
 from bondic.classes.basis import LandmarkBasis
 from bondic.codec import instances
 from bondic.errors import InvalidInput
@@ -42,6 +44,8 @@ def withhold_rows(proof: P, rows: Rows) -> P:
     if rows.log_hash != proof.asked.log_hash:
         raise InvalidInput("The certificate belongs to another log than the problem (content hashes differ).")
     _refuse_landmarks_that_are_rows(proof, rows)
+    for plan in instances(proof, TablePlan):
+        _refuse_models_of_few_rows(plan, rows, proof.asked.rows[0])
     return proof.without_rows()
 
 
@@ -60,6 +64,28 @@ def _refuse_landmarks_that_are_rows(proof: Proof, rows: Rows) -> None:
             f"{FEWEST_ROWS} rows: the certificate would show rows. Use the dual method with a W of explicit features, for "
             "instance random features: Dual(choices=Choices(weight_bandwidth=1.0)) (--weight-bandwidth 1)."
         )
+
+
+def _refuse_models_of_few_rows(plan: TablePlan, rows: Rows, first: int) -> None:
+    """`first` is the log's row where the first block begins."""
+    batches = list(rows.batches())
+    pairs = np.concatenate([plan.pairs(batch.logged, batch.slots) for batch in batches])
+    log_rows = np.concatenate([batch.log_rows for batch in batches])
+    last = (pairs >= 0) & (repeats(pairs) == FEWEST_ROWS - 1)
+    enough = np.full(plan.places.size, log_rows[-1] + 1)  # the row with which there are enough of a pair
+    enough[pairs[last]] = log_rows[last]
+    few = [bool(np.any(enough[: block.weights.size] >= begin)) for block, begin in _begun(plan, first)]
+    if any(few):
+        raise InvalidInput(
+            f"{sum(few)} of {len(few)} blocks of the plan have models of pairs that fewer than {FEWEST_ROWS} rows had shown: the "
+            "certificate would show what followed in single rows. Use Sequential(table_share=0), Default(no_rows=True), or a "
+            "longer pilot."
+        )
+
+
+def _begun(plan: TablePlan, first: int) -> Iterator[tuple[TableBlock, int]]:
+    """Every block with the log's row where it begins."""
+    return zip(plan.blocks, [first, *(block.stop for block in plan.blocks[:-1])], strict=True)
 
 
 def _rows_sharing(rows: Rows, centers: FloatArray, *, sampled: bool) -> IntArray:
