@@ -86,7 +86,7 @@ class Embedder:
         if self.complete:
             return np.zeros(len(pairs))
         own = diagonal(self.terms, pairs) - np.einsum("ij,ij->i", coordinates, coordinates)
-        return np.sqrt(np.maximum(own, 0.0))
+        return np.asarray(np.sqrt(np.maximum(own, 0.0)))
 
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
         """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""

@@ -33,6 +33,8 @@ _GROWTH = 1.5
 _WORTH, _MOST_SIMULATED = 1.3, 10_000
 """A simulator is fitted anew when it can see this many times the rows, up to so many."""
 _STEP = 0.2
+_MOSTLY = 0.5
+"""Share of left-overs in the squares of deviations."""
 
 
 @dataclass(frozen=True)
@@ -157,14 +159,22 @@ class Proposer:
         final = after(rows)
         today = after(self.outlook.certified) if self.outlook.certified else None
         margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
-        held = sample_of(held_rows(past), first.model, self.gamma) if past.alone else None
+        prices = self._prices(past, first, final, margin) if past.alone else {}
         aims = {}
         for end, log_term in self.budget.ends.items():
             above, below = sample.caps(end, self.gamma, fitted.guess, margin)
-            price = TailPrice.of(past, held, first, final.around_zero(self.radius), held.caps(end, self.gamma, first.guess, margin)) if held else None
-            problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows, price)
+            problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows, prices.get(end))
             aims[end] = propose_aim(problem)
         return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
+
+    def _prices(self, past: Past, first: Fitted, final: Forecast, margin: float) -> dict[End, TailPrice]:
+        """Of rows that pay mostly for what is left over: some cost far more than a mean square tells, as Q stays large."""
+        held = sample_of(held_rows(past), first.model, self.gamma)
+        if held.left_over_share(self.gamma, self.radius, first.guess) < _MOSTLY:
+            return {}
+        left = final.around_zero(self.radius)
+        caps = {end: held.caps(end, self.gamma, first.guess, margin) for end in self.budget.ends}
+        return {end: TailPrice.of(held, first.guess, self.gamma, left, own) for end, own in caps.items()}
 
     def _learn_steps(self, past: Past) -> None:
         """Fit the simulator of a model that has one anew, to the first 70 % of a past that has grown: the rest judges it."""

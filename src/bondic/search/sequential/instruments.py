@@ -14,7 +14,7 @@ from bondic.classes.ellipsoids import Ellipsoid
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Predictions, sample_of
+from bondic.search.sequential.sample import Predictions, sample_of, usual_left
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def forecast(
     matrix = (features * rates[:, None]).T @ sample.toward / rates.sum()
     eps = (log_term + rows * 0.5 * float(np.mean((rates * sizes) ** 2)) * noise) / (rows * float(rates.mean()))
     if alone:
-        eps += radius * float(np.mean(rates * sizes * sample.rough)) / float(rates.mean())
+        eps += radius * usual_left(sample.rough) * float(rates @ sizes) / float(rates.sum())
     metric = 0.5 / radius**2 * np.eye(white.shape[0]) + 0.5 / eps**2 * matrix.T @ matrix
     return Forecast(metric, np.linalg.cholesky(metric))
 

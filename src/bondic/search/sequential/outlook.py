@@ -19,7 +19,7 @@ from bondic.matrices import row_norms
 from bondic.rounding import Between
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.prices import cheapest
-from bondic.search.sequential.sample import Predictions
+from bondic.search.sequential.sample import Predictions, usual_left
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -98,7 +98,7 @@ class Outlook:
         self._matrix += found.instruments.T @ (rows.coordinates - self.gamma * rows.following)
         self._offset += found.instruments.T @ (rows.values - rows.targets)
         if past.alone:
-            self._left += self.radius * float(row_norms(found.instruments) @ rows.rough)
+            self._left += self.radius * usual_left(rows.rough) * float(row_norms(found.instruments).sum())
         self.certified += len(rows)
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)

@@ -11,13 +11,12 @@ import numpy.typing as npt
 from bondic.classes.ellipsoids import Ellipsoid, Quadratic, supremum
 from bondic.classes.landmarks import Embedding
 from bondic.noise.betting import curvature, loss
-from bondic.search.sequential.models import Fitted
-from bondic.search.sequential.past import Past
 from bondic.search.sequential.sample import Predictions
 
 FloatArray = npt.NDArray[np.float64]
 
 _MOST = 0.995
+"""Of a bet: g is infinite at 1."""
 
 
 def cheapest(
@@ -51,9 +50,9 @@ class TailPrice:
 
     @staticmethod
     def of(
-        past: Past, held: Predictions, first: Fitted, left: Ellipsoid, caps: tuple[FloatArray, FloatArray]
+        held: Predictions, guess: FloatArray, gamma: float, left: Ellipsoid, caps: tuple[FloatArray, FloatArray]
     ) -> TailPrice:
-        offsets, deviations = held.miss + past.gamma * held.apart @ first.guess, held.deviations(past.gamma)
+        offsets, deviations = held.at(guess, gamma), held.deviations(gamma)
         largest = np.minimum(held.width, np.abs(offsets) + left.products(deviations).largest())
         return TailPrice(held.toward, *caps, offsets, deviations, largest, left)
 

@@ -39,7 +39,9 @@ class Predictions:
     def of(rows: Seen, predicted: FloatArray, embedding: FloatArray, gamma: float) -> Predictions:
         toward, apart = rows.coordinates - gamma * embedding, rows.following - embedding
         miss = rows.targets - predicted
-        return Predictions(toward, predicted, embedding, miss, apart, rows.beyond, rows.rough, rows.limits.low, rows.limits.high)
+        return Predictions(
+            toward, predicted, embedding, miss, apart, rows.beyond, rows.rough, rows.limits.low, rows.limits.high
+        )
 
     @property
     def width(self) -> FloatArray:
@@ -50,12 +52,26 @@ class Predictions:
         """gamma D_i."""
         return Embedding(gamma * self.apart, gamma * self.beyond, np.zeros(self.miss.size))
 
+    def at(self, guess: FloatArray, gamma: float) -> FloatArray:
+        """a_i + gamma <e, D_i> for a guess of e."""
+        return self.miss + gamma * self.apart @ guess
+
+    def left_over_share(self, gamma: float, radius: float, guess: FloatArray) -> float:
+        """How much of the squares of deviations may be what landmarks leave over."""
+        left = float(np.sum((radius * gamma * self.beyond) ** 2))
+        return left / max(left + float(np.sum(self.at(guess, gamma) ** 2)), 1e-300)
+
     def caps(self, end: End, gamma: float, guess: FloatArray, margin: float) -> tuple[FloatArray, FloatArray]:
         """(largest v, largest -v): a full bet on the one side of the range that can lose, for a clip of this margin."""
         middle = np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high)
         above = FULL_BET / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
         below = FULL_BET / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
         return (above, below) if end == "upper" else (below, above)
+
+
+def usual_left(rough: FloatArray) -> float:
+    """The median of what is left over of T: landmarks that come later are put where rows stick out."""
+    return float(np.median(rough))
 
 
 def sample_of(rows: Seen, model: NextModel, gamma: float) -> Predictions:
@@ -80,7 +96,7 @@ def prediction_noise(past: Past, first: Fitted) -> float:
     Where rows pay one by one for what is left over of them, r γ |R| is a part of every deviation.
     """
     found = sample_of(held_rows(past), first.model, past.gamma)
-    miss = np.abs(found.miss + past.gamma * found.apart @ first.guess)
+    miss = np.abs(found.at(first.guess, past.gamma))
     if past.alone:
         miss += past.radius * past.gamma * found.beyond
     return float(np.mean(miss**2)) + _LEAST_NOISE * past.width**2

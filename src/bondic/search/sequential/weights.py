@@ -101,10 +101,10 @@ def propose_aim(problem: Problem) -> Aim:
     count, size = problem.toward.shape
     second = problem.toward.T @ problem.toward / count
     second[np.diag_indices(size)] += _RIDGE * np.trace(second) + 1e-300
-    plain = problem.toward @ np.linalg.solve(second, problem.start)
-    full = float(np.quantile(np.maximum(plain / problem.above, -plain / problem.below), _FACE))
+    least = problem.toward @ np.linalg.solve(second, problem.start)
+    full = float(np.quantile(np.maximum(least / problem.above, -least / problem.below), _FACE))
     top = 1.0 / max(full, 1e-300)
-    quiet = math.sqrt(2 * problem.log_term / max(problem.rows * float(np.mean(plain**2)) * problem.noise, 1e-300))
+    quiet = math.sqrt(2 * problem.log_term / max(problem.rows * float(np.mean(least**2)) * problem.noise, 1e-300))
     typical = 1.0 / max(float(np.mean(1.0 / problem.above)), 1e-300)
     smoothing = problem.noise + problem.log_term / (problem.rows * typical**2)
     stiff = problem.log_term / problem.rows * problem.final.metric
@@ -117,9 +117,8 @@ def propose_aim(problem: Problem) -> Aim:
         theta, weights = _minimize(problem, target, smoothing, stiff, theta)
         off = target - problem.toward.T @ weights / count
         imbalance = float(np.linalg.norm(solve_triangular(problem.final.factor, off, lower=True)))
-        spread = 0.5 * float(np.mean(weights**2)) * problem.noise
-        if problem.price is not None:
-            spread = problem.price(theta / smoothing)
+        plain = 0.5 * float(np.mean(weights**2)) * problem.noise
+        spread = plain if problem.price is None else problem.price(theta / smoothing)
         length = (problem.log_term / problem.rows + spread + imbalance) / rate
         if best is None or length < best[0]:
             best = (length, rate, theta, weights, off)
