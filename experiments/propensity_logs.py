@@ -219,7 +219,7 @@ Nothing is taken from the ratios of the log.
 _SHOPS = """## A shop: Open Bandit
 
 A fashion shop showed items at random for a week and logged with which probability; on the same days it ran Thompson
-sampling (bts) on other visitors. The sample that comes with the package `obp` has 10 000 rows of each. The policy that is
+sampling (bts) on other visits. The sample that comes with the package `obp` has 10 000 rows of each. The policy that is
 asked about shows the items as often as bts did, by position. What bts earned is known from its own log, up to its standard
 error. The shares are means over a week in which bts learned, so the two may differ a little; nothing is judged by it but a
 difference of three standard errors.
@@ -232,6 +232,9 @@ Clicks per showing, in percent:
 | method |{names}
 |---|{lines}
 {table}
+The bound of the ratios decides the upper end. *Least b* alone lets a ratio be as large as the number of items, as if the policy
+might always show one item; the shares of the policy say how large it can be.
+
 """
 _SETS = """## Known answers: digits, breast_cancer, wine
 

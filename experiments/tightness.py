@@ -1,6 +1,6 @@
 """How short the intervals are: every finite-sample method, and two limits that no valid method can beat, on the same logs.
 
-    python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 1] [--problems synthetic,table,gym]
+    python experiments/tightness.py [--rows 1000,5000,20000,100000] [--seeds 3] [--problems synthetic,table,gym]
                                     [--out out/tightness.json] [--page docs/tightness.md]
 
 All methods see the same log, the same class Q and alpha = 0.1. Limits: the efficient length 2 z sqrt(V*/n), and for unseen
@@ -319,7 +319,7 @@ def _cell(rows: list[dict[str, Any]]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="1000,5000,20000,100000")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--problems", default="synthetic,table,gym")
     parser.add_argument("--out", type=Path, default=Path("out/tightness.json"))
     parser.add_argument("--page", type=Path)

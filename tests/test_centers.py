@@ -235,7 +235,8 @@ def test_fitted_centers_have_smaller_residuals_on_a_rough_world():
     names = [center.name for center in found.every]
     assert names == ["constant", "network", "look-ahead"]
     assert all(center.rho < 0.6 * found.every[0].rho for center in found.every[1:])
-    assert found.best.rho == min(center.rho for center in found.every)
+    assert found.best.rho == min(center.rho for center in found.every if center.name != "network")
+    assert found.best.name != "network"  # a bare network was farther from q* than its radius
     assert "look-ahead" in found.text()
 
 

@@ -202,7 +202,7 @@ def test_the_tool_reads_and_evaluates_without_a_discount(tmp_path, capsys, monke
 
     code, said = run("evaluate", tmp_path / "log.parquet", *asked)
     assert code == 2
-    assert "--gamma is missing" in said.err
+    assert "or that every row ends: one_step=True (--one-step)" in said.err
     code, said = run("evaluate", tmp_path / "log.parquet", *asked, "--one-step")
     assert code == 0, said.err
     page = (tmp_path / "out" / "report.html").read_text()

@@ -337,6 +337,25 @@ def test_tables_of_the_open_bandit_dataset_are_recognized(tmp_path):
     assert set(log.behavior_action_probs) == {0.25}
     other = b.read_log(tmp_path / "all.csv", columns={"observations": "user-item_affinity_*"})
     assert other.names == ("user-item_affinity_0",)
+    assert loaded.one_step
+
+
+def test_a_format_of_single_decisions_needs_no_discount(tmp_path, monkeypatch, capsys):
+    header = ",timestamp,item_id,position,click,propensity_score,user_feature_0"
+    rows = [
+        f"{k},2019-11-24 00:00:0{k % 10},{k * k % 13 % 2},{1 + k % 3},{(k * k) % 7 % 2},0.5,u{k * k % 11}"
+        for k in range(60)
+    ]
+    (tmp_path / "all.csv").write_text("\n".join([header, *rows]))
+    (tmp_path / "even_policy.py").write_text("import bondic\npolicy = bondic.UniformPolicy(2)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    asked = ["--policy", "even_policy:policy", "--reward-range", "0", "1", "--out", str(tmp_path / "out"), "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["bondic", "evaluate", str(tmp_path / "all.csv"), *asked])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    said = capsys.readouterr()
+    assert stop.value.code == 0, said.err
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["method"] == "propensities"
 
 
 # --- SCOPE-RL ------------------------------------------------------------------------------------------

@@ -164,7 +164,7 @@ def test_without_rows_no_list_of_categories_is_written(place, capsys):
     asked = ["evaluate", "words.parquet", "--policy", "words.py:policy", *QUESTION, "--text", "codes"]
     for extra, listed in ((["--out", "open"], True), (["--out", "closed", "--no-rows"], False)):
         code, _, err = run(capsys, *asked, "--quiet", "--markdown", *extra)
-        assert code in (0, 4), err
+        assert code in (0, 3, 4), err  # the words come in turn, whatever is done: a table sees that, and rejects
         for item in (place / extra[1]).iterdir():
             if item.name in ("report.html", "result.json", "summary.md"):
                 assert (", usual" in item.read_text()) == listed

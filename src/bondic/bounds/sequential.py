@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.dual import BIAS, NOISE, START, UNMOVED, VALUE
+from bondic.bounds.dual import BIAS, START, UNMOVED, VALUE
 from bondic.bounds.embedded import Embedded, Start, balance
+from bondic.bounds.ends import Evaluation, not_negative, sign_of, tail_claim
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import MOST_FEEDBACK, Columns, Plan, columns
 from bondic.bounds.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
@@ -38,8 +39,6 @@ from bondic.terms import ValueRange
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 
-RARE = "rare events"
-"""The part log(1/delta) / Λ: what a jump that no row has shown could still hide."""
 _WORTH = 0.01
 """The interval is fed back until it gains less than this share of its length, when rounds are not prescribed."""
 _NEGLIGIBLE = 0.01
@@ -60,16 +59,6 @@ class Evidence:
         [End, Sequence[Ellipsoid]], Enclosure
     ]  # of a sampled initial distribution, given what is left
     sums: Sums
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What comes out: the ends, whether everything was excluded, and how many rounds it took."""
-
-    claims: tuple[Claim, ...]
-    empty: bool
-    rounds: tuple[int, ...]
-    effective: float  # rows that count, of the end with fewer of them
 
 
 def evaluate(evidence: Evidence, plan: Plan, ends: tuple[End, ...]) -> Evaluation:
@@ -145,20 +134,11 @@ def _final(evidence: Evidence, claims: dict[End, Claim], sets: Sequence[Ellipsoi
 
 def _from_start(evidence: Evidence, candidates: list[Ellipsoid], end: End) -> Claim:
     """E_{d_pi,0}[q̂] + sup <e, ψ_0>: what E alone says about the value."""
-    sign, start = _sign(end), evidence.start
+    sign, start = sign_of(end), evidence.start
     values = [supremum(ellipsoid, sign * start.coordinates, start.left, None) for ellipsoid in candidates]
     bound, center = min(values, key=lambda pair: pair[0])
     middle = start.value + Enclosure(sign * center)
-    return Claim(end, (Part(VALUE, middle, "value"), Part(BIAS, _not_negative(Enclosure(bound) - center), "spread")))
-
-
-def _sign(end: End) -> float:
-    return 1.0 if end == "upper" else -1.0
-
-
-def _not_negative(value: Enclosure) -> Enclosure:
-    """A spread is at least 0: what rounding leaves below it is dropped."""
-    return value if value.mid >= 0 else Enclosure(0.0, max(value.upper, 0.0))
+    return Claim(end, (Part(VALUE, middle, "value"), Part(BIAS, not_negative(Enclosure(bound) - center), "spread")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +165,7 @@ class Tail:
         v = np.concatenate([own.weights[end] for own in applied])
         rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))
         clip = Between(*(np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")))
-        signed = _sign(end) * v
+        signed = sign_of(end) * v
         losing = np.where(signed > 0, data.limits.high - clip.low, clip.high - data.limits.low)
         if not np.all(np.abs(signed) * losing <= LARGEST_BET):
             raise NumericalError("A bet of a tail is too large for the value range.")
@@ -231,7 +211,7 @@ class Tail:
         """The best of: one worst e for everything, or bias and noise apart."""
         rows, weights, joint = self._rows(evidence.data, localizer, view)
         deviations = localizer.deviations
-        linear = _sign(self.end) * self.imbalance
+        linear = sign_of(self.end) * self.imbalance
         others, together = upper_sum(rows[~joint]), share_of(weights, self.weights**2, self.together)
         single = inflate(others + pooled_squares(weights[joint], rows[joint], localizer.along[joint], together))
         some = deviations.some(joint)
@@ -266,22 +246,6 @@ class Tail:
         inside &= localizer.apart.largest() <= data.limits.high - data.limits.low
         worst = np.minimum(np.minimum(*ends), 0.0)
         return rows, self.weights**2 * curvature(worst) * (1 + 8 * U), inside
-
-
-def tail_claim(end: End, base: Enclosure, rate: float, total: float, center: float, noise: float, log: float) -> Claim:
-    """base/Λ + center/Λ, then rare events, noise and bias as spreads; rounded outward. `total` is center, noise and bias."""
-    share, sign = Enclosure(rate), _sign(end)
-    value = (base + sign * center) / share
-    bias = _not_negative(Enclosure(total) - center - noise) / share
-    return Claim(
-        end,
-        (
-            Part(VALUE, value, "value"),
-            Part(BIAS, bias, "spread"),
-            Part(NOISE, Enclosure(noise) / share, "spread"),
-            Part(RARE, Enclosure(log) / share, "spread"),
-        ),
-    )
 
 
 _SHARE = 0.01

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bondic.bounds.dual import BIAS, START, UNMOVED, VALUE
 from bondic.bounds.embedded import balance, limits_at
-from bondic.bounds.sequential import Evaluation, tail_claim
+from bondic.bounds.ends import Evaluation, tail_claim
 from bondic.bounds.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.claims import Claim, End, Part
 from bondic.classes.basis import positions

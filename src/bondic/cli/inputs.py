@@ -42,7 +42,6 @@ class Inputs:
 def read_inputs(log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None) -> Inputs:
     """Read the log (in batches when a memory budget is given) and the initial states; warnings become notes."""
     refuse_unknown_options([options["method"]] if "method" in options else options["methods"], options["with"])
-    stated_gamma(options)  # before any long work
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         rows, loaded = read_rows(log, options, progress)
@@ -104,7 +103,7 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             inputs.log,
             chosen,
             inputs.initial,
-            gamma=stated_gamma(options),
+            gamma=stated_gamma(options, inputs.loaded),
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
         )

@@ -167,7 +167,7 @@ METHOD = [
     several(
         "--with",
         "[METHOD.]KEY=VALUE",
-        "A baseline's own option, such as steps=50 or behavior=estimated. May be repeated.",
+        "An option of a baseline or of propensities, such as steps=50 or least_behavior_prob=0.05. May be repeated.",
     ),
 ]
 OUTPUT = [

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
+from bondic.bounds.ends import Evaluation
 from bondic.bounds.plan import MOST_ROUNDS, Plan
-from bondic.bounds.sequential import Evaluation, Evidence, evaluate
+from bondic.bounds.sequential import Evidence, evaluate
 from bondic.bounds.start import SampledStart, sampled_start
 from bondic.bounds.start_bets import start_error, used_starts
 from bondic.bounds.table import evaluate_table

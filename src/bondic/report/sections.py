@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bondic.bounds.dual import BIAS
-from bondic.bounds.sequential import RARE
+from bondic.bounds.ends import RARE
 from bondic.rendering import html_table, number, sentence
 from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import reward_histogram, stacked_terms, support_map

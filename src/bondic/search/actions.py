@@ -49,7 +49,7 @@ class Cap:
 
     def rank(self, rank: int, slots: int) -> int:
         """Landmarks for each action or group, at most `rank`."""
-        return max(self.least, min(rank, self.coordinates // min(slots, self.groups)))
+        return min(rank, max(self.least, self.coordinates // min(slots, self.groups)))
 
 
 def action_groups(rows: Rows, most: int) -> IntArray | None:

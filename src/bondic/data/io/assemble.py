@@ -134,7 +134,8 @@ class Assembly:
             )
         for doubt in self.doubts:
             warnings.warn(doubt, ValidityWarning, stacklevel=5)
-        return LoadedLog(log, (*self.notes, *self.doubts), encoded.names, dict(self.parts.encodings), **probs)
+        notes, encodings = (*self.notes, *self.doubts), dict(self.parts.encodings)
+        return LoadedLog(log, notes, encoded.names, encodings, **probs, one_step=self.parts.one_step)
 
 
 def _starts_known(log: Transitions) -> bool:

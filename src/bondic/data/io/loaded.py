@@ -45,6 +45,8 @@ class LoadedLog:
         The same at the first row of every episode, in the order of `InitialStates.from_log`.
     logged_action_probs : array of float, (n, actions), default None
         pi(. | s_i) for every row.
+    one_step : bool, default False
+        It was stated, or is known of the format, that every row is an episode of its own.
     """
 
     transitions: Transitions
@@ -54,3 +56,4 @@ class LoadedLog:
     next_action_probs: FloatArray | None = None
     initial_action_probs: FloatArray | None = None
     logged_action_probs: FloatArray | None = None
+    one_step: bool = False
