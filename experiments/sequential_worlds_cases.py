@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from experiments.sequential_worlds_fresh import WORLDS, question
 
 import bondic
 from bondic_lab.worlds.rollout import discounted_returns
@@ -170,6 +171,11 @@ def falling_stick(rows: int, seed: int) -> Case:
     return Case(_problem(log, bondic.CallablePolicy(_stay_up), starts, **terms), truth)
 
 
+def fresh(name: str, rows: int, seed: int) -> Case:
+    """A world that no rule was made with."""
+    return Case(*question(WORLDS[name], rows, seed))
+
+
 CASES: dict[str, Callable[[int, int], Case]] = {
     "pendulum": partial(shipped, "pendulum"),
     "cart-pole": partial(shipped, "cartpole"),
@@ -179,4 +185,5 @@ CASES: dict[str, Callable[[int, int], Case]] = {
     "sparse": partial(walk, True, GAMMA),
     "one-step": one_step,
     "long walk": partial(walk, False, LONG_GAMMA),
+    **{name: partial(fresh, name) for name in WORLDS},
 }
