@@ -176,10 +176,20 @@ WORLDS: dict[str, World] = {
     "mountain car": World(_car_step, partial(_car, 0.1), partial(_car, 0.6), _car_starts, 0.97, _COST),
     "acrobot": World(_acrobot_step, partial(_acrobot, 0.1), partial(_acrobot, 0.6), _acrobot_starts, 0.95, _COST),
     "other stick": World(
-        partial(_stick_step, 0.0, 0.15), partial(_stick, 6.0, 0.02), partial(_stick, 2.0, 0.5), _stick_starts, 0.95, _UNIT
+        partial(_stick_step, 0.0, 0.15),
+        partial(_stick, 6.0, 0.02),
+        partial(_stick, 2.0, 0.5),
+        _stick_starts,
+        0.95,
+        _UNIT,
     ),
     "stick in the wind": World(
-        partial(_stick_step, 0.15, 0.2), partial(_stick, 6.0, 0.1), partial(_stick, 2.0, 0.6), _stick_starts, 0.95, _UNIT
+        partial(_stick_step, 0.15, 0.2),
+        partial(_stick, 6.0, 0.1),
+        partial(_stick, 2.0, 0.6),
+        _stick_starts,
+        0.95,
+        _UNIT,
     ),
     "room": World(
         _room_step, partial(_room, 0.05), partial(_room, 0.7), _room_starts, 0.9, {**_UNIT, "may_terminate": False}

@@ -293,10 +293,10 @@ def test_what_actions_differ_by_has_its_own_scale():
 
 
 def test_the_radius_holds_what_rows_cannot_show():
-    assert radius_around(0.0, 20.0, 0.95, 150, 0.0) == pytest.approx(20 * 3 * 20 / 150)
-    assert radius_around(0.0, 20.0, 0.95, 10, 0.0) == pytest.approx(20.0)
-    assert radius_around(0.0, 1.0, 0.95, 150, 0.5) == pytest.approx(2.5)
-    assert radius_around(1.0, 20.0, 0.95, 10**9, 0.0) == pytest.approx(20.0)
+    assert radius_around(0.0, 20.0, 0.95, 150, 0.0) == pytest.approx(2 * 20 * 3 * 20 / 150)
+    assert radius_around(0.0, 20.0, 0.95, 10, 0.0) == pytest.approx(2 * 20.0)
+    assert radius_around(0.0, 1.0, 0.95, 150, 0.5) == pytest.approx(2 * 2.5)
+    assert radius_around(1.0, 20.0, 0.95, 10**9, 0.0) == pytest.approx(2 * 20.0)
     assert allowed_kappas(2, 0.95) == (1.0, 0.3, 0.1)
     assert allowed_kappas(2, 0.9) == (1.0, 0.3)
     assert allowed_kappas(2, 0.0) == allowed_kappas(1, 0.99) == (1.0,)

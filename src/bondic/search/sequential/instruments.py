@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from bondic.bounds.plan import FULL_BET
+from bondic.bounds.plan import FULL_BET, SMALL_BET
 from bondic.classes.ellipsoids import Ellipsoid
+from bondic.matrices import row_norms
 from bondic.search.sequential.models import Fitted
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
@@ -35,6 +36,10 @@ class VectorBets:
     whitening: FloatArray  # (m, m) W = (C + ridge)^(-1/2), C = mean T̄ T̄'
     rate: float  # lambda
     usual: float  # |φ| beyond this is strange
+
+    def bets(self, sample: Predictions) -> FloatArray:
+        """The largest bet at each row, as a share of what would lose everything."""
+        return np.where(row_norms(sample.toward @ self.whitening) > self.usual, SMALL_BET, FULL_BET)
 
 
 def whitening(spread: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import FULL_BET, NextModel
+from bondic.bounds.plan import NextModel
 from bondic.claims import End
 from bondic.classes.landmarks import Embedding
 from bondic.data.spread import spread_rows
@@ -61,11 +61,13 @@ class Predictions:
         left = float(np.sum((radius * gamma * self.beyond) ** 2))
         return left / max(left + float(np.sum(self.at(guess, gamma) ** 2)), 1e-300)
 
-    def caps(self, end: End, gamma: float, guess: FloatArray, margin: float) -> tuple[FloatArray, FloatArray]:
-        """(largest v, largest -v): a full bet on the one side of the range that can lose, for a clip of this margin."""
+    def caps(
+        self, end: End, gamma: float, guess: FloatArray, margin: float, bets: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """(largest v, largest -v): the largest bet on the one side of the range that can lose, for a clip of this margin."""
         middle = np.clip(self.predicted + gamma * self.embedding @ guess, self.low, self.high)
-        above = FULL_BET / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
-        below = FULL_BET / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
+        above = bets / np.maximum(self.high - np.maximum(self.low, middle - margin), 1e-300)
+        below = bets / np.maximum(np.minimum(self.high, middle + margin) - self.low, 1e-300)
         return (above, below) if end == "upper" else (below, above)
 
 

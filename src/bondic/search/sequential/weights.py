@@ -53,6 +53,7 @@ class Aim:
     smoothing: float  # s
     imbalance: FloatArray  # (m,) λ ψ_0 - mean v T̄, what the caps do not allow to balance
     curvature: FloatArray  # (m, m) how fast the balance answers to theta: the Hessian of the mean
+    length: float  # predicted, from the doubly robust value to this end
 
 
 def _clipped(scores: FloatArray, problem: Problem) -> FloatArray:
@@ -123,8 +124,8 @@ def propose_aim(problem: Problem) -> Aim:
         if best is None or length < best[0]:
             best = (length, rate, theta, weights, off)
     assert best is not None
-    _, rate, theta, weights, off = best
-    return Aim(rate, theta, smoothing, off, _hessian(weights, problem, smoothing))
+    length, rate, theta, weights, off = best
+    return Aim(rate, theta, smoothing, off, _hessian(weights, problem, smoothing), length)
 
 
 class Balance:
