@@ -233,10 +233,8 @@ def test_leaves_of_a_tree_are_as_large_as_asked():
 def test_fitted_centers_have_smaller_residuals_on_a_rough_world():
     _, found = fitted()
     names = [center.name for center in found.every]
-    assert names == ["constant", "network", "look-ahead"]
-    assert all(center.rho < 0.6 * found.every[0].rho for center in found.every[1:])
-    assert found.best.rho == min(center.rho for center in found.every if center.name != "network")
-    assert found.best.name != "network"  # a bare network was farther from q* than its radius
+    assert names == ["constant", "look-ahead"]
+    assert found.every[1].rho < 0.6 * found.every[0].rho
     assert "look-ahead" in found.text()
 
 
@@ -264,7 +262,7 @@ def test_a_policy_of_which_only_answers_are_known_gets_no_look_ahead():
         problem.log, policy, problem.initial_states, gamma=0.9, reward_range=(0.0, 1.0), accept=None
     )
     found = fit_centers(tuning_problem(again, 400))
-    assert [center.name for center in found.every] == ["constant", "network"]
+    assert [center.name for center in found.every] == ["constant"]
 
 
 def test_what_the_pilot_never_saw_is_counted():

@@ -28,7 +28,7 @@ from bondic.search.sequential.plan import Simulated, outset
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
+from bondic.tuning.centers import ENOUGH, Center, FittedCenters, horizon_of, split_row
 from bondic.tuning.coverage import unseen_share
 from bondic.tuning.visits import can_be_asked
 
@@ -79,14 +79,12 @@ def balls_around_center(
     simulated: Simulated | None,
     factor: float,
 ) -> list[ClassCandidate]:
-    """One for every scale of the advantage, around the center with the smallest residuals; the radius times `factor`."""
-    limits, center = range_at_all_times(pilot.terms), centers.best
-    held = len(pilot.select(split_row(pilot)))
+    """One for every scale of the advantage, around the center that asks for the smallest radius; the radius times `factor`."""
+    limits, held = range_at_all_times(pilot.terms), len(pilot.select(split_row(pilot)))
     unseen, why = _unseen(pilot, centers)
-    radius, fixed = radius_around(center.rho, limits.width, pilot.gamma, held, unseen), constant_value(center.function)
-    if fixed is not None:
-        radius = max(radius, 0.5 * _SAFE * limits.width)  # a constant knows nothing of the shape of q*
-    radius *= factor
+    radii = [_radius(one, limits.width, pilot.gamma, held, unseen) for one in centers.every]
+    radius, center = factor * min(radii), centers.every[int(np.argmin(radii))]
+    fixed = constant_value(center.function)
     level, out = max(0.5 * limits.width, limits.width / radius), []
     where = Provenance(
         "center, scales and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash
@@ -102,6 +100,13 @@ def balls_around_center(
         length = foresight.length(pilot, ball, simulated)
         out.append(ClassCandidate(f"{center.name}, scale {kappa:g}", ball, note, length))
     return out
+
+
+def _radius(center: Center, width: float, gamma: float, held: int, unseen: float) -> float:
+    found = radius_around(center.rho, width, gamma, held, unseen)
+    if constant_value(center.function) is None:
+        return found
+    return max(found, 0.5 * _SAFE * width)  # a constant knows nothing of the shape of q*
 
 
 def radius_around(rho: float, width: float, gamma: float, held: int, unseen: float) -> float:

@@ -72,9 +72,7 @@ class Outlook:
     best: Ellipsoid = field(init=False)
     _matrix: FloatArray = field(init=False)
     _offset: FloatArray = field(init=False)
-    _left: float = field(
-        init=False, default=0.0
-    )  # what rows that pay one by one leave over of the matrix, times the radius
+    _left: float = field(init=False, default=0.0)  # left over of the matrix, times the radius
 
     def __post_init__(self) -> None:
         self.best = whole_ball(self.radius, self.size)
