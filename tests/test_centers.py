@@ -185,10 +185,10 @@ def stick(count=2500, seed=0, **changes):
 @pytest.fixture(autouse=True, scope="module")
 def short_training():
     """A tenth of the steps: these tests are about what is fitted, not how well."""
-    kept = centers._UPDATES, centers._RETURN_STEPS
-    centers._UPDATES, centers._RETURN_STEPS = 12, 1500
+    kept = centers._RETURN_STEPS
+    centers._RETURN_STEPS = 1500
     yield
-    centers._UPDATES, centers._RETURN_STEPS = kept
+    centers._RETURN_STEPS = kept
 
 
 @cache
@@ -320,7 +320,7 @@ def test_a_smooth_problem_keeps_its_ball():
 
 def ahead_proof(problem, found):
     """A plan whose models look ahead, for a ball of smooth functions around the fitted center."""
-    ball = bondic.Ball(bondic.Gaussian(1.0, on="state") + bondic.Constant(25.0), 20.0, found.best.function)
+    ball = bondic.Ball(bondic.Gaussian(1.0, on="state") + bondic.Constant(25.0), 20.0, found.every[-1].function)
     pilot, budget = tuning_problem(problem, 500), ErrorBudget.split(0.1, probabilities("both", 0.2))
     simulated = Simulated(found.simulator.steps, found.simulator.tree)
     shape = Shape(len(problem.rows), seen=40, landmarks=50)
