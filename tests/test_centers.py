@@ -29,9 +29,9 @@ from bondic.search.sequential.blocks import Budget
 from bondic.search.sequential.plan import Shape, Simulated, make_plan
 from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
 from bondic.tuning import centers
-from bondic.tuning.around_centers import Foresight, allowed_kappas, radius_around
+from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, radius_around
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import fit_centers
+from bondic.tuning.centers import Center, FittedCenters, fit_centers
 from bondic.tuning.coverage import unseen_share
 from bondic.tuning.sequential_class import choose_class
 
@@ -298,6 +298,17 @@ def test_the_radius_holds_what_rows_cannot_show():
     assert allowed_kappas(2, 0.95) == (1.0, 0.3, 0.1)
     assert allowed_kappas(2, 0.9) == (1.0, 0.3)
     assert allowed_kappas(2, 0.0) == allowed_kappas(1, 0.99) == (1.0,)
+
+
+def test_the_center_that_asks_for_the_smallest_radius_is_taken():
+    problem, found = fitted()
+    pilot, ahead = tuning_problem(problem, 500), found.every[1].function
+    for rho, wanted in ((0.05, "look-ahead"), (5.0, "constant")):
+        every = (replace(found.every[0], rho=0.01), Center("look-ahead", ahead, rho))
+        balls = balls_around_center(pilot, FittedCenters(every, found.simulator), (), FORESIGHT, None, 3.0)
+        assert all(wanted in one.name for one in balls)
+        assert (balls[0].ball.center is ahead) == (wanted == "look-ahead")
+    assert balls[0].ball.radius == pytest.approx(3.0 * 10)  # the range, as a constant knows no shape
 
 
 FORESIGHT = Foresight(2500, Budget.of(0.02, {"lower": 0.04, "upper": 0.04}), 60)

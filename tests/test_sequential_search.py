@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import bondic
-from bondic.bounds.plan import RidgeModel, columns
+from bondic.bounds.plan import SMALL_BET, RidgeModel, columns
 from bondic.bounds.start import sampled_start
 from bondic.claims import ErrorBudget, ends_of
 from bondic.classes.basis import LandmarkBasis
@@ -407,7 +407,7 @@ def rough_problem():
 def test_proposals_know_what_landmarks_leave_over():
     """Rows of a chosen ball pay one by one: a plan that was made as if they did not bets too much."""
     problem, ball = rough_problem()
-    chosen, lengths = replace(ball, origin="chosen"), []
+    chosen, lengths, usual = replace(ball, origin="chosen"), [], []
     start, budget, shape = 300, budget_of(problem), Shape(3000, seen=60, landmarks=80)
     for planned_for in (ball, chosen):
         plan = make_plan(problem, tuning_problem(problem, start), planned_for, budget, ("lower", "upper"), shape)
@@ -415,7 +415,24 @@ def test_proposals_know_what_landmarks_leave_over():
         proof = SequentialProof(Asked.of(certified), budget, "both", chosen, plan)
         ends = {claim.end: claim.bound for claim in proof.evaluate(proof.evidence(certified)).claims}
         lengths.append(ends["upper"] - ends["lower"])
+        usual.append([block.usual for block in plan.blocks])
     assert lengths[1] < 0.8 * lengths[0]
+    assert min(usual[0]) > 0
+    assert max(usual[1]) == 0  # small bets everywhere
+
+
+def test_small_bets_bound_what_a_strange_row_can_cost():
+    problem, ball = rough_problem()
+    plan = plan_of(problem, replace(ball, origin="chosen"), seen=60, landmarks=80)
+    rows, block = history_of(problem, ball).rows.cut(slice(2500, 2600)), plan.blocks[-1]
+    embedder = Embedder(normal_form(ball.kernel, problem.layout), plan.basis)
+    far = 3 * embedder.pairs(PointSlots(rows.points, rows.slots))[:, : plan.seen]
+    found = columns(block, problem.gamma, rows.log_rows, rows.points, rows.slots, far, rows.limits)
+    width = rows.limits.high - rows.limits.low
+    assert np.all(np.abs(found.weights["upper"]) * width <= SMALL_BET * (1 + 1e-12))
+    careless = replace(block, usual=np.inf)
+    full = columns(careless, problem.gamma, rows.log_rows, rows.points, rows.slots, far, rows.limits)
+    assert np.abs(full.weights["upper"] * width).max() > 2 * SMALL_BET
 
 
 def test_what_is_left_over_is_nothing_at_landmarks():
