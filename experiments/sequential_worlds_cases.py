@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from experiments.sequential_worlds_fresh import WORLDS, question
 
 import bondic
 from bondic_lab.worlds.rollout import discounted_returns
@@ -46,7 +47,8 @@ def shipped(name: str, rows: int, seed: int) -> Case:
     """A world of the library: the partly trained policy at temperature 0.1 from logs of the same at temperature 1."""
     world, policy = ENVIRONMENTS[name](), shipped_policy(name, "partly", 0.1)
     behavior = shipped_policy(name, "partly", 1.0)
-    made = world.rollout(behavior.action_probs, max(40, rows // 8), rng=np.random.default_rng([seed, 9]))
+    shortest = 8 if world.may_terminate else world.horizon
+    made = world.rollout(behavior.action_probs, max(40, rows // shortest + 1), rng=np.random.default_rng([seed, 9]))
     starts = world.starts(64, np.random.default_rng(123))
     terms = {"gamma": GAMMA, "reward_range": world.reward_range, "may_terminate": world.may_terminate}
     return Case(_problem(_first(made, rows), policy, starts, **terms), _shipped_truth(name))
@@ -170,6 +172,11 @@ def falling_stick(rows: int, seed: int) -> Case:
     return Case(_problem(log, bondic.CallablePolicy(_stay_up), starts, **terms), truth)
 
 
+def fresh(name: str, rows: int, seed: int) -> Case:
+    """A world that no rule was made with."""
+    return Case(*question(WORLDS[name], rows, seed))
+
+
 CASES: dict[str, Callable[[int, int], Case]] = {
     "pendulum": partial(shipped, "pendulum"),
     "cart-pole": partial(shipped, "cartpole"),
@@ -179,4 +186,5 @@ CASES: dict[str, Callable[[int, int], Case]] = {
     "sparse": partial(walk, True, GAMMA),
     "one-step": one_step,
     "long walk": partial(walk, False, LONG_GAMMA),
+    **{name: partial(fresh, name) for name in WORLDS},
 }

@@ -1,10 +1,12 @@
 """Balls around a fitted center, with the radius that the pilot's residuals ask for.
 
-    r_Q^2 = ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2
+    r_Q = 2 sqrt( ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2 )
 
 rho: rms residual of the center on the n rows that judge it. q* - q̂ is the sum of all residuals to come, rho / (1 - gamma) if
 all of them point the same way. The second part leaves room for what these rows cannot show: an event that hits less than 3
-of n rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The level C of
+of n rows, which one log in twenty hides, and all that happens where the pilot never was (u, `tuning.coverage`). The factor 2 is
+for what neither part measures: rho is taken over the log's rows, and the policy may spend its time where residuals are larger;
+and it is a size of values, where r_Q bounds a norm, which is larger for all but the flattest functions. The level C of
 the kernel is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
 """
 
@@ -26,7 +28,7 @@ from bondic.search.sequential.plan import Simulated, outset
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
+from bondic.tuning.centers import ENOUGH, Center, FittedCenters, horizon_of, split_row
 from bondic.tuning.coverage import CHANCE, unseen_actions, unseen_share
 from bondic.tuning.visits import can_be_asked
 
@@ -35,8 +37,10 @@ FloatArray = npt.NDArray[np.float64]
 KAPPAS = (1.0, 0.3, 0.1)
 """Scales of what actions differ by, beside that of the state."""
 _RARE, _APART = 3.0, 5.0
+_SAFE = 2.0
+"""Times what residuals ask for. With 1, intervals missed; 2 was fixed before the logs that `docs/sequential-worlds.md` counts."""
 _LEAST_ADVANTAGE = 2.0
-"""kappa r_Q is at least so many rho: what one step can make actions differ by."""
+"""kappa r_Q / 2 is at least so many rho: what one step can make actions differ by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +84,12 @@ def balls_around_center(
     simulated: Simulated | None,
     factor: float,
 ) -> list[ClassCandidate]:
-    """One for every scale of the advantage, around the center with the smallest residuals; the radius times `factor`."""
-    limits, center = range_at_all_times(pilot.terms), centers.best
-    held = len(pilot.select(split_row(pilot)))
+    """One for every scale of the advantage, around the center that asks for the smallest radius; the radius times `factor`."""
+    limits, held = range_at_all_times(pilot.terms), len(pilot.select(split_row(pilot)))
     unseen, why = _unseen(pilot, centers)
-    radius, fixed = radius_around(center.rho, limits.width, pilot.gamma, held, unseen), constant_value(center.function)
-    if fixed is not None:
-        radius = max(radius, 0.5 * limits.width)  # a constant knows nothing of the shape of q*
-    radius *= factor
+    radii = [_radius(one, limits.width, pilot.gamma, held, unseen) for one in centers.every]
+    radius, center = factor * min(radii), centers.every[int(np.argmin(radii))]
+    fixed = constant_value(center.function)
     level, out = max(0.5 * limits.width, limits.width / radius), []
     where = Provenance(
         "center, scales and radius chosen by bondic", (pilot.rows.start, pilot.rows.stop), pilot.log_hash
@@ -105,15 +107,22 @@ def balls_around_center(
     return out
 
 
+def _radius(center: Center, width: float, gamma: float, held: int, unseen: float) -> float:
+    found = radius_around(center.rho, width, gamma, held, unseen)
+    if constant_value(center.function) is None:
+        return found
+    return max(found, 0.5 * _SAFE * width)  # a constant knows nothing of the shape of q*
+
+
 def radius_around(rho: float, width: float, gamma: float, held: int, unseen: float) -> float:
-    """r_Q; never below a thousandth of the range."""
+    """r_Q; never below two thousandths of the range."""
     steps = 1.0 / (1.0 - gamma)
     hidden = width * max(min(1.0, _RARE * steps / max(held, 1)), _APART * unseen)
-    return max(math.hypot(rho * steps, hidden), 1e-3 * width)
+    return _SAFE * max(math.hypot(rho * steps, hidden), 1e-3 * width)
 
 
 def allowed_kappas(actions: int, gamma: float) -> tuple[float, ...]:
-    """Those with kappa r_Q >= 2 rho; a single action has no advantage."""
+    """Those with kappa r_Q >= 4 rho; a single action has no advantage."""
     if actions == 1:
         return KAPPAS[:1]
     least = min(1.0, _LEAST_ADVANTAGE * (1 - gamma)) * (1 - 1e-9)

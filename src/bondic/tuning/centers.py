@@ -1,11 +1,11 @@
 """Centers of Q, fitted on the first 70 % of a pilot and judged on the rest: rho = the rms of r + gamma q̂(x') - q̂(x).
 
 constant     the level that solves the mean Bellman equation
-network      fitted Q evaluation: a tanh network with one output per action
 look-ahead   one step in a simulator of the pilot, then a network of the state, fitted to returns that were simulated
              under the policy
 
-A center needs no truth in it: a bad one costs radius, and so length. All draws come from a fixed seed.
+A network that is fitted to the Bellman equation itself is no center: q* was farther from it than its residuals told on 2 of 22
+logs. A center needs no truth in it: a bad one costs radius, and so length. All draws come from a fixed seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from bondic.classes.value_class import constant_function
 from bondic.errors import PolicyError
 from bondic.functions.functions import Function
 from bondic.functions.lookahead import LookAhead
-from bondic.functions.networks import NetworkFunction
 from bondic.identity.residual import bellman_residual, values_at_rows
 from bondic.rows import Batch, Rows
 from bondic.search.sequential.simulator import Simulator, fit_simulator, moves_of
@@ -36,11 +35,9 @@ FIRST = 0.7
 """Share of the pilot that fits, where the rest judges."""
 ENOUGH = 200
 """Rows below which nothing but a constant is fitted."""
-_UPDATES, _STEPS, _DECAY = 60, 100, 1e-4
-"""Of fitted Q evaluation: targets that are made anew, steps of Adam for each."""
 _RETURN_STEPS, _RETURN_BATCH = 7000, 512
-_FULL, _LEAST = 300, 0.5
-"""Rows at which that many steps are taken; fewer rows take fewer, but not below this share."""
+_FULL, _LEAST, _MOST = 300, 0.5, 3.0
+"""Rows at which that many steps are taken; the root of the number of rows counts, within these shares."""
 _STARTS, _ASKED = 6000, 1_500_000
 """Most states that simulations begin at, and most states that the policy is asked at, about."""
 _LEFT = 0.01
@@ -67,11 +64,6 @@ class FittedCenters:
     simulator: Simulator | None
     note: str = ""
 
-    @property
-    def best(self) -> Center:
-        """The least residuals, but no bare network: q* was farther from it than the radius on 2 of 22 logs."""
-        return min((center for center in self.every if center.name != "network"), key=lambda center: center.rho)
-
     def text(self) -> str:
         """All of them with their residuals."""
         found = ", ".join(f"{center.name} {center.rho:.3g}" for center in self.every)
@@ -91,12 +83,10 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Fit
     every = [judged("constant", constant_function(level(fit, limits), pilot.layout))]
     if len(pilot) < ENOUGH or pilot.layout.has_time or not limits.width:
         return FittedCenters(tuple(every), None)
-    network = fitted_q(fit, limits, seed, lambda share: tell(0.4 * share))
-    every.append(judged("network", NetworkFunction(pilot.layout, network.network())))
     note = ""
     simulator = fit_simulator(moves_of(pilot).before(len(fit)), pilot.layout.slots)
     try:
-        function = look_ahead(pilot, fit, simulator, limits, seed, lambda share: tell(0.4 + 0.6 * share))
+        function = look_ahead(pilot, fit, simulator, limits, seed, tell)
     except PolicyError as problem:
         note = f"no look-ahead: the policy cannot be asked at simulated states ({problem})"
     else:
@@ -117,7 +107,7 @@ def split_row(pilot: Rows) -> int:
 
 
 def _share(rows: Batch) -> float:
-    return min(1.0, max(_LEAST, len(rows) / _FULL))
+    return min(_MOST, max(_LEAST, math.sqrt(len(rows) / _FULL)))
 
 
 def horizon_of(gamma: float) -> int:
@@ -130,21 +120,6 @@ def level(rows: Batch, limits: ValueRange) -> float:
     left = float(np.sum(1 - rows.gamma * rows.continues))
     found = float(rows.rewards.sum()) / left if left > 0 else 0.5 * (limits.low + limits.high)
     return min(max(found, limits.low), limits.high)
-
-
-def fitted_q(rows: Batch, limits: ValueRange, seed: int, tell: Report) -> Trainer:
-    """net <- argmin sum ( r + gamma sum_a pi(a|s') net(s', a) - net(s, a) )^2, again and again."""
-    rng = np.random.default_rng([seed, 2])
-    trainer = Trainer(rows.logged, rows.layout.slots, level(rows, limits), limits, seed)
-    here, after = trainer.inputs(rows.logged), trainer.inputs(rows.next.points)
-    for update in range(_UPDATES):
-        following = rows.next.per_row(trainer.values(after), len(rows)) if len(after) else np.zeros(len(rows))
-        wanted = np.clip(rows.rewards + rows.gamma * following, limits.low, limits.high)
-        rate = 2e-3 if update < 0.6 * _UPDATES else 6e-4
-        steps = int(_share(rows) * _STEPS)
-        trainer.regress(here, rows.slots, trainer.units(wanted), steps, (rate, rate), rng, decay=_DECAY)
-        tell((update + 1) / _UPDATES)
-    return trainer
 
 
 def look_ahead(

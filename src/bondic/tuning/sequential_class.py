@@ -22,7 +22,7 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 SHORT = 0.1
 """A ball whose interval is foreseen to be shorter than this share of the value range is kept without looking further."""
-NEAR, FAR = 1.25, 3.0
+NEAR, FAR = 1.25, 2.0
 """Predicted lengths within the first factor are alike: the class that assumes least is taken. A fitted center assumes
 more than the middle of the range, and short pilots flatter it: it must promise to be shorter by the second factor."""
 

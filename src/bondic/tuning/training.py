@@ -15,7 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
-HIDDEN = (64, 64)
+HIDDEN = (64, 64, 64)
 _MEANS, _SQUARES = 0.9, 0.999
 _FIRST_OUTPUT = 0.1
 """Last layers begin with weights of a tenth of the usual size, so that the first function is nearly constant."""

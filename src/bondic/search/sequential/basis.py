@@ -81,6 +81,13 @@ class Embedder:
         values = gram(self.terms, pairs, PointSlots(self.basis.points, self.basis.slots))
         return np.asarray(values @ self.basis.matrix.T)
 
+    def left(self, pairs: PointSlots, coordinates: FloatArray) -> FloatArray:
+        """|R| of each pair: (N,)."""
+        if self.complete:
+            return np.zeros(len(pairs))
+        own = diagonal(self.terms, pairs) - np.einsum("ij,ij->i", coordinates, coordinates)
+        return np.asarray(np.sqrt(np.maximum(own, 0.0)))
+
     def cloud(self, cloud: Cloud, count: int) -> tuple[FloatArray, FloatArray]:
         """Mean embedding of the points of each row, and the left-over |R| of its first point: (count, m), (count,)."""
         size, draws = len(self.basis), cloud.draws

@@ -16,7 +16,8 @@ from bondic.search.sequential.instruments import Forecast, VectorBets, forecast,
 from bondic.search.sequential.models import FIRST, Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Predictions, past_sample, prediction_noise
+from bondic.search.sequential.prices import TailPrice
+from bondic.search.sequential.sample import Predictions, held_rows, past_sample, prediction_noise, sample_of
 from bondic.search.sequential.simulator import fit_simulator
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
@@ -32,6 +33,11 @@ _GROWTH = 1.5
 _WORTH, _MOST_SIMULATED = 1.3, 10_000
 """A simulator is fitted anew when it can see this many times the rows, up to so many."""
 _STEP = 0.2
+_MOSTLY = 0.5
+"""Share of left-overs in the squares of deviations."""
+_CAREFUL = 1.25
+"""Where rows pay mostly for what is left over of them, small bets everywhere are worth a length that is this many times the
+shortest one, as far as the past tells: with them a few rows unlike it cannot cost more than all others together."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,11 @@ class Draft:
     final: Forecast
     margin: float
     aims: dict[End, Aim]
+
+    @property
+    def length(self) -> float:
+        """Of both ends, as the aims foresee it."""
+        return sum(aim.length for aim in self.aims.values())
 
 
 @dataclass(eq=False)
@@ -151,17 +162,34 @@ class Proposer:
         instruments = propose_instruments(past, fitted, sample, self.outlook, noise, by_then)
 
         def after(count: float) -> Forecast:
-            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count)
+            return forecast(sample, instruments.whitening, self.radius, self.budget.vector, noise, count, past.alone)
 
         final = after(rows)
         today = after(self.outlook.certified) if self.outlook.certified else None
         margin = propose_margin(sample, final, today, self.outlook, noise, len(past))
-        aims = {}
+        bare = Draft(fitted, first, noise, rows, sample, instruments, final, margin, {})
+        held = sample_of(held_rows(past), first.model, self.gamma)
+        if not past.alone or held.left_over_share(self.gamma, self.radius, first.guess) < _MOSTLY:
+            return self._aimed(past, bare, None)
+        full = self._aimed(past, bare, held)
+        careful = self._aimed(past, replace(bare, instruments=replace(instruments, usual=0.0)), held)
+        return careful if careful.length <= _CAREFUL * full.length else full
+
+    def _aimed(self, past: Past, draft: Draft, held: Predictions | None) -> Draft:
+        """The same with aims for its bets; `held`: rows that tell the price of noise."""
+        sample, bets = draft.sample, draft.instruments.bets(draft.sample)
+        prices, aims = {} if held is None else self._prices(held, draft), {}
         for end, log_term in self.budget.ends.items():
-            above, below = sample.caps(end, self.gamma, fitted.guess, margin)
-            problem = Problem(sample.toward, above, below, past.start, noise, final, log_term, rows)
-            aims[end] = propose_aim(problem)
-        return Draft(fitted, first, noise, rows, sample, instruments, final, margin, aims)
+            above, below = sample.caps(end, self.gamma, draft.fitted.guess, draft.margin, bets)
+            known = sample.toward, above, below, past.start, draft.noise, draft.final
+            aims[end] = propose_aim(Problem(*known, log_term, draft.rows, prices.get(end)))
+        return replace(draft, aims=aims)
+
+    def _prices(self, held: Predictions, draft: Draft) -> dict[End, TailPrice]:
+        """Of rows that pay mostly for what is left over: some cost far more than a mean square tells, as Q stays large."""
+        left, bets, guess = draft.final.around_zero(self.radius), draft.instruments.bets(held), draft.first.guess
+        caps = {end: held.caps(end, self.gamma, guess, draft.margin, bets) for end in self.budget.ends}
+        return {end: TailPrice.of(held, guess, self.gamma, left, own) for end, own in caps.items()}
 
     def _learn_steps(self, past: Past) -> None:
         """Fit the simulator of a model that has one anew, to the first 70 % of a past that has grown: the rest judges it."""

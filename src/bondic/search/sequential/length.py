@@ -51,7 +51,7 @@ def _spread(end: End, found: Draft, sample: Predictions, outlook: Outlook, weigh
     """How far this end would lie from the value at the center of the ellipsoid."""
     assert outlook.kept is not None
     aim, gamma = found.aims[end], outlook.gamma
-    above, below = sample.caps(end, gamma, found.fitted.guess, found.margin)
+    above, below = sample.caps(end, gamma, found.fitted.guess, found.margin, found.instruments.bets(sample))
     v = np.clip(sample.toward @ (aim.theta / aim.smoothing), -below, above)
     worst = np.minimum(np.abs(v) * outlook.kept.largest(), FULL_BET)
     form = Quadratic.of(weight * v**2 * curvature(-worst), sample.miss, sample.deviations(gamma), outlook.radius)

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.plan import Block, columns
-from bondic.classes.ellipsoids import Cylinder, Ellipsoid, Quadratic, enclose, supremum, whole_ball
+from bondic.classes.ellipsoids import Cylinder, Ellipsoid, enclose, whole_ball
 from bondic.classes.landmarks import Embedding
 from bondic.data.spread import spread_rows
 from bondic.matrices import row_norms
-from bondic.noise.betting import curvature, loss
 from bondic.rounding import Between
 from bondic.search.sequential.past import Past, Seen
-from bondic.search.sequential.sample import Predictions
+from bondic.search.sequential.prices import cheapest
+from bondic.search.sequential.sample import Predictions, usual_left
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -29,7 +29,6 @@ _ROUNDS, _WORTH = 20, 0.995
 _TAUS = (0.5, 0.9, 0.98)
 _BOTH = (0.6, 0.35)
 """Shares of the newest cylinder and of the one before it in the ellipsoid that knows both."""
-_MOST = 0.995
 
 
 @dataclass(eq=False)
@@ -73,6 +72,7 @@ class Outlook:
     best: Ellipsoid = field(init=False)
     _matrix: FloatArray = field(init=False)
     _offset: FloatArray = field(init=False)
+    _left: float = field(init=False, default=0.0)  # left over of the matrix, times the radius
 
     def __post_init__(self) -> None:
         self.best = whole_ball(self.radius, self.size)
@@ -97,6 +97,8 @@ class Outlook:
         found = columns(block, self.gamma, rows.log_rows, rows.points, rows.slots, rows.coordinates, rows.limits)
         self._matrix += found.instruments.T @ (rows.coordinates - self.gamma * rows.following)
         self._offset += found.instruments.T @ (rows.values - rows.targets)
+        if past.alone:
+            self._left += self.radius * usual_left(rows.rough) * float(row_norms(found.instruments).sum())
         self.certified += len(rows)
         chosen = spread_rows(len(rows), _KEPT)
         sample = Predictions.of(rows.cut(chosen), found.predicted[chosen], found.embedding[chosen], self.gamma)
@@ -129,7 +131,7 @@ class Outlook:
                 self.best = ellipsoids[pick]
             if not new < _WORTH * size:
                 break
-            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new)
+            size, self.cylinder = new, Cylinder(self._matrix, self._offset, new + self._left)
             made = [enclose(self.radius, [self.cylinder], [tau]) for tau in _TAUS]
             if before is not None:
                 made.append(enclose(self.radius, [self.cylinder, before], _BOTH))
@@ -139,10 +141,5 @@ class Outlook:
 
     def _price(self, rows: Kept, ellipsoids: list[Ellipsoid]) -> tuple[float, int]:
         """log(2/delta_1) + sum g(-λ |φ| |Delta|) (16): row by row, or jointly over one ellipsoid, whichever is less."""
-        bet = np.minimum(rows.size * rows.largest(), _MOST)
-        alone = float(rows.weight @ loss(-bet))
-        weights = rows.weight * rows.size**2 * curvature(-bet)
-        form = Quadratic.of(weights, rows.offsets, rows.deviations, self.radius)
-        joint = [supremum(one, np.zeros(self.size), 0.0, form)[0] for one in ellipsoids]
-        pick = int(np.argmin(joint))
-        return self.log_term + min(alone, joint[pick]), pick
+        price, pick = cheapest(rows.weight, rows.size, rows.largest(), rows.offsets, rows.deviations, ellipsoids)
+        return self.log_term + price, pick

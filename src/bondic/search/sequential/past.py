@@ -37,6 +37,7 @@ class Seen:
     coordinates: FloatArray  # (k, m) of k̃(x_i)
     following: FloatArray  # (k, m) of the embedding of x'_i; 0 where nothing follows
     beyond: FloatArray  # (k,) norm of what the landmarks leave of the latter, about
+    rough: FloatArray  # (k,) the same of T_i = k̃(x_i) - gamma (what follows)
     values: FloatArray  # (k,) q̂(x_i)
     targets: FloatArray  # (k,) r_i + gamma q̂(x'_i)
     limits: Between  # the range of Y_i
@@ -71,6 +72,7 @@ class Past:
     radius: float  # r_Q
     moves: Moves | None = None  # the same rows for a simulator, where there is one
     table: bool = False  # coordinates are pairs
+    alone: bool = False  # every row pays for what is left over of it, as those of a ball that was chosen do
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -98,13 +100,14 @@ class History:
     radius: float
     moves: Moves | None = None
     table: bool = False
+    alone: bool = False
 
     def before(self, row: int) -> Past:
         """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
         moves = None if self.moves is None else self.moves.before(count)
         known = self.rows.cut(slice(0, count)), self.starts.before(row)
-        return Past(self.begin, row, *known, self.gamma, self.radius, moves, self.table)
+        return Past(self.begin, row, *known, self.gamma, self.radius, moves, self.table, self.alone)
 
 
 def make_history(
@@ -129,19 +132,25 @@ def make_history(
         parts = [part.cut(np.flatnonzero(part.coordinates.any(axis=1))) for part in parts]
     path = StartPath.of(starts, embedder, None if before is None else before.starts)
     rows = Seen.join(parts if before is None else [before.rows, *parts])
-    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius, table=table)
+    alone = ball.origin == "chosen"
+    return History(
+        problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius, table=table, alone=alone
+    )
 
 
 def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:
     following, beyond = embedder.cloud(batch.next, len(batch))
+    here = PointSlots(batch.logged, batch.slots)
+    coordinates = embedder.pairs(here)
     center = values_at_rows(batch, ball.center, sums)
     return Seen(
         batch.log_rows,
         batch.logged,
         batch.slots,
-        embedder.pairs(PointSlots(batch.logged, batch.slots)),
+        coordinates,
         following,
         beyond,
+        np.hypot(embedder.left(here, coordinates), batch.gamma * beyond),
         center.logged,
         batch.rewards + batch.gamma * center.next,
         limits_at(batch, limits),

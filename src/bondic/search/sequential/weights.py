@@ -8,6 +8,7 @@ theta minimizes the dual of "least s v^2 / 2 with mean v T̄ = lambda ψ_0 and v
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,8 @@ FloatArray = npt.NDArray[np.float64]
 
 _GAINS = (0.7, 1.0, 1.5, 2.0, 3.0, 4.5)
 """Rates, in units of the one at which plain least-squares weights meet the caps."""
+_SHARES = (0.1, 0.17, 0.3, 0.5, 0.7)
+"""Smaller rates, in units of the largest one, where the price of noise is looked up."""
 _STEPS = 30
 _STIFF = 10.0
 _FACE = 0.999
@@ -38,6 +41,7 @@ class Problem:
     final: Forecast
     log_term: float  # L = log(1/delta) of this end
     rows: float  # N, planned
+    price: Callable[[FloatArray], float] | None = None  # of the noise of a row, for a direction; None: v^2 noise / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,7 @@ class Aim:
     smoothing: float  # s
     imbalance: FloatArray  # (m,) λ ψ_0 - mean v T̄, what the caps do not allow to balance
     curvature: FloatArray  # (m, m) how fast the balance answers to theta: the Hessian of the mean
+    length: float  # predicted, from the doubly robust value to this end
 
 
 def _clipped(scores: FloatArray, problem: Problem) -> FloatArray:
@@ -97,26 +102,30 @@ def propose_aim(problem: Problem) -> Aim:
     count, size = problem.toward.shape
     second = problem.toward.T @ problem.toward / count
     second[np.diag_indices(size)] += _RIDGE * np.trace(second) + 1e-300
-    plain = problem.toward @ np.linalg.solve(second, problem.start)
-    full = float(np.quantile(np.maximum(plain / problem.above, -plain / problem.below), _FACE))
+    least = problem.toward @ np.linalg.solve(second, problem.start)
+    full = float(np.quantile(np.maximum(least / problem.above, -least / problem.below), _FACE))
     top = 1.0 / max(full, 1e-300)
-    quiet = math.sqrt(2 * problem.log_term / max(problem.rows * float(np.mean(plain**2)) * problem.noise, 1e-300))
+    quiet = math.sqrt(2 * problem.log_term / max(problem.rows * float(np.mean(least**2)) * problem.noise, 1e-300))
     typical = 1.0 / max(float(np.mean(1.0 / problem.above)), 1e-300)
     smoothing = problem.noise + problem.log_term / (problem.rows * typical**2)
     stiff = problem.log_term / problem.rows * problem.final.metric
     best, theta = None, np.zeros(size)
-    for rate in sorted({min(quiet, top * gain) for gain in _GAINS}):
+    rates = {min(quiet, top * gain) for gain in _GAINS}
+    if problem.price is not None:
+        rates |= {min(quiet, top * _GAINS[-1]) * share for share in _SHARES}
+    for rate in sorted(rates):
         target = rate * problem.start
         theta, weights = _minimize(problem, target, smoothing, stiff, theta)
         off = target - problem.toward.T @ weights / count
         imbalance = float(np.linalg.norm(solve_triangular(problem.final.factor, off, lower=True)))
-        spread = 0.5 * float(np.mean(weights**2)) * problem.noise
+        plain = 0.5 * float(np.mean(weights**2)) * problem.noise
+        spread = plain if problem.price is None else problem.price(theta / smoothing)
         length = (problem.log_term / problem.rows + spread + imbalance) / rate
         if best is None or length < best[0]:
             best = (length, rate, theta, weights, off)
     assert best is not None
-    _, rate, theta, weights, off = best
-    return Aim(rate, theta, smoothing, off, _hessian(weights, problem, smoothing))
+    length, rate, theta, weights, off = best
+    return Aim(rate, theta, smoothing, off, _hessian(weights, problem, smoothing), length)
 
 
 class Balance:
