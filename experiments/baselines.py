@@ -49,7 +49,7 @@ def make_method(name: str, case: Case) -> Any:
     """The method with what the experimenter may state: bounds of ratios and slopes from the table itself."""
     if name == "dual":
         return bondic.Dual()
-    if "hoeffding" in name:
+    if "hoeffding" in name or name == "dr-betting":
         return make_baseline(name, largest_ratio=case.largest_ratio)
     if name == "lipschitz":
         return make_baseline(name, constant=case.slope)

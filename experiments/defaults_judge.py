@@ -16,6 +16,7 @@ from bondic.classes.span import Span
 from bondic.kernels.base import Kernel
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.proofs.dual import DualProof
+from bondic.proofs.propensities import PropensityProof
 from bondic.proofs.sequential import SequentialProof
 from bondic_lab.reproduction.summary import Check, binomial_checks, failed, groups
 
@@ -39,7 +40,7 @@ def class_of(result: bondic.Result) -> str:
     """Which class of functions the tool chose for q*, read off its own words."""
     values = next(item for item in result.assumptions if item.name == "values")
     if values.text.startswith("Nothing is assumed"):
-        return "table"
+        return "none" if isinstance(result.proof, PropensityProof) else "table"
     return "kernel ball" if "space of" in values.text else "other"
 
 
@@ -51,6 +52,8 @@ def outside(result: bondic.Result, trial: Trial) -> bool | None:
     """
     if trial.q_star is None or result.certificate is None or len(trial.q_star[2]) > MOST_POINTS:
         return None
+    if isinstance(result.proof, PropensityProof):
+        return False
     assert isinstance(result.proof, DualProof | SequentialProof)
     ball = result.proof.ball
     if isinstance(ball, Span):

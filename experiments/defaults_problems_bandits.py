@@ -184,7 +184,7 @@ def open_bandit_trial(data: Campaign, rng: np.random.Generator) -> Trial:
     clicks = (rng.random(LOGGED) < data.rates[shown]).astype(np.float64)
     values = data.shares @ data.rates
     return Trial(
-        one_step_log(contexts, shown, clicks),
+        one_step_log(contexts, shown, clicks, np.full(LOGGED, 1 / len(data.rates))),
         shares_policy(data.shares),
         0.0,
         (0.0, 1.0),
@@ -202,7 +202,7 @@ def open_bandit_log(name: str, rng: np.random.Generator) -> Trial:
     del rng
     data = campaign(name)
     return Trial(
-        one_step_log(data.contexts, data.items, data.clicks),
+        one_step_log(data.contexts, data.items, data.clicks, data.propensities),
         shares_policy(data.shares),
         0.0,
         (0.0, 1.0),
@@ -227,8 +227,8 @@ def bandit_cells() -> dict[str, Cell]:
     for name in CAMPAIGNS:
         words = (
             f"Open Bandit, campaign {name}: {LOGGED} contexts of the random log drawn again (one-hot user features and position, "
-            "no affinities), items at random, clicks with each item's pooled rate; target: item shares of Thompson sampling by "
-            "position; exact for this population"
+            "no affinities), items at random with their probabilities in the log, clicks with each item's pooled rate; target: "
+            "item shares of Thompson sampling by position; exact for this population"
         )
         cells[f"Open Bandit {name}"] = Cell(words, partial(open_bandit_cell, name, None), missing=OBP_ABSENT)
         cells[f"Open Bandit {name}, {FEW} items"] = Cell(
@@ -237,7 +237,8 @@ def bandit_cells() -> dict[str, Cell]:
             missing=OBP_ABSENT,
         )
         cells[f"Open Bandit {name}, real log"] = Cell(
-            "the random policy's log itself, all rows; the mean of Thompson sampling's own log stands in for the truth",
+            "the random policy's log itself with its propensities, all rows; the mean of Thompson sampling's own log stands in "
+            "for the truth",
             partial(open_bandit_log, name),
             missing=OBP_ABSENT,
             judged=False,

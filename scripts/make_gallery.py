@@ -1,4 +1,4 @@
-"""Pictures of docs/gallery.md and README.md, from the demonstration log: `make gallery` (needs Chromium and matplotlib).
+"""Pictures of docs/gallery.md and README.md: `make gallery` (needs Chromium and matplotlib).
 
 Screenshots of the report, plots, and a terminal session as SVG. Everything is written to docs/images.
 """
@@ -10,50 +10,75 @@ import sys
 import tempfile
 from pathlib import Path
 
+from PIL import Image
 from rich.console import Console
 from rich.text import Text
 
 import bondic
-from bondic.report.plots import comparison_figure, save_plot, sensitivity_figure, terms_figure
+from bondic.report.plots import save_plot, sensitivity_figure, terms_figure
 from bondic.report.table import result_table
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
 sys.path.insert(0, str(ROOT / "tests"))
 
+from gallery_situations import SITUATIONS, comparison, machine  # noqa: E402
+
 from chromium import Chromium, find_chromium  # noqa: E402
 
-SHOTS: dict[str, tuple[int, int, dict[str, bool]]] = {
-    "report-light.png": (1000, 1150, {}),
-    "report-dark.png": (1000, 1150, {"dark": True}),
-    "report-phone.png": (390, 844, {"phone": True}),
+SHOTS: dict[str, tuple[str, int, int, str, dict[str, bool]]] = {
+    "report-light.png": ("sharp", 900, 1060, "", {}),
+    "report-dark.png": ("sharp", 900, 1060, "", {"dark": True}),
+    "report-phone.png": ("sharp", 390, 844, "", {"phone": True}),
+    "report-wide.png": ("wide", 900, 1300, "", {}),
+    "report-trivial.png": ("trivial", 900, 1000, "", {}),
+    "report-rejected.png": ("rejected", 900, 840, "", {}),
+    "report-one-step.png": ("one-step", 900, 640, "health", {}),
+    "report-34-actions.png": ("many-actions", 900, 900, "health", {}),
+    "comparison-page.png": ("comparison", 900, 960, "", {}),
+    "comparison-phone.png": ("comparison", 390, 844, "", {"phone": True, "dark": True}),
 }
+"""File: situation, width, height, the section it shows, and how."""
 COMMAND = r"""$ bondic evaluate machine.csv --policy rules.py:maintain_late \
 >     --gamma 0.8 --reward-range 0 1 --initial new.csv"""
-RIVALS = ("duan-wang", "feng2020", "dm", "lstd", "drl", "model")
+_COLORS = 128
+"""Of a picture: enough for pages without photographs, at a third of the size."""
 
 
-def question() -> bondic.Rows:
-    demo = bondic.load_demo()
-    return bondic.make_problem(demo.log, demo.policy, demo.initial, gamma=0.8, reward_range=(0.0, 1.0))
+def pages(folder: Path) -> dict[str, Path]:
+    """Every situation as a page."""
+    out = {name: folder / f"{name}.html" for name in (*SITUATIONS, "comparison")}
+    for name, situation in SITUATIONS.items():
+        out[name].write_text(situation.page(), encoding="utf-8")
+    comparison().report(out["comparison"], title="Which method?")
+    return out
 
 
-def shoot(page: str) -> None:
-    """The top of the report as a reader sees it."""
+def shoot() -> None:
+    """The reports as a reader sees them."""
     browser = find_chromium()
     if browser is None:
         raise SystemExit("no Chromium on the PATH: screenshots cannot be made")
     with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "report.html"
-        target.write_text(page, encoding="utf-8")
+        targets = pages(Path(folder))
         window = Chromium(browser, Path(folder) / "profile")
         try:
-            for name, (width, height, look) in SHOTS.items():
+            for name, (situation, width, height, section, look) in SHOTS.items():
                 window.window(width, height, **look)
-                window.open(target)
+                window.open(targets[situation])
+                if section:
+                    window.run(f"document.getElementById('{section}').scrollIntoView()")
                 window.screenshot(IMAGES / name, beyond=False)
+                _smaller(IMAGES / name)
         finally:
             window.close()
+
+
+def _smaller(path: Path) -> None:
+    """The same picture with fewer colors."""
+    with Image.open(path) as picture:
+        reduced = picture.convert("RGB").quantize(_COLORS, dither=Image.Dither.NONE)
+    reduced.save(path, optimize=True)
 
 
 def terminal(result: bondic.Result) -> None:
@@ -81,26 +106,16 @@ def plots(problem: bondic.Rows, result: bondic.Result) -> None:
     numbers = bondic.Dual(choices=bondic.Choices(categorical=False))  # a table has no radius that one could doubt
     curve = bondic.radius_sensitivity(problem, alpha=0.1, method=numbers)
     save_plot(sensitivity_figure(curve), IMAGES / "sensitivity.png")
-    short = problem.select(0, 2000)  # on the whole log most rivals are shorter than their dot
-    methods = {
-        "sequential": bondic.Sequential(),
-        "dual": bondic.Dual(),
-        **{name: bondic.make_baseline(name) for name in RIVALS},
-    }
-    found = [(name, bondic.estimate_interval(short, alpha=0.1, method=method)) for name, method in methods.items()]
-    save_plot(comparison_figure(found), IMAGES / "comparison.png")
+    save_plot(comparison().plot(), IMAGES / "comparison.png")
 
 
 def main() -> None:
     IMAGES.mkdir(parents=True, exist_ok=True)
-    demo, problem = bondic.load_demo(), question()
+    problem = machine()
     result = bondic.estimate_interval(problem, alpha=0.1)
     terminal(result)
     plots(problem, result)
-    page = bondic.report_page(
-        result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"]
-    )
-    shoot(page)
+    shoot()
     for path in sorted(IMAGES.iterdir()):
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1000:.0f} kB")
 

@@ -6,7 +6,7 @@
 
 In shown output a line `...` stands for any lines, and … for any characters (with the blanks around it). All blocks of a
 page share one folder and one namespace. `echo $?` prints the exit code of the command before it; a code other than 0 has
-to be shown that way.
+to be shown that way. `head -3 a.csv > b.csv` writes a file.
 """
 
 from __future__ import annotations
@@ -109,9 +109,14 @@ class Reader:
             self.code, printed = run_bondic(words[1:])
             return printed
         assert words[0] in FILES, f"a command that no test runs: {command}"
-        done = subprocess.run(words, cwd=self.folder, capture_output=True, text=True, check=False)
+        into = words.pop() if words[-2:-1] == [">"] else ""
+        done = subprocess.run(
+            words[:-1] if into else words, cwd=self.folder, capture_output=True, text=True, check=False
+        )
         self.code = done.returncode
-        return done.stdout + done.stderr
+        if into:
+            (self.folder / into).write_text(done.stdout)
+        return done.stderr if into else done.stdout + done.stderr
 
 
 def run_bondic(arguments: list[str]) -> tuple[int, str]:

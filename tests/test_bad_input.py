@@ -170,7 +170,7 @@ REFUSED = {
         {"initial": InitialStates.exact([0.0, 0.0])},
     ),
     "a bare array of starts": (
-        ["needs Transitions and InitialStates, not Transitions and ndarray", "InitialStates.exact"],
+        ["`initial` is a ndarray", "InitialStates.exact(states)", "InitialStates.sample(states)"],
         {"initial": np.zeros(2)},
     ),
     "no starts and no episodes": (
@@ -192,9 +192,10 @@ def test_what_cannot_be_answered_is_refused(needles, changes):
     expect_refused(*needles, **changes)
 
 
-def test_a_bare_table_is_no_log():
-    with pytest.raises(InvalidInput, match="not dict and InitialStates"):
-        make_problem(columns(), POLICY, START, gamma=0.9, reward_range=(-1, 1))
+def test_a_bare_table_is_a_log_if_its_names_tell():
+    stated = {"gamma": 0.9, "reward_range": (-1, 1), "accept": None}
+    held = make_problem(Transitions(**columns()), POLICY, START, **stated)
+    assert make_problem(columns(), POLICY, START, **stated).log_hash == held.log_hash
 
 
 # The method

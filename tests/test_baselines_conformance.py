@@ -10,7 +10,7 @@ import pytest
 import bondic
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.errors import InvalidInput
-from conformance_baselines import BaselineCase
+from conformance_baselines import BaselineCase, mild_world
 
 
 class TestTis(BaselineCase):
@@ -57,6 +57,26 @@ class TestBca(TestPercentile):
 class TestHcope(BaselineCase):
     name = "hcope"
     ordered = True
+
+
+class TestPerDecisionBetting(BaselineCase):
+    name = "pdis-betting"
+    ordered = True
+
+
+class TestDoublyRobustBetting(BaselineCase):
+    """Products of ratios are bounded by a horizon."""
+
+    name = "dr-betting"
+    options: ClassVar = {"largest_ratio": 2.2}
+    ordered = True
+
+    @classmethod
+    def ask(cls, log, reward_range=(-1.0, 0.5)):
+        mdp = mild_world()
+        initial = bondic.InitialStates.exact(np.arange(3.0)[:, None], mdp.initial_probs)
+        more = {"gamma": 0.7, "reward_range": reward_range, "horizon": 4}
+        return bondic.make_problem(log, bondic.TablePolicy(mdp.target), initial, **more)
 
 
 class TestFittedQ(BaselineCase):

@@ -428,6 +428,9 @@ def test_damaged_numbers_are_refused_in_words(certified, path, value):
 
 def test_what_is_no_certificate_is_refused_with_the_way_out(certified):
     result, log, _ = certified
-    for other in ("certificate.json", result, None):
-        with pytest.raises(bondic.InvalidInput, match=r"load_certificate\(path\)"):
+    assert bondic.verify(result, log) == bondic.verify(result.certificate, log)
+    for other in (log, None, 3):
+        with pytest.raises(bondic.InvalidInput, match="a file or folder, or the `certificate` of a result"):
             bondic.verify(other, log)
+    with pytest.raises(bondic.InvalidInput, match=r"no file absent\.json"):
+        bondic.verify("absent", log)

@@ -351,6 +351,13 @@ def test_a_pasted_continuous_log_without_keys_warns_counts_and_keeps_every_row()
     assert caught[0].filename == __file__
 
 
+def test_the_way_out_of_equal_one_step_rows_is_one_that_they_have():
+    states = np.array([[0.5], [1.5], [0.5]])
+    with pytest.warns(ValidityWarning, match="pass episode_ids, or remove them"):
+        Transitions.one_step(states, [0, 1, 0], [1.0, 0.0, 1.0])
+    assert len(Transitions.one_step(states, [0, 1, 0], [1.0, 0.0, 1.0], episode_ids=[0, 1, 2])) == 3
+
+
 def test_zero_and_minus_zero_are_the_same_value_to_the_warning():
     signs = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0])
     zeros = {"rewards": 0.0 * signs, "actions": np.zeros(6, dtype=int)}

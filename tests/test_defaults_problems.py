@@ -185,6 +185,16 @@ def test_the_value_of_item_shares_is_that_of_simulation():
     assert_close(trial.truth, (clicks.mean(), clicks.std() / np.sqrt(EPISODES)))
 
 
+def test_propensities_that_a_log_holds_are_used():
+    """A user of that log has them in a column: the default takes them, and assumes nothing about q*."""
+    data = small_campaign()
+    trial = open_bandit_trial(data, np.random.default_rng(9))
+    assert np.array_equal(trial.log.behavior_action_probs, np.full(len(trial.log), 0.25))
+    result = trial.evaluate(0.1)
+    assert (result.method, defaults_judge.class_of(result)) == ("propensities", "none")
+    assert result.low <= trial.truth <= result.high
+
+
 def test_fewer_items_are_those_that_are_shown_most():
     data = small_campaign()
     few = fewer_items(data, 2)

@@ -90,9 +90,9 @@ from pathlib import Path
 
 import numpy as np
 from bondic.cli.interrupt import obeying_interrupts
-from bondic.cli.outputs import result_folder
+from bondic.folders import result_folder
 
-with obeying_interrupts(), result_folder(Path("out/res"), force=False) as folder:
+with obeying_interrupts(), result_folder(Path("out/res"), overwrite=False) as folder:
     (folder / "half").write_text("written")
     matrix = np.random.default_rng(0).normal(size=(6000, 6000))
     print("asked", file=sys.stderr, flush=True)

@@ -20,6 +20,8 @@ from bondic.search.basis import capped_basis, make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
 from bondic.tuning import along_policy
+from bondic.tuning.around_centers import centers_apply
+from bondic.tuning.coverage import unseen_actions
 from bondic.tuning.long_logs import affordable, expected_points
 from builders import setting_of
 
@@ -228,6 +230,17 @@ def test_a_thousand_actions_are_a_matter_of_seconds():
     result = bondic.evaluate_policy(log, policy, gamma=0.0, reward_range=(0.0, 1.0), accept=("unseen-actions",))
     assert result.low <= truth <= result.high
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
+
+
+def test_no_center_is_fitted_for_a_policy_whose_actions_the_pilot_hardly_knows():
+    """The radius would hold the value range whatever is fitted, and a network with an output per action takes its time."""
+    many, few = question(600, 300), question(600, 3)
+    counts = np.bincount(many.log.actions, minlength=300)
+    rare = sum(many.initial.weights[:, action].sum() for action in range(300) if counts[action] <= 3)
+    assert unseen_actions(many) == pytest.approx(rare / 600)
+    assert not centers_apply(many)
+    assert unseen_actions(few) == 0.0
+    assert centers_apply(few)
 
 
 def test_the_groups_are_told():

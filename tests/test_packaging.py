@@ -29,9 +29,11 @@ def _run(*command: str | Path, cwd: Path) -> str:
 def test_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
     from bondic._version import __version__
 
-    dist = tmp_path / "dist"
-    _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", dist, ROOT, cwd=tmp_path)
+    dist = tmp_path / "dist"  # the wheel is made from the source distribution, so that one is tried as well
+    _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", dist, ROOT, cwd=tmp_path)
     (wheel,) = dist.glob("*.whl")
+    (source,) = dist.glob("*.tar.gz")
+    assert source.name == f"bondic-{__version__}.tar.gz"
     assert wheel.name.startswith(f"bondic-{__version__}-")
 
     venv = tmp_path / "venv"
@@ -45,13 +47,30 @@ def test_wheel_installs_into_an_empty_environment(tmp_path: Path) -> None:
     version = _run(scripts / "python", "-c", "import bondic; print(bondic.__version__)", cwd=tmp_path)
     assert version.strip() == __version__
     assert "Usage" in _run(scripts / "bondic", "--help", cwd=tmp_path)
+    answer = "import bondic; d = bondic.load_demo(); print(len(d.log), bondic.read_log('log.csv').transitions.rewards)"
+    (tmp_path / "log.csv").write_text("obs,action,reward,next_obs,terminated\n0,1,0.5,1,0\n1,0,0.25,0,1\n")
+    assert _run(scripts / "python", "-c", answer, cwd=tmp_path) == "50000 [0.5  0.25]\n"
+
+
+def test_the_container_makes_targets_that_exist() -> None:
+    """Whether it builds takes a daemon and a network; what it asks of the Makefile can be looked at without them."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    (last,) = (json.loads(line.removeprefix("CMD ")) for line in lines if line.startswith("CMD "))
+    asked = [words for line in lines for words in re.findall(r"make ([\w./-]+)", line)]
+    assert last == ["make", "demo"]
+    assert {"demo", "test", ".venv/.stamp-test"} <= {*asked, last[1]}
+    for target in {*asked, last[1]}:
+        _run("make", "-n", target, cwd=ROOT)
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    assert ".venv/" in ignored
+    assert not {".git", ".git/"} & set(ignored)  # a test asks git which files there are
 
 
 # --- what starting up loads ---------------------------------------------------------------------------
 
 HEAVY = {"numpy", "scipy", "numba", "pyarrow", "rich", "torch", "matplotlib"}
 LOAD_PACKAGE = "import bondic"
-COMMANDS = ("check", "compare", "demo", "evaluate", "monitor", "reproduce", "verify")
+COMMANDS = ("check", "compare", "demo", "evaluate", "monitor", "plan", "reproduce", "verify")
 SHOW_HELP = """
 from bondic.cli.main import main
 for words in {words!r}:
@@ -93,6 +112,7 @@ def test_every_command_is_among_those_whose_help_is_tested() -> None:
 
 
 def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() -> None:
+    from bondic.advice.design import KINDS
     from bondic.baselines.registry import BASELINES
     from bondic.cli import commands, options
     from bondic.methods.default import Default
@@ -105,6 +125,7 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     assert ("auto", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}
+    assert commands.KINDS == KINDS
     assert options.VALUE_BANDWIDTH == defaults["value_bandwidth"] == Choices().value_bandwidth
     assert defaults["misspecification"] == Dual().misspecification
     assert Default().gauge is None

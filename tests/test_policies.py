@@ -588,11 +588,16 @@ def test_functions_of_time_are_wrapped_and_mixtures_pass_it_to_the_parts_that_wa
     np.testing.assert_array_equal(found, log.next_observations + log.timesteps[:, None] + 1)
 
 
-@pytest.mark.parametrize("policy", [None, softmax_plain, CONTINUOUS["gaussian"]], ids=["None", "function", "sampler"])
-def test_a_discrete_log_needs_probabilities_and_the_message_says_how(policy):
-    refused(policy, "discrete actions", "action_probs", "RowProbabilities", "CallablePolicy", kind=InvalidInput)
+def test_a_discrete_log_needs_probabilities_and_the_message_says_how():
+    needles = ("discrete actions", "a GaussianPolicy", "action_probs", "RowProbabilities", "f(observations)")
+    refused(CONTINUOUS["gaussian"], *needles, kind=InvalidInput)
 
 
-@pytest.mark.parametrize("policy", [None, UniformPolicy(3), RowProbabilities([], [])], ids=["None", "discrete", "rows"])
+@pytest.mark.parametrize("policy", [UniformPolicy(3), RowProbabilities([], [])], ids=["discrete", "rows"])
 def test_a_continuous_log_needs_a_sampler_and_the_message_says_how(policy):
-    refused(policy, "continuous", "sample_action", "CallableSampler", kind=InvalidInput, log=continuous_log())
+    needles = ("continuous", type(policy).__name__, "sample_action", "f(observations, rng)")
+    refused(policy, *needles, kind=InvalidInput, log=continuous_log())
+
+
+def test_a_policy_is_needed():
+    refused(None, "No policy was given", "evaluate_policy(log, policy, ...)", kind=InvalidInput)

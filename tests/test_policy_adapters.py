@@ -86,7 +86,7 @@ def broken(observations):
     raise KeyError("weights")
 
 instance = Greedy()
-number = 3
+words = True
 """
 
 
@@ -117,7 +117,7 @@ def test_a_function_of_two_arguments_draws_actions(code, rng):
 
 def test_what_is_no_policy_is_refused(code):
     refused(f"{code}:nothing", "has no `nothing`", "Greedy")
-    refused(f"{code}:number", "is a int")
+    refused(f"{code}:words", "is a bool", "which is no policy")
     refused(f"{code}:three", "neither as f(observations)")
     refused(f"{code}:NeedsArgument", "failed to build", "TypeError", kind=PolicyError)
     refused(f"{code}:build_badly", "no weights here", kind=PolicyError)
@@ -126,8 +126,8 @@ def test_what_is_no_policy_is_refused(code):
     refused(f"{code}.py", "Say which object")
     refused(f"{code}:not a name", "module:object")
     refused("policy", "no file policy")
-    refused(3, "is a int")
-    refused(object, "is a type")
+    refused(True, "is a bool", "a dict {state: action}")
+    refused(object, "object is a class")
     refused(f"{code}:instance", "output='maybe'", output="maybe")
 
 

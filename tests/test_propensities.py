@@ -12,16 +12,27 @@ from hypothesis import strategies as st
 import bondic
 from bondic import Propensities
 from bondic.bounds.control import StoredControl
-from bondic.bounds.control_fit import fit_linear, linear_control
+from bondic.bounds.control_fit import episode_control, fit_linear, linear_control
 from bondic.bounds.decision_values import Stated, free_values, robust_values
 from bondic.bounds.decisions import ask_target, read_decisions
-from bondic.bounds.episode_values import cumulative, largest_sum, per_decision_values, robust_returns, whole_values
+from bondic.bounds.episode_values import (
+    cumulative,
+    largest_sum,
+    per_decision_values,
+    returns_with,
+    robust_returns,
+    whole_values,
+)
 from bondic.errors import InvalidInput, VerificationError
 from bondic.identity.ratios import logged_ratios
 from conformance_proofs import Answer, ProofCase
 from propensity_cases import (
     BEHAVIOR,
+    GAIN,
+    GAMMA,
     LARGEST,
+    MOVE,
+    PI,
     REWARD,
     STATES,
     STEPS,
@@ -173,16 +184,18 @@ def test_the_value_after_a_cut_is_bounded_at_its_own_time(end):
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
 @pytest.mark.parametrize("horizon", [STEPS, None])
-def test_doubly_robust_returns_have_the_mean_of_the_policy_and_a_floor(end, horizon):
+@pytest.mark.parametrize("by_action", [False, True])
+def test_doubly_robust_returns_have_the_mean_of_the_policy_and_a_floor(end, horizon, by_action):
     """Whatever is predicted; where episodes are cut the mean stays on the safe side."""
     rng = np.random.default_rng(3)
     paths, weights = zip(*all_walks(), strict=True)
     stated = {"reward_range": (-0.5, 2.0), "gamma": 0.8} | ({} if horizon is None else {"horizon": horizon})
     log = walk_log([paths[0], *paths])
-    columns = columns_of(question(log, TwoStates(), **stated)).seen_from(end)
+    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=by_action).seen_from(end)
     first = len(paths[0])
-    guess = rng.uniform(-1.0, 4.0, (2, STEPS))[log.observations[first:, 0].astype(int), log.timesteps[first:]]
-    control = StoredControl(0, (first,), (-0.3, 3.0), (0.5, 1.0), guess[:, None])
+    table = rng.uniform(-1.0, 4.0, (2, STEPS, 2 if by_action else 1))
+    guess = table[log.observations[first:, 0].astype(int), log.timesteps[first:]]
+    control = StoredControl(0, (first,), (-0.3, 3.0), (0.5, 1.0), guess)
     found = robust_returns(columns, control, Stated(largest_ratio=1.02 if horizon is None else 2.25))
     mean, value = float(np.array(weights) @ found.values), columns.sign * walk_value(horizon)
     assert found.first == 1
@@ -193,15 +206,52 @@ def test_doubly_robust_returns_have_the_mean_of_the_policy_and_a_floor(end, hori
         assert np.all(found.values >= found.floor)
 
 
+@pytest.mark.parametrize("end", ["lower", "upper"])
+def test_doubly_robust_returns_are_their_formula(end):
+    """A loop over the steps of every episode, with v̂ as a sum over the actions."""
+    log = drawn_walks(25, seed=4)
+    stated = {"reward_range": (-0.5, 2.0), "gamma": GAMMA, "horizon": STEPS}
+    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=True).seen_from(end)
+    q = np.random.default_rng(5).uniform(-1.0, 4.0, (len(log), 2))
+    taken, means = q[np.arange(len(log)), log.actions], (PI[log.observations[:, 0].astype(int)] * q).sum(axis=1)
+    expected = []
+    for episode in range(25):
+        rows = np.flatnonzero(log.episode_ids == episode)
+        total, weight = means[rows[0]], 1.0
+        for t, row in enumerate(rows):
+            weight *= PI[int(log.observations[row, 0]), log.actions[row]] / log.behavior_action_probs[row]
+            after = means[row + 1] if row != rows[-1] else 0.0
+            total += GAMMA**t * weight * (columns.sign * log.rewards[row] + GAMMA * after - taken[row])
+        expected.append(total)
+    found = returns_with(columns, taken, means)
+    assert found == pytest.approx(np.array(expected), abs=1e-10)
+    assert np.all(found <= np.array(expected))
+
+
+def test_temporal_differences_with_actions_find_the_value_of_every_pair():
+    """Two states, so that a line through them is every function: q* of an endless walk, up to the penalty and the noise."""
+    log = drawn_walks(6000, seed=6)
+    stated = {"reward_range": (-0.5, 2.0), "gamma": GAMMA}
+    columns = read_decisions(question(log, TwoStates(), **stated), None, every_action=True)
+    border = int(np.flatnonzero(log.episode_ids == 5900)[0])
+    control = episode_control(columns, (border,))
+    assert control.by_action
+    found = [control.predict(np.array([border]), np.array([[state, 0.0]]))[0] for state in (0.0, 1.0)]
+    value = np.zeros(2)
+    for _ in range(300):
+        value = (PI * (GAIN + GAMMA * MOVE[:, :, :2] @ value)).sum(axis=1)
+    assert np.abs(np.array(found) - (GAIN + GAMMA * MOVE[:, :, :2] @ value)).max() < 0.1
+
+
 def test_products_of_ratios_are_bounded_by_a_horizon_or_by_the_discount():
     problem = question(drawn_walks(5), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     columns = columns_of(problem)
-    assert largest_sum(columns, 1.2) == pytest.approx(1.2 / (1 - 0.96))
-    assert math.isinf(largest_sum(columns, 1.25))
+    assert largest_sum(columns.terms, 1.2) == pytest.approx(1.2 / (1 - 0.96))
+    assert math.isinf(largest_sum(columns.terms, 1.25))
     bounded = replace(columns, terms=replace(columns.terms, horizon=3))
-    assert largest_sum(bounded, 2.0) == pytest.approx(2 + 0.8 * 4 + 0.64 * 8)
-    assert math.isinf(largest_sum(replace(columns, terms=replace(columns.terms, horizon=10**6)), 2.0))
-    assert largest_sum(replace(columns, terms=replace(columns.terms, gamma=0.0, horizon=3)), 2.0) == pytest.approx(2.0)
+    assert largest_sum(bounded.terms, 2.0) == pytest.approx(2 + 0.8 * 4 + 0.64 * 8)
+    assert math.isinf(largest_sum(replace(columns.terms, horizon=10**6), 2.0))
+    assert largest_sum(replace(columns.terms, gamma=0.0, horizon=3), 2.0) == pytest.approx(2.0)
 
 
 def test_products_of_ratios_begin_anew_in_every_episode():

@@ -1,5 +1,6 @@
 """Intervals from propensities: what must be known beforehand is, bit by bit, and what is relied on is checked or said."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from bondic.bounds.control_fit import episode_control
 from bondic.bounds.decisions import read_decisions
 from bondic.bounds.episode_values import per_decision_values, returns_with, whole_values
 from bondic.errors import InvalidInput, VerificationError
+from bondic.rendering import three
 from propensity_cases import (
     BEHAVIOR,
     LARGEST,
@@ -40,12 +42,12 @@ def test_predictions_do_not_tell_how_many_rows_follow(count):
     assert np.array_equal(control.predict(rows[:count], states[:count]), control.predict(rows, states)[:count])
 
 
-def growing(later):
+def growing(later, *, every_action=False):
     """Short walks, then one with `later` steps; γ, ranges and rewards whose last digits round."""
     paths = [path[:2] for path, _ in all_walks()][:40]
     log = walk_log([*paths, [(0, 0, 1.0, 0, False)] * later])
     problem = question(log, TwoStates(), reward_range=(-0.7, 2.1), gamma=0.83, value_range=(-3.9, 11.3))
-    return read_decisions(problem, None, every_action=False)
+    return read_decisions(problem, None, every_action=every_action)
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
@@ -55,11 +57,13 @@ def test_values_of_episodes_do_not_tell_how_long_later_ones_are(end):
         assert np.array_equal(values(short)[:-1], values(long)[:-1])
     assert per_decision_values(short, 1.1)[1] == per_decision_values(long, 1.1)[1]
     q = np.linspace(-0.3, 0.9, len(long.rows))
-    assert np.array_equal(returns_with(short, q[: len(short.rows)])[:-1], returns_with(long, q)[:-1])
+    ours, theirs = (returns_with(one, q[: len(one.rows)], 0.5 * q[: len(one.rows)]) for one in (short, long))
+    assert np.array_equal(ours[:-1], theirs[:-1])
 
 
-def test_the_clip_of_a_control_variate_does_not_tell_how_long_later_episodes_are():
-    short, long = growing(1), growing(90)
+@pytest.mark.parametrize("every_action", [False, True])
+def test_the_clip_of_a_control_variate_does_not_tell_how_long_later_episodes_are(every_action):
+    short, long = growing(1, every_action=every_action), growing(90, every_action=every_action)
     border = (int(short.rows[short.episodes == 30][0]),)
     ours, theirs = episode_control(short, border), episode_control(long, border)
     assert (ours.clip, ours.expected) == (theirs.clip, theirs.expected)
@@ -117,6 +121,29 @@ def test_everything_that_is_relied_on_is_said():
     walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     result = bondic.estimate_interval(walks, method=Propensities())
     assert "did not influence one another while running" in {one.name: one.text for one in result.assumptions}["start"]
+
+
+@pytest.mark.parametrize("value", ["population", "contexts"])
+def test_the_logs_own_length_is_not_said_to_be_stated(value):
+    own, told = (interval(decisions(400), Propensities(value=value, planned=planned)) for planned in (None, 500))
+    (text, other) = (next(one.text for one in result.assumptions if one.name == "number") for result in (own, told))
+    assert "the log's own length, 400 decisions" in text
+    assert "500 decisions were planned" in other
+    assert own.choices["planned"] == "400 decisions, the log's own length"
+    assert "planned" not in told.choices
+
+
+def test_ratios_of_episodes_are_those_of_episodes():
+    walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
+    result = bondic.estimate_interval(walks, method=Propensities())
+    columns = read_decisions(walks, None, every_action=False)
+    products = [math.prod(columns.ratios.values[columns.episodes == episode]) for episode in range(30)]
+    assert (
+        f"of whole episodes: largest {three(max(products))}, mean {three(sum(products) / 30)}"
+        in result.choices["ratios"]
+    )
+    assert result.effective_sample_size == pytest.approx(sum(products) ** 2 / sum(one**2 for one in products))
+    assert "30 episodes, the log's own length" in result.choices["planned"]
 
 
 @pytest.mark.parametrize("method", [Propensities(), Propensities(largest_ratio=LARGEST)])

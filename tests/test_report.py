@@ -21,8 +21,9 @@ from bondic.bounds.part_sums import weights_at_rows
 from bondic.errors import InvalidInput, VerificationError
 from bondic.report import exports, plots
 from bondic.report.bins import range_bins, round_bins
+from bondic.report.document import script_json
 from bondic.report.health import examine
-from bondic.report.page import report_page, script_json
+from bondic.report.page import report_page
 from bondic.report.support import column_names, find_support
 from builders import continuous, synthetic, tabular
 
@@ -305,10 +306,15 @@ def test_it_shows_the_interval_every_term_every_assumption_and_the_hashes(world,
     result = world[3]
     words = " ".join("".join(parse(page).words).split())
     assert " ".join(result.summary().split()) in words
-    for end in result.terms().values():
-        for name, value in end.items():
-            assert name in words
-            assert (f"{value:.6g}" if value else "0") in words
+    rows = {name: cells for name, *cells in result.view().parts.rows}
+    # parts that are 0 at both ends are left out
+    assert set(rows) == {name for end in result.terms().values() for name, size in end.items() if size}
+    for name, cells in rows.items():
+        assert name in words
+        assert all(cell in words for cell in cells)
+    low, high = map(float, rows["end point"])
+    assert low <= result.terms()["lower"]["end point"]
+    assert high >= result.terms()["upper"]["end point"]
     for item in result.assumptions:
         assert " ".join(item.text.split()) in words
     for value in result.hashes.values():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import sys
 from types import SimpleNamespace
 
@@ -100,6 +101,22 @@ def test_a_line_for_every_episode_with_a_reward_at_its_end(tmp_path):
     assert any("Every line is an episode" in note for note in loaded.notes)
 
 
+def test_turns_of_several_tokens_have_the_sum_of_their_logarithms(tmp_path):
+    """Lists inside of lists: a step is a turn, and its probability the product over its tokens."""
+    turns = [
+        {"logprobs": [[-0.5, -0.25], [-1.0]], "target_logprobs": [[-1.0, -0.5], [-2.0]], "reward": 1.0},
+        {"logprobs": [[-0.125], [-0.5, -1.5]], "target_logprobs": [[-math.inf], -0.75], "reward": 0.0},
+    ]
+    loaded = b.read_log(lines(tmp_path / "log.jsonl", turns))
+    np.testing.assert_array_equal(loaded.transitions.behavior_log_probs, [-0.75, -1.0, -0.125, -2.0])
+    np.testing.assert_array_equal(loaded.transitions.target_log_probs, [-1.5, -2.0, -math.inf, -0.75])
+    assert "logprobs holds lists inside of 4 steps: their entries, one per token, were summed." in loaded.notes
+    table = pa.table(
+        {"logprobs": [turns[0]["logprobs"]], "target_logprobs": [turns[0]["target_logprobs"]], "reward": [1.0]}
+    )
+    np.testing.assert_array_equal(b.read_log(table).transitions.behavior_log_probs, [-0.75, -1.0])
+
+
 def test_episodes_are_lines_of_any_table_with_lists(tmp_path):
     expected = b.read_log(lines(tmp_path / "log.jsonl", spoken())).transitions.content_hash
     table = pa.Table.from_pylist(list(spoken()))
@@ -173,8 +190,13 @@ def test_rewards_of_steps_and_cut_episodes(tmp_path):
             ("row 0", "logprobs 2", "target_logprobs 1"),
         ),
         ([{"logprobs": [], "target_logprobs": [], "reward": 1}], ("row 0", "empty")),
+        ([{"logprobs": [[-1.0], []], "target_logprobs": [-1.0, -1.0], "reward": 1}], ("step 1", "logprobs", "token")),
+        (
+            [{"behavior_prob": [[0.5, 0.5], [0.5]], "target_logprobs": [-1.0, -1.0], "reward": 1}],
+            ("step 0", "behavior_prob", "product over its tokens", "behavior_log_probs"),
+        ),
     ],
-    ids=["no object", "unequal", "empty"],
+    ids=["no object", "unequal", "empty", "no token", "lists of probabilities"],
 )
 def test_faults_of_lines_name_them(rows, needles, tmp_path):
     refused(lines(tmp_path / "log.jsonl", rows), *needles)

@@ -17,8 +17,8 @@ import pytest
 import bondic
 import fuzz_corpus
 from bondic.cli import main as cli
-from bondic.cli.outputs import result_folder
 from bondic.errors import InvalidInput
+from bondic.folders import result_folder
 from builders import tabular
 
 MDP, LOG, POLICY, START = tabular(1500, gamma=0.2)
@@ -156,7 +156,7 @@ def test_results_are_not_overwritten_unless_told(place, capsys):
     [(OSError(28, "No space left"), 2, "No space left"), (KeyboardInterrupt(), 130, "interrupted")],
 )
 def test_what_fails_or_is_interrupted_leaves_nothing_behind(fault, expected, words, place, capsys, monkeypatch):
-    monkeypatch.setattr("bondic.cli.evaluate.report_page", lambda *_, **__: (_ for _ in ()).throw(fault))
+    monkeypatch.setattr("bondic.report.saving.report_page", lambda *_, **__: (_ for _ in ()).throw(fault))
     before = sorted(item.name for item in place.iterdir())
     code, _, err = evaluate(capsys, "--out", "res")
     assert (code, words in err) == (expected, True), err
@@ -168,7 +168,7 @@ def test_an_unwritable_place_is_named(capsys, monkeypatch):
     def refused(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("bondic.cli.outputs.tempfile.mkdtemp", refused)
+    monkeypatch.setattr("bondic.folders.tempfile.mkdtemp", refused)
     code, _, err = evaluate(capsys, "--out", "locked/res")
     assert code == 2
     assert "locked cannot be written to (Permission denied)" in err
@@ -176,7 +176,10 @@ def test_an_unwritable_place_is_named(capsys, monkeypatch):
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InvalidInput, match="cannot be written"), result_folder(tmp_path / "file" / "out", force=False):
+    with (
+        pytest.raises(InvalidInput, match="cannot be written"),
+        result_folder(tmp_path / "file" / "out", overwrite=False),
+    ):
         pass
 
 

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic
-from bondic.cli.outputs import result_folder
 from bondic.errors import InvalidInput
+from bondic.folders import result_folder
+from bondic.rendering import ends_text, interval_text, three
 from test_tool import LOG, MDP, QUESTION, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
@@ -43,7 +44,7 @@ def test_force_replaces_the_whole_result_and_nothing_else(place, capsys):
     (place / "res" / "terms").mkdir()
     assert evaluate(capsys, "--out", "res", "--quiet", "--force", "--no-rows", "--method", "dm")[0] in (0, 4)
     names = {item.name for item in (place / "res").iterdir()}
-    assert names == {"configuration.toml", "result.json", "mine.txt", "terms"}
+    assert names == {"configuration.toml", "report.html", "result.json", "mine.txt", "terms"}
     assert printed_result(place)["method"] == "dm"
     assert not [item for item in place.iterdir() if item.name.startswith(".")]
 
@@ -79,10 +80,10 @@ def test_a_result_that_cannot_be_moved_in_leaves_the_old_one(failing, tmp_path, 
         true_replace(source, target)
 
     def write():
-        with result_folder(place, force=True) as folder:
+        with result_folder(place, overwrite=True) as folder:
             for name, text in new.items():
                 (folder / name).write_text(text)
-            monkeypatch.setattr("bondic.cli.outputs.os.replace", replace)
+            monkeypatch.setattr("bondic.folders.os.replace", replace)
 
     if failing < len(old) + len(new):
         with pytest.raises(InvalidInput, match="No space left"):
@@ -193,7 +194,7 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
     found = json.loads((place / "some where" / "result.json").read_text())
     assert low <= found["low"] <= found["high"] <= high
     compared = "verified, except the policy" if kind == "plain" else "verified"
-    assert checked.startswith(f"{compared}: [{found['low']:.6g}, {found['high']:.6g}] ")
+    assert checked.startswith(f"{compared}: {interval_text(found['low'], found['high'])} ")
 
 
 @pytest.mark.parametrize("method", ["dm", "lstd"])
@@ -248,8 +249,7 @@ def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
     lines = json.loads(run(capsys, *asked, "--json")[1])
     words = out.split()
     for line in lines:
-        for end in ("low", "estimate", "high"):
-            assert f"{line[end]:.4g}" in words
+        assert {*ends_text(line["low"], line["high"]), three(line["estimate"])} <= set(words)
         assert line["guarantee"] in words
     assert words.count("interval") + words.count("interval,") >= len(lines)
     names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))
@@ -276,3 +276,17 @@ def test_the_demo_overwrites_nothing_unless_told(place, capsys):
     }  # fmt: skip
     (place / "d" / "result.json").unlink()  # what older versions left: a certificate and a page
     assert run(capsys, "demo", "--out", "d", "--quiet", "--force")[0] == 0
+
+
+def test_compare_writes_a_page(place, capsys):
+    asked = ["compare", "log.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
+    asked += ["--method", "dual", "--method", "lstd", "--report", "both.html"]
+    code, _, err = run(capsys, *asked)
+    assert code == 0, err
+    page = (place / "both.html").read_text()
+    assert page.count('<circle class="estimate') == 2
+    assert 'class="strong">dual</text>' in page
+    assert "holds in the limit of large logs only" in page
+    code, _, err = run(capsys, *asked)
+    assert code == 2
+    assert "exists already" in err

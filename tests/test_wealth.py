@@ -1,5 +1,6 @@
 """Wealth of bets on a mean, (21) and (22): against slow loops in 50 digits, and the properties behind the intervals."""
 
+import itertools
 import math
 
 import mpmath as mp
@@ -110,6 +111,69 @@ def test_bets_that_could_ruin_are_refused(change):
     fields = {"values": np.ones(1), "floor": 0.0, "rates": np.ones(1), "most": 0.9, "share": 1.0}
     with pytest.raises(NumericalError):
         Gambler(**(fields | change))
+
+
+def two_stages(first, later, share):
+    """Bets on values 0 or 1 with a floor of 0; then a `share` of all goes on with rate 1.5, the rest with rate 0.5."""
+    before = [
+        Gambler(first, 0.0, np.full(first.size, 1.0), 0.9, 0.5),
+        Gambler(first, 0.0, np.zeros(first.size), 0.9, 0.5),
+    ]
+    after = [
+        Gambler(later, 0.0, np.full(later.size, rate), 0.9, part) for rate, part in ((1.5, share), (0.5, 1 - share))
+    ]
+    return before, after
+
+
+def slow_two_stages(before, after, candidate):
+    """The wealth at the end of both: that of the first is divided anew."""
+    return mp.fsum(_at_the_end(before, candidate)) * mp.fsum(_at_the_end(after, candidate))
+
+
+def _at_the_end(gamblers, candidate):
+    for one in gamblers:
+        wealth = mp.mpf(one.share)
+        for value, rate in zip(one.values, one.rates, strict=True):
+            wealth *= 1 + min(mp.mpf(rate), mp.mpf(one.most) / mp.mpf(candidate)) * (mp.mpf(value) - mp.mpf(candidate))
+        yield wealth
+
+
+@pytest.mark.parametrize("looks_ahead", [False, True])
+def test_wealth_that_is_divided_anew_by_what_was_seen_stays_fair(looks_ahead):
+    """All 256 outcomes of eight fair coins. The control looks at the rows that it bets on, and is not fair."""
+    mean = mp.mpf(0)
+    for outcome in itertools.product([0.0, 1.0], repeat=8):
+        first, later = np.array(outcome[:4]), np.array(outcome[4:])
+        share = 0.9 if (later if looks_ahead else first).mean() > 0.5 else 0.1
+        mean += slow_two_stages(*two_stages(first, later, share), 0.5) / 256
+    assert (mean > 1.01) if looks_ahead else (mean <= 1 + mp.mpf(10) ** -12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_end_of_two_stages_is_where_their_slow_wealth_reaches_its_level(seed):
+    values = np.minimum(draws(seed, 60), 1.0)
+    before, after = two_stages(values[:20], values[20:], 0.3)
+    found = lower_end(after, 0.0, 1.0, 0.05, before)
+    assert 0 < found < 1
+
+    def most(candidate):
+        ends = [mp.fsum(_at_the_end([_cut(one, n) for one in before], candidate)) for n in range(21)]
+        ends += [slow_two_stages(before, [_cut(one, n) for one in after], candidate) for n in range(41)]
+        return max(ends)
+
+    assert most(found) >= 20
+    assert most(found + 1e-9) < 20
+
+
+def _cut(one, count):
+    return Gambler(one.values[:count], one.floor, one.rates[:count], one.most, one.share)
+
+
+def test_no_stage_begins_with_more_than_all():
+    one, two = (Gambler(np.ones(3), 0.0, np.ones(3), 0.9, share) for share in (0.5, 0.6))
+    for before, after in (([one], [two, two]), ([two, two], [one])):
+        with pytest.raises(NumericalError, match="more than all"):
+            lower_end(after, 0.0, 1.0, 0.05, before)
 
 
 def test_a_mixture_begins_with_no_more_than_all():

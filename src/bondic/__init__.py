@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from bondic._version import __version__
+from bondic.errors import did_you_mean
 
 _HOMES = {
     "Transitions": "bondic.data.transitions",
@@ -82,14 +83,26 @@ _HOMES = {
     "NeuralSearch": "bondic.search.neural",
     "Choices": "bondic.tuning.defaults",
     "Result": "bondic.result",
+    "ConfidenceInterval": "bondic.result",
     "Robustness": "bondic.bounds.robustness",
     "result_table": "bondic.report.table",
     "result_page": "bondic.report.html",
     "report_page": "bondic.report.page",
+    "terms_figure": "bondic.report.plots",
+    "comparison_figure": "bondic.report.plots",
+    "write_report": "bondic.report.saving",
+    "save_result": "bondic.report.saving",
+    "compare": "bondic.report.compare",
+    "Comparison": "bondic.report.compare",
+    "result_dict": "bondic.report.exports",
+    "result_row": "bondic.report.exports",
     "result_json": "bondic.report.exports",
     "result_csv": "bondic.report.exports",
     "result_markdown": "bondic.report.exports",
     "Status": "bondic.claims",
+    "LogDesign": "bondic.advice.design",
+    "next_steps": "bondic.advice.steps",
+    "NextStep": "bondic.view",
     "estimate_interval": "bondic.estimate",
     "evaluate_policy": "bondic.estimate",
     "Certificate": "bondic.proofs.certificate",
@@ -112,7 +125,7 @@ __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'bondic' has no attribute {name!r}")
+        raise AttributeError(f"module 'bondic' has no attribute {name!r}.{did_you_mean(name, _HOMES)}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

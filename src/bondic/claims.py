@@ -85,7 +85,9 @@ class ErrorBudget:
 
 def check_alpha(alpha: float) -> None:
     if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
-        raise InvalidInput(f"`alpha` is {alpha!r}; the total error probability lies strictly between 0 and 1.")
+        raise InvalidInput(
+            f"`alpha` is {alpha!r}; the total error probability lies strictly between 0 and 1. For 95 % confidence it is 0.05."
+        )
 
 
 def ends_of(side: Side) -> tuple[End, ...]:

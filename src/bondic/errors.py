@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -49,6 +50,12 @@ class Doubt(str):
     __slots__ = ()
 
 
+class Listing(str):
+    """A note that lists values of single rows; it is left out where rows are withheld."""
+
+    __slots__ = ()
+
+
 class ValidityWarning(UserWarning):
     """Something in the input makes an assumption of the interval doubtful."""
 
@@ -80,3 +87,10 @@ def one_line(text: Any, longest: int = _LONGEST) -> str:
     """Foreign text inside a message: one line, printable, not too long."""
     words = " ".join(printable(str(text)[: 4 * longest]).split())
     return words if len(words) <= longest else f"{words[:longest]}..."
+
+
+def did_you_mean(word: Any, known: Iterable[Any]) -> str:
+    """ " Did you mean `x`?", or nothing where no known word is close; to stand after a sentence."""
+    words = {str(name).lower(): str(name) for name in known}
+    close = get_close_matches(str(word).lower(), words, n=1, cutoff=0.6)
+    return f" Did you mean `{one_line(words[close[0]])}`?" if close else ""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, Protocol
 
+import numpy as np
+
+from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.claims import check_alpha
 from bondic.data.initial import InitialStates
-from bondic.data.log import Log
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, did_you_mean, one_line
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
+from bondic.methods.primal import Primal
+from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.inputs import refuse_unknown_arguments
 from bondic.rows.problem import make_problem
 
 Progress = Callable[[str, float], None]
@@ -26,53 +32,104 @@ class Method(Protocol):
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result: ...
 
 
+OWN: dict[str, type[Method]] = {
+    "auto": Default,
+    "sequential": Sequential,
+    "dual": Dual,
+    "propensities": Propensities,
+    "primal": Primal,
+}
+"""bondic's own methods by name; baselines have theirs in `bondic.baselines.registry`."""
+
+
+def named_method(name: str) -> Method:
+    """The method of this name with its defaults: bondic's own, or a baseline by its short name."""
+    if name in OWN:
+        return OWN[name]()
+    if name in BASELINES:
+        return make_baseline(name)  # type: ignore[no-any-return]
+    known = (*OWN, *BASELINES)
+    raise InvalidInput(
+        f"There is no method {one_line(repr(name))}.{did_you_mean(name, known)} There are {', '.join(known)}."
+    )
+
+
+def _method(given: Any) -> Method:
+    """A method, one by its name, or the default."""
+    if given is None or isinstance(given, str):
+        return named_method(given or "auto")
+    if isinstance(given, type):
+        raise InvalidInput(f"`method` is the class {given.__name__}. Make one: method={given.__name__}().")
+    if not callable(getattr(given, "run", None)):
+        raise InvalidInput(
+            f"`method` is a {type(given).__name__}. It is a method such as Sequential() or Dual(), or the name of one: "
+            "'sequential'."
+        )
+    return given  # type: ignore[no-any-return]
+
+
 def estimate_interval(
-    problem: Rows, *, alpha: float = 0.1, method: Method | None = None, progress: Progress | None = None
+    problem: Rows, *, alpha: float = 0.1, method: Method | str | None = None, progress: Progress | None = None
 ) -> Result:
     """An interval that contains J* with probability at least 1 - alpha, for finite data, under the printed assumptions.
 
-    Without a method, `Default()` picks one before it sees a certified row, and says why in `result.choices["method"]`.
+    `method` is a method, or the name of one with its defaults ("dual", "tis"). Without it, `Default()` picks one before it
+    sees a certified row, and says why in `result.choices["method"]`.
     `progress(stage, share)` is called now and then during long work.
     """
     check_alpha(alpha)
-    result = (Default() if method is None else method).run(problem, float(alpha), progress)
-    return result.with_doubts(problem)
+    if not isinstance(problem, Rows):
+        raise InvalidInput(
+            f"estimate_interval takes a problem, not a {type(problem).__name__}: make_problem(log, policy, ...), or "
+            "evaluate_policy(log, policy, ...), which does both."
+        )
+    if progress is not None and not callable(progress):
+        raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
+    return _method(method).run(problem, float(alpha), progress).with_question(problem)
 
 
 def evaluate_policy(
-    log: Log,
-    policy: Any,
+    log: Any,
+    policy: Any = None,
     *,
-    gamma: float,
-    reward_range: tuple[float, float],
+    gamma: float | None = None,
+    reward_range: tuple[float, float] | None = None,
     alpha: float = 0.1,
     initial: InitialStates | None = None,
-    method: Method | None = None,
+    method: Method | str | None = None,
     categorical: bool | Sequence[int] | None = None,
     progress: Progress | None = None,
     **statements: Any,
 ) -> Result:
-    """`make_problem` and `estimate_interval` in one call; initial states default to the log's episode starts.
+    """`make_problem` and `estimate_interval` in one call: log, policy and statements as there.
 
     `categorical` says which observation columns hold names: True for all, False for none, or their numbers. Left out, the
     method decides by looking at the log, and says so in `result.choices["states"]`.
     """
     check_alpha(alpha)
-    method = method if categorical is None else _with_categorical(method, categorical)
-    start = InitialStates.from_log(log) if initial is None else initial
-    problem = make_problem(log, policy, start, gamma=gamma, reward_range=reward_range, **statements)
-    return estimate_interval(problem, alpha=alpha, method=method, progress=progress)
+    refuse_unknown_arguments(statements, _ARGUMENTS)
+    chosen = _method(method) if categorical is None else _with_categorical(_method(method), categorical)
+    problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
+    return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
 
 
-def _with_categorical(method: Method | None, categorical: bool | Sequence[int]) -> Method:
+_ARGUMENTS = ("alpha", "method", "categorical", "progress", *list(signature(make_problem).parameters)[2:])
+
+
+def _with_categorical(chosen: Method, categorical: bool | Sequence[int]) -> Method:
     """The method with this statement on the states; a statement that it has already is not overruled."""
-    chosen = Default() if method is None else method
     if not isinstance(chosen, (Default, Sequential, Dual)):
         raise InvalidInput(
             f"categorical= is for Sequential, Dual and Default; {type(chosen).__name__} takes states as they are. Leave it out."
         )
+    listed = [] if isinstance(categorical, bool) else np.atleast_1d(np.asarray(categorical)).tolist()
+    if not all(isinstance(column, int) and not isinstance(column, bool) for column in listed):
+        raise InvalidInput(
+            f"`categorical` is {one_line(repr(categorical))}. It is True (all observation columns hold names), False (none "
+            "does), or the numbers of those that do, from 0: categorical=[0, 2]."
+        )
     stated = chosen.choices.categorical
-    columns = categorical if isinstance(categorical, bool) else tuple(int(column) for column in categorical)
+    columns = categorical if isinstance(categorical, bool) else tuple(listed)
     if stated is not None and stated != columns:
         raise InvalidInput(
             f"categorical={categorical!r} is passed, and the method's choices say categorical={stated!r}. Keep one of them."

@@ -73,7 +73,7 @@ def lookup(kind: str, name: Any, place: str = "") -> type:
     if found is None:
         raise VerificationError(
             f"{place}: there is no {kind} {one_line(repr(name))}; known are {', '.join(names(kind))}. One of your own is known "
-            "once the module that registers it is imported."
+            "once the module that registers it is imported (--import MODULE)."
         )
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from bondic.errors import printable
 
@@ -16,7 +16,10 @@ STATE_WORDS = {
     "rejected": "rejected",
 }
 """Who vouches for an assumption, in the words of every view."""
-_DIGITS, _MOST_DIGITS = 4, 15
+_DIGITS, _MOST_DIGITS = 3, 15
+_LOSS = 0.05
+"""Share of its length by which an end may move when an interval is rounded for a sentence."""
+_ROUNDING = {-1: ROUND_FLOOR, 0: ROUND_HALF_EVEN, 1: ROUND_CEILING}
 _HAIR = 1e-12
 """Rounding that the arithmetic itself has added to an end: not worth a digit in a sentence."""
 
@@ -31,20 +34,32 @@ def three(value: float) -> str:
 
 
 def interval_text(low: float, high: float) -> str:
-    """[low, high] for a sentence, rounded outward: four digits, more where the interval is short."""
-    return f"[{bound_text(low, -1, high - low)}, {bound_text(high, 1, high - low)}]"
+    """[low, high] for a sentence, rounded outward: three digits, more where the interval is short."""
+    return f"[{', '.join(ends_text(low, high))}]"
+
+
+def ends_text(low: float, high: float) -> tuple[str, str]:
+    """Both ends of it, with as many decimals each; whole numbers stay round."""
+    texts = bound_text(low, -1, high - low), bound_text(high, 1, high - low)
+    decimals = max(len(text.partition(".")[2]) for text in texts)
+    plain = all("e" not in text for text in texts)
+    first, second = (f"{text:0<{text.index('.') + 1 + decimals}}" if plain and "." in text else text for text in texts)
+    return first, second
 
 
 def bound_text(value: float, direction: int, length: float = math.inf) -> str:
-    """An end with four significant digits, rounded down (-1) or up (1) by at most a hundredth of `length`."""
+    """An end with three significant digits, rounded down (-1) or up (1) by at most a twentieth of `length`.
+
+    Direction 0 is for a number beside such an end that is no end itself: the nearest one with as many digits.
+    """
     if value == 0 or not math.isfinite(value):
         return number(value)
     first = math.floor(math.log10(abs(value)))
     place = first - _DIGITS + 1
     if 0 < length < math.inf:
-        place = max(min(place, math.floor(math.log10(length)) - 2), first - _MOST_DIGITS + 1)
+        place = max(min(place, math.floor(math.log10(_LOSS * length))), first - _MOST_DIGITS + 1)
     exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
-    rounded = exact.quantize(Decimal(1).scaleb(place), ROUND_FLOOR if direction < 0 else ROUND_CEILING)
+    rounded = exact.quantize(Decimal(1).scaleb(place), _ROUNDING[direction])
     return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
 
 

@@ -8,10 +8,13 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
+from numbers import Real
+from typing import NamedTuple
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
+from bondic.errors import InvalidInput, Listing
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.proof import Claims, Proof
@@ -19,8 +22,9 @@ from bondic.proofs.withhold import withhold_rows
 from bondic.rendering import bound_text, interval_text, number, sentence, three
 from bondic.rows import Rows
 from bondic.search.search import Search
-from bondic.terms import ValueRange, range_of
-from bondic.view import Grid, Tone, View, assumptions_grid, fragment, parts_grid
+from bondic.shortcuts import Shortcuts
+from bondic.terms import ValueRange, in_full, range_of
+from bondic.view import Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
 
 CONDITIONAL = "conditional"
 """A finite-sample guarantee that needs something which the library chose."""
@@ -34,9 +38,8 @@ def versions() -> dict[str, str]:
     return {"bondic": __version__, "python": platform.python_version(), **libraries}
 
 
-@dataclass(frozen=True)
-class ConfidenceInterval:
-    """[low, high]."""
+class ConfidenceInterval(NamedTuple):
+    """[low, high], a pair: `low, high = result.interval`."""
 
     low: float
     high: float
@@ -45,15 +48,15 @@ class ConfidenceInterval:
     def length(self) -> float:
         return self.high - self.low
 
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, Real) and self.low <= float(value) <= self.high
 
     def __str__(self) -> str:
-        return f"[{self.low:.6g}, {self.high:.6g}]"
+        return interval_text(self.low, self.high)
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Shortcuts):
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
     low: float  # lower end; that of the value range where it was not asked for
@@ -78,9 +81,12 @@ class Result:
     effective_sample_size: float  # how many rows (or episodes) carry the weights; no part of a proof
     seconds: dict[str, float]  # time spent, by stage
     warnings: tuple[str, ...] = ()  # doubts about log and policy: where one applies, the interval is not valid
+    notes: tuple[str, ...] = ()  # how the log was read; those that touch validity are of type Doubt
     proof: Proof | None = field(repr=False, compare=False, default=None)  # None: nothing that could be verified again
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
+    question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
+    steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was asked for
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -169,6 +175,14 @@ class Result:
         return self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
 
     @property
+    def estimated(self) -> bool:
+        """Whether rows are behind the point estimate: where no end uses one, it may be the center of Q alone."""
+        centers = [claim.value.mid for claim in self.claims]
+        return (
+            any(claim.uses_log for claim in self.claims) or not centers or self.estimate != sum(centers) / len(centers)
+        )
+
+    @property
     def held(self) -> str:
         """The guarantee in a word; "conditional" where it needs something that the library chose."""
         return CONDITIONAL if self.guarantee == "finite-sample" and self.is_conditional else self.guarantee
@@ -177,9 +191,12 @@ class Result:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
         return (
-            f"Result({level} {kind} {self.interval}, estimate={self.estimate:.6g}, status={self.status.name}, "
+            f"Result({level} {kind} {self.interval}, estimate={three(self.estimate)}, status={self.status.name}, "
             f"guarantee={self.guarantee!r}, method={self.method!r}, n={self.rows[1] - self.rows[0]})"
         )
+
+    def __str__(self) -> str:
+        return self.summary()
 
     def terms(self) -> dict[str, dict[str, float]]:
         """Every part of the end points that have more than one: values, then upper bounds of what is added or subtracted."""
@@ -192,10 +209,34 @@ class Result:
         """The warnings, if there are any, a line each; then the answer in one sentence."""
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
-    def with_doubts(self, question: Rows) -> Result:
-        """The same result with the warnings of its question, and with what was stated by accepting findings."""
+    def with_question(self, question: Rows) -> Result:
+        """The same result with its question, the warnings and notes on it, and what was stated by accepting findings."""
         stated = tuple(Assumption("log", text, "stated") for text in question.stated)
-        return replace(self, warnings=question.doubts, assumptions=(*self.assumptions, *stated))
+        told = {"warnings": question.doubts, "notes": question.notes}
+        return replace(self, **told, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
+
+    def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+        """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
+
+        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
+        """
+        wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
+        if not wanted:
+            raise InvalidInput("Nothing is required: pass above= or below=.")
+        if self.status is not Status.INTERVAL:
+            return (self._verdict,)
+        if self.guarantee != "finite-sample":
+            return (f"the guarantee of the method {self.method} is {self.guarantee!r}; a finite-sample one is needed",)
+        reasons = []
+        for name, bound in wanted:
+            met = self.low >= bound if name == "above" else self.high <= bound
+            ends = (
+                f"lower end {number(self.low)} is below"
+                if name == "above"
+                else f"upper end {number(self.high)} is above"
+            )
+            reasons += [] if met else [f"the {ends} {in_full(bound)}"]
+        return tuple(reasons)
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -273,7 +314,7 @@ class Result:
             return ""
         if not all(map(math.isfinite, known.values())):
             return "how much a better search could gain is not known"
-        gains = ", ".join(f"{number(gap)} ({end})" for end, gap in known.items())
+        gains = ", ".join(f"{three(gap)} ({end})" for end, gap in known.items())
         return f"a better ω in the searched space could gain at most {gains}"
 
     def view(self) -> View:
@@ -286,6 +327,7 @@ class Result:
             guarantee=self._guarantee_words(),
             lines=tuple(f"{sentence(line)}." for line in self._lines(split=parts is not None)),
             parts=parts,
+            steps=self.steps,
             assumptions=assumptions_grid(self.assumptions),
             choices=Grid("Choices", ("what", "how"), tuple(self.choices.items())),
             hashes=self.hashes,
@@ -306,10 +348,15 @@ class Result:
 
     def _lines(self, *, split: bool) -> Iterator[str]:
         worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
-        yield f"point estimate {number(self.estimate)} ({worth})"
+        yield (
+            f"point estimate {three(self.estimate)} ({worth})"
+            if self.estimated
+            else "no point estimate, as no row was used"
+        )
         (ranges, imply), limits = self.ranges, self.value_range
-        yield f"{ranges} alone {imply} [{number(limits.low)}, {number(limits.high)}]"
-        carried = f", {self.effective_sample_size:.0f} carry the bound" if self.effective_sample_size >= 0 else ""
+        yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
+        used = self.effective_sample_size >= 0 and self.estimated
+        carried = f", worth about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
         yield from self.told
@@ -318,9 +365,12 @@ class Result:
 
     def without_rows(self, problem: Rows) -> Result:
         """The same result with a certificate that holds no single row; verification then needs the policy."""
+        notes = tuple(note for note in self.notes if not isinstance(note, Listing))
         if self.proof is None or self.certificate is None:
-            return self
+            return replace(self, notes=notes)
         proof = withhold_rows(self.proof, problem)
         certificate = self.certificate.with_proof(proof)
         hashes = {**self.hashes, "certificate": certificate.digest}
-        return replace(self, proof=proof, certificate=certificate, hashes=hashes, search=None)
+        return replace(
+            self, proof=proof, certificate=certificate, hashes=hashes, search=None, notes=notes, question=None
+        )

@@ -10,11 +10,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, one_line
 from bondic.rounding import Enclosure, power_enclosure
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,8 +49,8 @@ def in_full(number: float) -> str:
 
 
 def make_terms(
-    gamma: float,
-    reward_range: tuple[float, float],
+    gamma: float | None,
+    reward_range: tuple[float, float] | None,
     horizon: int | None,
     may_terminate: bool,
     time_varying: bool,
@@ -57,7 +58,9 @@ def make_terms(
 ) -> Terms:
     """The statements, checked one by one and against each other."""
     if not isinstance(gamma, Real) or not abs(gamma) < math.inf:
-        raise InvalidInput(f"`gamma` is {gamma!r}; a discount in [0, 1) is needed.")
+        raise InvalidInput(
+            f"`gamma` is {gamma!r}; a discount in [0, 1) is needed, such as gamma=0.9: what a reward one step later is worth."
+        )
     if not 0 <= gamma < 1 and not (gamma == 1 and horizon is not None):
         raise InvalidInput(
             f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon= (--horizon)."
@@ -88,11 +91,13 @@ def _steps(horizon: int) -> int:
     return int(horizon)
 
 
-def _pair(given: tuple[float, float], name: str, meaning: str) -> tuple[float, float]:
+def _pair(given: Any, name: str, meaning: str) -> tuple[float, float]:
     try:
         low, high = (float(value) for value in given)
     except (TypeError, ValueError, OverflowError) as problem:
-        raise InvalidInput(f"`{name}` is a pair {meaning} of finite numbers.") from problem
+        raise InvalidInput(
+            f"`{name}` is a pair {meaning} of finite numbers, such as {name}=(0, 1); it is {one_line(repr(given))}."
+        ) from problem
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise InvalidInput(f"`{name}` is [{low}, {high}]; two finite numbers, lowest first, are needed.")
     return low, high

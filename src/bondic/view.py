@@ -5,16 +5,20 @@ Whoever draws it knows no method, no part of an end point and no assumption by n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from bondic.claims import Assumption, Claim
-from bondic.rendering import STATE_WORDS, escape, html_table, number
+from bondic.rendering import STATE_WORDS, bound_text, escape, html_table, interval_text, number, three
 from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
 """An interval; one that rests on a choice of the library; no more than the value range; a contradiction."""
+StepKind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "range", "method"]
+KnownBy = Literal["counted", "extrapolated", "yours"]
+_LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
 
 
 @dataclass(frozen=True)
@@ -28,32 +32,79 @@ class Grid:
 
 
 def parts_grid(claims: Sequence[Claim]) -> Grid | None:
-    """The parts of every end in a column each; None where no end splits into parts. A part that an end lacks is left empty."""
+    """The parts of every end in a column each, with the digits that the interval deserves.
+
+    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out.
+    """
     ends = [claim for claim in claims if claim.of("spread")]
     if not ends:
         return None
-    parts = (part.name for role in ("value", "spread") for claim in ends for part in claim.of(role))
+    length = abs(ends[-1].bound - ends[0].bound) or math.inf
+    values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
     tables = [claim.table() for claim in ends]
-    rows = (
-        (name, *(number(table[name]) if name in table else "" for table in tables))
-        for name in (*dict.fromkeys(parts), "rounding", "end point")
-    )
+    rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
+    shown = [name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name) for table in tables)]
+    rows += [(name, *_cells(tables, name, three)) for name in shown]
+    rows.append(("end point", *(bound_text(claim.bound, int(claim.sign), length) for claim in ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
 
 
+def _cells(tables: Sequence[dict[str, float]], name: str, text: Callable[[float], str]) -> list[str]:
+    return [text(table[name]) if name in table else "" for table in tables]
+
+
 def stacks_between(claims: Sequence[Claim], limits: ValueRange) -> tuple[float, float]:
-    """Where the stacks of parts are drawn: within the value range, magnified where they fill less than a quarter of it."""
+    """Where the stacks of parts are drawn: they and the value range, or they alone where they fill less than a quarter of it."""
     ends = [float(place) for claim in claims for place in (claim.value.mid, claim.bound)] or [limits.low, limits.high]
-    low, high = limits.cut(min(ends), max(ends))
+    low, high = min(ends), max(ends)
     if not 0 < high - low < limits.width / 4:
-        return limits.low, limits.high
+        return min(low, limits.low), max(high, limits.high)
     margin = (high - low) / 10
-    return limits.cut(low - margin, high + margin)
+    return low - margin, high + margin
 
 
 def assumptions_grid(items: Sequence[Assumption]) -> Grid:
     rows = tuple((item.name, STATE_WORDS[item.state], item.text) for item in items)
     return Grid("Assumptions", ("assumption", "state", "in words"), rows, tuple(item.state for item in items))
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What would help, and how far that is known. It is advice, never a guarantee.
+
+    Parameters
+    ----------
+    kind : str
+        What it is about: "overlap", "rejected", "term", "rows", "discount", "start", "range" or "method".
+    text : str
+        What was found and what to do, in a sentence or two.
+    basis : {"counted", "extrapolated", "yours"}
+        Counted in log and result; extrapolated from them; or a statement that only you can make.
+    loud : bool, default False
+        Whether nothing else helps before this is done.
+    numbers : dict of str to float
+        The numbers in the text, for programs.
+    """
+
+    kind: StepKind
+    text: str
+    basis: KnownBy = "counted"
+    loud: bool = False
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The text with its label."""
+        return f"{self.text.removesuffix('.')}{_LABELS[self.basis]}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {
+            "kind": self.kind,
+            "text": str(self),
+            "basis": self.basis,
+            "loud": self.loud,
+            "numbers": {name: float(value) for name, value in self.numbers.items()},
+        }
 
 
 @dataclass(frozen=True)
@@ -68,6 +119,7 @@ class View:
         str, ...
     ]  # further sentences: what the estimate is worth, what the ranges say, how far the search came
     parts: Grid | None  # None where an end point does not split into parts
+    steps: tuple[NextStep, ...]  # what to do next, the most urgent first
     assumptions: Grid
     choices: Grid
     hashes: dict[str, str]
@@ -85,10 +137,15 @@ def fragment(view: View) -> str:
         "<section>"
         + "".join(f"<p><strong>Warning:</strong> {escape(text)}</p>" for text in view.warnings)
         + f"<p><strong>{escape(view.sentence)}</strong></p>{_picture(view)}"
-        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>"
+        + f"<p>{escape(' '.join((view.guarantee, *view.lines)))}</p>{_steps(view)}"
         + "".join(f"<h3>{escape(grid.title)}</h3>{html_table(grid.header, grid.rows)}" for grid in tables)
         + f"<p><small>{sealed}</small></p></section>"
     )
+
+
+def _steps(view: View) -> str:
+    items = "".join(f"<li>{escape(step)}</li>" for step in view.steps)
+    return f"<h3>What to do next</h3><ul>{items}</ul>" if items else ""
 
 
 def _picture(view: View) -> str:
@@ -102,7 +159,7 @@ def _picture(view: View) -> str:
     low, high, mark = at(view.ends[0]), at(view.ends[1]), at(view.estimate)
     fill = "#c77d0a" if view.tone == "conditional" else "#2a78c8"
     given = view.tone != "bad"
-    words = f"interval from {number(view.ends[0])} to {number(view.ends[1])}" if given else "no interval"
+    words = f"interval {interval_text(*view.ends)}" if given else "no interval"
     bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
     # a ring instead of a dot: the estimate is not part of what the interval says
     dot = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'

@@ -59,7 +59,7 @@ class ShortName:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline(Listed, ABC):
-    """A rival interval: `ends` is all that is special about it. `side` says which ends are asked for."""
+    """One of the other intervals: `ends` is all that is special about it. `side` says which ends are asked for."""
 
     side: Side = "both"
 

@@ -1,20 +1,70 @@
-"""Behavior probabilities estimated from the log: whatever uses them has no guarantee."""
+"""Ratios π/β of the logged actions, β as the log states it or estimated from it: whatever uses an estimate has no guarantee."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
+from bondic.data.transitions import Transitions
+from bondic.errors import InvalidInput
+from bondic.identity.ratios import logged_ratios
+from bondic.policies.logged import logged_action_probs
+from bondic.policies.logged_target import LoggedTarget
+from bondic.rows import Rows
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Behavior = Literal["logged", "estimated"]
 
 _FEW_STATES = 256
 _RIDGE = 1e-3
 """Penalty of the logistic fit per row: keeps separable data from running away."""
+
+
+def behavior_ratios(problem: Rows, behavior: Behavior) -> tuple[FloatArray, bool]:
+    """π/β of the rows that count, (n,), and whether β is an estimate."""
+    if behavior not in ("logged", "estimated"):
+        raise InvalidInput(f"behavior={behavior!r}; choose 'logged' or 'estimated'.")
+    part, rows = problem.log.read(problem.rows), problem.whole().log_rows - problem.rows.start
+    if behavior == "logged":
+        _need_behavior(part)
+        return logged_ratios(part, _target(problem, part, rows), problem.layout.slots).values[rows], False
+    target = _target(problem, part, rows)
+    if target is None or not problem.layout.discrete:
+        raise InvalidInput(
+            "Behavior can be estimated for discrete actions and a policy that can be asked only; pass `behavior_action_probs`."
+        )
+    found = estimate_behavior(part.observations[rows], part.actions[rows], problem.layout.slots)
+    return np.asarray(target[rows] / found), True
+
+
+def _target(problem: Rows, part: Transitions, rows: IntArray) -> FloatArray | None:
+    """π(a_i|s_i) as the policy says it; 1 at or beyond the horizon, where it is not asked. None: the log's own columns say it."""
+    if isinstance(problem.policy, LoggedTarget):
+        return None
+    whole, said = problem.whole(), np.ones(len(part))
+    said[rows] = logged_action_probs(
+        problem.policy,
+        part.observations[rows],
+        part.actions[rows],
+        whole.times,
+        slots=problem.layout.slots,
+        log_rows=whole.log_rows,
+    )
+    return said
+
+
+def _need_behavior(log: Transitions) -> None:
+    if log.behavior_action_probs is None and log.behavior_log_probs is None:
+        raise InvalidInput(
+            "Importance weights need `behavior_action_probs`, the probability with which each logged action was taken (or "
+            "`behavior_log_probs`), and the log has none. Pass them to Transitions, ask for an estimate with "
+            "behavior='estimated' (--with behavior=estimated; no guarantee), or use Dual(), which does not need them."
+        )
 
 
 def estimate_behavior(observations: FloatArray, actions: npt.NDArray[Any], slots: int) -> FloatArray:

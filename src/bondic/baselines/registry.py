@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from bondic.baselines.base import ShortName
+from bondic.baselines.betting import DoublyRobustBetting, PerDecisionBetting
 from bondic.baselines.coindice import CoinDice
 from bondic.baselines.double_rl import DoubleRL
 from bondic.baselines.duan_wang import LinearFittedQ
@@ -18,11 +20,11 @@ from bondic.baselines.marginalized import Marginalized
 from bondic.baselines.model_based import ModelBased
 from bondic.baselines.neural_fqe import NeuralFittedQ
 from bondic.baselines.trajectory_dr import DoublyRobust
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, did_you_mean, one_line
 
 _METHODS = (
-    ImportanceSampling, EmpiricalBernstein, FittedQ, NeuralFittedQ, DoublyRobust, Marginalized, Lstd, DoubleRL, CoinDice,
-    ModelBased, LinearFittedQ, Feng2020, Lipschitz,
+    ImportanceSampling, EmpiricalBernstein, PerDecisionBetting, DoublyRobustBetting, FittedQ, NeuralFittedQ, DoublyRobust,
+    Marginalized, Lstd, DoubleRL, CoinDice, ModelBased, LinearFittedQ, Feng2020, Lipschitz,
 )  # fmt: skip
 BASELINES: dict[str, ShortName] = {short.name: short for method in _METHODS for short in method.short_names()}
 
@@ -30,5 +32,14 @@ BASELINES: dict[str, ShortName] = {short.name: short for method in _METHODS for 
 def make_baseline(name: str, **options: Any) -> Any:
     """The method with this short name; options are its fields."""
     if name not in BASELINES:
-        raise InvalidInput(f"There is no baseline {name!r}; choose one of {', '.join(BASELINES)}.")
+        raise InvalidInput(
+            f"There is no baseline {one_line(repr(name))}.{did_you_mean(name, BASELINES)} Choose one of {', '.join(BASELINES)}."
+        )
+    method: Any = BASELINES[name].method
+    known = [field.name for field in fields(method) if field.init]
+    for option in options:
+        if option not in known:
+            raise InvalidInput(
+                f"{name} has no option `{one_line(option)}`.{did_you_mean(option, known)} It has {', '.join(known)}."
+            )
     return BASELINES[name].make(**options)

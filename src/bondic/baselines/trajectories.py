@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.baselines import outcome as out
 from bondic.baselines.base import Baseline
-from bondic.baselines.behavior import estimate_behavior
+from bondic.baselines.behavior import Behavior, behavior_ratios
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
-from bondic.policies.logged import logged_action_probs
 from bondic.rows import Rows
-from bondic.rows.episodes import check_starts, check_steps, columns_of, episode_numbers
+from bondic.rows.episodes import check_starts, check_steps, episode_numbers
 from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-Behavior = Literal["logged", "estimated"]
 
 _FEW = 20
 
@@ -174,7 +171,7 @@ def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior 
     keep = position < limit
     table = np.full((lengths.size, limit), -1, dtype=np.int64)
     table[episodes[order][keep], position[keep]] = order[keep]
-    ratios, estimated = _ratios(problem, behavior)
+    ratios, estimated = behavior_ratios(problem, behavior)
     inside = table >= 0
     terms = problem.terms
     low, high = terms.reward_range
@@ -254,30 +251,3 @@ def _tail(terms: Terms, steps: int) -> ValueRange:
 
 def _outward(value: float, direction: float) -> float:
     return value + direction * 1e-12 * abs(value)
-
-
-def _ratios(problem: Rows, behavior: Behavior) -> tuple[FloatArray, bool]:
-    log, rows = columns_of(problem), problem.whole().log_rows
-    if behavior not in ("logged", "estimated"):
-        raise InvalidInput(f"behavior={behavior!r}; choose 'logged' or 'estimated'.")
-    if behavior == "logged" and log.behavior_action_probs is None:
-        raise InvalidInput(
-            "Importance weights need `behavior_action_probs`, the probability with which each logged action was taken, and "
-            "the log has none. Pass them to Transitions, ask for an estimate with behavior='estimated' (--with "
-            "behavior=estimated; no guarantee), or use Dual(), which does not need them."
-        )
-    observations: Any = log.observations[rows]
-    target = logged_action_probs(
-        problem.policy,
-        observations,
-        log.actions[rows],
-        problem.whole().times,
-        slots=problem.layout.slots,
-        log_rows=rows,
-    )
-    if behavior == "logged":
-        assert log.behavior_action_probs is not None
-        return np.asarray(target / log.behavior_action_probs[rows]), False
-    if not problem.layout.discrete:
-        raise InvalidInput("Behavior can be estimated for discrete actions only; pass `behavior_action_probs`.")
-    return np.asarray(target / estimate_behavior(observations, log.actions[rows], problem.layout.slots)), True

@@ -95,6 +95,17 @@ class Robust:
     first: int  # values before it belong to rows that trained q̂
 
 
+def mean_and_taken(q: FloatArray, probs: FloatArray | None, slots: IntArray) -> tuple[FloatArray, FloatArray]:
+    """E_π[q̂(s_i, .)] and q̂(s_i, a_i) of predictions (n, slots), or (n, 1) for all actions alike."""
+    if q.shape[1] == 1:
+        return q[:, 0], q[:, 0]
+    if probs is None:
+        raise InvalidInput(
+            "A control variate that tells actions apart needs the policy's probabilities of all actions."
+        )
+    return np.einsum("ij,ij->i", probs, q), q[np.arange(len(q)), slots]
+
+
 def robust_values(columns: Decisions, control: Control, stated: Stated) -> Robust:
     """E_π[q̂(s_i, .)] + ρ_i (r_i - q̂(s_i, a_i)); needs a stated bound of the ratios, as r - q̂ may be negative."""
     cap, limits = stated.cap(), columns.limits
@@ -103,13 +114,8 @@ def robust_values(columns: Decisions, control: Control, stated: Stated) -> Robus
     later = slice(first, len(columns.rows))
     raw = columns.sign * control.values(columns.rows[later], columns.observations[later])
     q = np.clip(raw, limits.low, limits.high)
-    probs = None if columns.probs is None or not control.by_action else columns.probs[later]
-    if probs is None and control.by_action:
-        raise InvalidInput(
-            "A control variate that tells actions apart needs the policy's probabilities of all actions."
-        )
-    centers = q[:, 0] if probs is None else np.einsum("ij,ij->i", probs, q)
-    taken = q[:, 0] if probs is None else q[np.arange(len(q)), columns.slots[later]]
+    probs = columns.probs[later] if columns.probs is not None and control.by_action else None
+    centers, taken = mean_and_taken(q, probs, columns.slots[later])
     ratios = Ratios(columns.ratios.values[later], columns.ratios.errors[later])
     move = ratios.values * (columns.rewards[later] - taken)
     # π is a row divided by its sum, good to one rounding for every action: paid for in q̂ and in q*, both inside the limits

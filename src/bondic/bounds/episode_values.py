@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.control import Control
-from bondic.bounds.decision_values import Robust, Stated, above
+from bondic.bounds.decision_values import Robust, Stated, above, mean_and_taken
 from bondic.bounds.decisions import Decisions
 from bondic.identity.ratios import LARGEST, Ratios
 from bondic.rounding import Enclosure, U, next_down
@@ -50,7 +50,7 @@ def whole_values(columns: Decisions, off_by: float) -> tuple[FloatArray, float]:
     """
     assert columns.steps is not None
     low, steps = columns.limits.low, columns.steps
-    last = _last_rows(columns)
+    last = last_rows(columns)
     powers = _powers(columns.terms.gamma, steps)
     returns = _sums(columns, columns.rewards * powers)
     error = _sums(columns, np.abs(columns.rewards) * powers) * (steps[last] + 32) * 8 * U
@@ -99,7 +99,7 @@ def _sums(columns: Decisions, values: FloatArray) -> FloatArray:
     return np.asarray(total - np.abs(total) * (np.bincount(columns.episodes) + 4) * 2 * U)
 
 
-def _last_rows(columns: Decisions) -> IntArray:
+def last_rows(columns: Decisions) -> IntArray:
     """The last row of every episode, (units,)."""
     assert columns.episodes is not None
     last = np.zeros(columns.units, dtype=np.int64)
@@ -141,58 +141,90 @@ def control_states(columns: Decisions) -> FloatArray:
     return np.column_stack([columns.observations, columns.steps])
 
 
-def largest_sum(columns: Decisions, cap: float) -> float:
+def units_left(terms: Terms, steps: IntArray) -> FloatArray:
+    """Discounted steps that are left at a step, 1 without a horizon: predictions of episodes are made in these units."""
+    if terms.horizon is None:
+        return np.ones(steps.size)
+    left = np.array([discounted_steps(terms.gamma, count).mid for count in range(terms.horizon + 1)])
+    return np.asarray(left[np.maximum(terms.horizon - steps, 0)])
+
+
+def largest_sum(terms: Terms, cap: float) -> float:
     """sum_t γ^t ρ̄^(t+1) over the steps that an episode may have, from above; infinite where nothing bounds it."""
-    gamma, horizon = columns.terms.gamma, columns.terms.horizon
+    gamma, horizon = terms.gamma, terms.horizon
     if horizon is None:
         left = 1.0 - Enclosure(gamma) * cap
         return (Enclosure(cap) / left).upper if left.lower > 0.0 else np.inf
+    return np.inf if horizon > _LONGEST else float(np.sum(_largest_weights(terms, cap)) * (1 + 4 * _LONGEST * U))
+
+
+def _largest_weights(terms: Terms, cap: float) -> FloatArray:
+    """γ^t ρ̄^(t+1), t below the horizon, good to 4 t roundings."""
+    assert terms.horizon is not None
     with np.errstate(over="ignore"):
-        powers = np.cumprod(np.full(min(horizon, _LONGEST), max(gamma * cap, 1e-300)))
-    steps = min(horizon, _LONGEST + 1)
-    return np.inf if steps > _LONGEST else float((powers.sum() / gamma if gamma else cap) * (1 + (4 * steps + 16) * U))
+        return np.asarray(cap * np.array([1.0, *np.cumprod(np.full(terms.horizon - 1, terms.gamma * cap))]))
 
 
 def robust_returns(columns: Decisions, control: Control, stated: Stated) -> Robust:
     """Doubly robust returns of the episodes from the first border on; needs a bound of the ratios and of the number of steps."""
-    cap, limits = stated.cap(), columns.limits
-    assert cap is not None
+    limits = columns.limits
     assert columns.episodes is not None
+    assert columns.steps is not None
     first = int(np.searchsorted(columns.rows[first_rows(columns)], control.borders[0]))
-    later, q = columns.episodes >= first, np.zeros(len(columns.rows))
-    found = columns.sign * control.values(columns.rows[later], control_states(columns)[later])[:, 0]
-    q[later] = np.clip(found, limits.low, limits.high)
-    ends = sorted(np.clip(columns.sign * np.array(control.clip), limits.low, limits.high).tolist())
-    low, total = columns.terms.reward_range[0], largest_sum(columns, cap)
-    least = min(float(_floors(columns, 0)[0][0]), ends[0], 0.0)  # v_t is 0 or more, or least at time 0
-    drop = max(ends[1] - low - columns.terms.gamma * least, 0.0)
-    drop += 16 * U * (abs(ends[1]) + abs(low) + abs(least))
-    floor = next_down(ends[0] - drop * total * (1 + 8 * U)) - 64 * U * limits.largest
-    values, centers = returns_with(columns, q)[first:], q[first_rows(columns)][first:]
+    later = columns.episodes >= first
+    found = columns.sign * control.values(columns.rows[later], control_states(columns)[later])
+    found = np.clip(found * units_left(columns.terms, columns.steps[later])[:, None], limits.low, limits.high)
+    probs = None if columns.probs is None else columns.probs[later]
+    means, q = np.zeros(len(columns.rows)), np.zeros(len(columns.rows))
+    means[later], q[later] = mean_and_taken(found, probs, columns.slots[later])
+    floor = _least_return(columns, control.clip, stated)
+    values, centers = returns_with(columns, q, means)[first:], means[first_rows(columns)][first:]
     return Robust(values, centers, centers - floor, floor, first)
 
 
-def returns_with(columns: Decisions, q: FloatArray) -> FloatArray:
-    """q̂(s_0) + sum_t γ^t ρ_{0:t} ( r_t + γ q̂(s_{t+1}) - q̂(s_t) ) per episode, from below; q̂ of the state and the step alone.
+def _least_return(columns: Decisions, clip: tuple[float, float], stated: Stated) -> float:
+    """lo_0 - sum_t γ^t ρ̄^(t+1) d_t, d_t = (hi_t - r_lo - γ min(0, lo_{t+1}, v_{t+1}))_+: no return can be below it.
 
-    After an end the next q̂ is 0; after a cut it is the least value that there can be.
+    Predictions at step t lie in [lo_t, hi_t]. Without a horizon these are the same at every step.
+    """
+    terms, limits, cap = columns.terms, columns.limits, stated.cap()
+    assert cap is not None
+    count = 1 if terms.horizon is None else terms.horizon
+    units = units_left(terms, np.arange(count + 1))
+    ends = np.sort(np.clip(columns.sign * units[:, None] * np.array(clip), limits.low, limits.high), axis=1)
+    following = np.minimum(np.minimum(ends[1:, 0], _floors(columns, count)[0][1:]), 0.0)
+    drops = np.maximum(ends[:-1, 1] - terms.reward_range[0] - terms.gamma * following, 0.0)
+    drops = drops + 32 * U * limits.largest
+    weights = np.array([largest_sum(terms, cap)]) if terms.horizon is None else _largest_weights(terms, cap)
+    lost = float(np.sum(weights * drops)) * (1 + 8 * (_LONGEST + 8) * U)
+    return next_down(float(ends[0, 0]) - lost) - 64 * U * limits.largest
+
+
+def returns_with(columns: Decisions, q: FloatArray, means: FloatArray) -> FloatArray:
+    """v̂(s_0) + sum_t γ^t ρ_{0:t} ( r_t + γ v̂(s_{t+1}) - q̂(s_t, a_t) ) per episode, from below; `means` are v̂ = E_π[q̂(s, .)].
+
+    After an end the next v̂ is 0; after a cut it is the least value that there can be.
     """
     assert columns.steps is not None
     assert columns.episodes is not None
     steps, gamma = columns.steps, columns.terms.gamma
     least = _floors(columns, int(steps.max()) + 1)[0][steps + 1]
     last = np.append(np.diff(columns.episodes) != 0, True)
-    following = np.where(columns.continues, np.where(last, least, np.append(q[1:], 0.0)), 0.0)
+    following = np.where(columns.continues, np.where(last, least, np.append(means[1:], 0.0)), 0.0)
     weights = cumulative(columns)
     scale = weights.values * gamma**steps
     move = scale * (columns.rewards + gamma * following - q)
+    # v̂ is a sum over actions of numbers within the limits, with π good to one rounding for every action
+    slots = 1 if columns.probs is None else columns.probs.shape[1]
+    mean_error = 4 * U * (slots + 4) * columns.limits.largest
     size = scale * (np.abs(columns.rewards) + np.abs(following) + np.abs(q))
-    error = size * (2 * weights.errors + (steps + 16) * 8 * U)
+    error = size * (2 * weights.errors + (steps + 16) * 8 * U) + scale * (1 + 2 * weights.errors) * mean_error
     total, off, gross = (
         np.bincount(columns.episodes, weights=one, minlength=columns.units) for one in (move, error, np.abs(move))
     )
     lengths = np.bincount(columns.episodes)
-    return np.asarray(q[first_rows(columns)] + total - off - (lengths + 8) * 4 * U * (gross + columns.limits.largest))
+    rounding = (lengths + 8) * 4 * U * (gross + columns.limits.largest) + mean_error
+    return np.asarray(means[first_rows(columns)] + total - off - rounding)
 
 
 def first_rows(columns: Decisions) -> IntArray:

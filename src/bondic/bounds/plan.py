@@ -26,6 +26,7 @@ from bondic.rounding import Between
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 FULL_BET, SMALL_BET = 0.99, 0.2
 """Largest bet as a share of what would lose everything: usual rows, and rows unlike all that were seen before."""
@@ -218,13 +219,19 @@ class Columns:
     instruments: FloatArray  # (n, p) λ_i φ_i
     clip: Between  # of the tails
     weights: dict[End, FloatArray]  # v_i per end
-    rates: dict[End, float]  # λ_i per end
+    rates: dict[End, float]  # λ_i per end, of rows that count
+    counted: BoolArray  # (n,) rows that may carry a bet
+
+    def total(self, end: End) -> float:
+        """sum_i λ_i."""
+        return self.rates[end] * int(np.count_nonzero(self.counted))
 
     def cut(self, rows: slice) -> Columns:
         """Some of the rows."""
         clip = Between(self.clip.low[rows], self.clip.high[rows])
         weights = {end: own[rows] for end, own in self.weights.items()}
-        return Columns(self.predicted[rows], self.embedding[rows], self.instruments[rows], clip, weights, self.rates)
+        own = self.predicted[rows], self.embedding[rows], self.instruments[rows]
+        return Columns(*own, clip, weights, self.rates, self.counted[rows])
 
 
 def columns(
@@ -242,13 +249,15 @@ def columns(
         [A_i, C_i] = y_i ± margin, inside the range;        y_i = y0_i + γ κ_i . guess, clipped to the range
         v_i = θ . T̄_i, capped:  upper end  -bet / (C_i - lo_i) <= v_i <= bet / (hi_i - A_i),  lower end the two swapped
 
-    with bet = 0.99, and 0.2 for rows unlike those before. The floats of a row are the same, bit for bit, however many rows
-    follow it: a log that grows keeps them.
+    with bet = 0.99, 0.2 for rows unlike those before, and 0 where x_i has no coordinate that may be seen: a pair of a table that
+    the plan does not speak of. Such rows do not count, λ_i = v_i = 0. The floats of a row are the same, bit for bit, however many
+    rows follow it: a log that grows keeps them.
     """
     predicted, kappa, raw = _predicted(block, gamma, points, slots, here)
     step = here - gamma * kappa
     sizes, width = row_norms(raw), np.maximum(limits.high - limits.low, 1e-300)
-    bet = np.where(sizes > block.usual, SMALL_BET, FULL_BET)
+    counted = np.asarray(here.any(axis=1))
+    bet = np.where(counted, np.where(sizes > block.usual, SMALL_BET, FULL_BET), 0.0)
     rate = np.minimum(block.rate, bet / (width * np.maximum(sizes, 1e-300)))
     middle = np.clip(predicted + gamma * np.einsum("ij,j->i", kappa, block.guess), limits.low, limits.high)
     clip = Between(np.maximum(limits.low, middle - block.margin), np.minimum(limits.high, middle + block.margin))
@@ -264,7 +273,7 @@ def columns(
     for column in (predicted, kappa, raw, *weights.values()):
         if not np.all(np.isfinite(column)):
             raise InvalidInput(f"The block that ends at row {block.stop} gives numbers that are not finite.")
-    return Columns(predicted, kappa, raw * rate[:, None], clip, weights, rates)
+    return Columns(predicted, kappa, raw * rate[:, None], clip, weights, rates, counted)
 
 
 def _predicted(

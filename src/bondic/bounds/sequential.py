@@ -163,7 +163,7 @@ class Tail:
     def of(evidence: Evidence, applied: list[Columns], end: End, pooled: Pooled = NOT_POOLED) -> Tail:
         data, start, radius = evidence.data, evidence.start, evidence.found.radius
         v = np.concatenate([own.weights[end] for own in applied])
-        rate = float(sum(own.rates[end] * len(own.predicted) for own in applied))
+        rate = float(sum(own.total(end) for own in applied)) or applied[0].rates[end]  # any Λ > 0 where no row counts
         clip = Between(*(np.concatenate([getattr(own.clip, side) for own in applied]) for side in ("low", "high")))
         signed = sign_of(end) * v
         losing = np.where(signed > 0, data.limits.high - clip.low, clip.high - data.limits.low)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from numbers import Real
 
 from bondic.classes.provenance import Provenance
 from bondic.classes.value_class import Origin, Progress, ValueClass, check_origin
@@ -55,8 +56,11 @@ class Ball(ValueClass):
         check_kernel(self.kernel)
         if self.center is not None:
             check_outside(self.center, "center")
-        object.__setattr__(self, "radius", float(self.radius))
-        object.__setattr__(self, "misspecification", float(self.misspecification))
+        for name in ("radius", "misspecification"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise InvalidInput(f"`{name}` of Q is {value!r}; a number is needed.")
+            object.__setattr__(self, name, float(value))
         if not (math.isfinite(self.radius) and self.radius >= 0):
             raise InvalidInput(f"The radius of Q must be finite and >= 0, not {self.radius}.")
         if not (math.isfinite(self.misspecification) and self.misspecification >= 0):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bondic.data.io.loaded import LoadedLog
-from bondic.errors import InvalidInput, one_line, shown
+from bondic.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.tuning.states import Categorical
 
 EVERY = "obs"
@@ -38,7 +38,7 @@ def _column(word: str, names: Sequence[str], dimension: int) -> int:
     known = f"observations have the columns {shown(tuple(names))}" if names else "columns have no names here"
     raise InvalidInput(
         f"--categorical {one_line(word)} is no observation column: {known}; their numbers are 0 to {dimension - 1}, and "
-        f"{EVERY} means all of them."
+        f"{EVERY} means all of them.{did_you_mean(word, names)}"
     )
 
 

@@ -11,13 +11,16 @@ from click.shell_completion import CompletionItem
 
 from bondic.cli import options as opt
 from bondic.cli.config import load_config
+from bondic.errors import did_you_mean, one_line
 
 METHODS = (
     "auto", "sequential", "dual", "propensities", "tis", "pdis", "sntis", "snpdis", "tis-hoeffding", "pdis-hoeffding",
-    "is-percentile", "is-bca", "hcope", "dm", "dm-neural", "dr", "mis", "lstd", "drl", "coindice", "model", "duan-wang",
-    "feng2020", "lipschitz",
+    "is-percentile", "is-bca", "hcope", "pdis-betting", "dr-betting", "dm", "dm-neural", "dr", "mis", "lstd", "drl",
+    "coindice", "model", "duan-wang", "feng2020", "lipschitz",
 )  # fmt: skip
 """bondic's own, and the names of bondic.baselines.registry."""
+KINDS = ("one-step", "episodes", "table", "continuous")
+"""Those of bondic.advice.design."""
 PICTURES = ("png", "svg", "pdf")
 
 
@@ -37,6 +40,19 @@ def _methods(ctx: click.Context, parameter: click.Parameter, begun: str) -> list
     del ctx
     names = (*METHODS, "all") if parameter.multiple else METHODS
     return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+
+def _known_methods(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """A name that no method has is refused before a log is read."""
+    known = (*METHODS, "all") if parameter.multiple else METHODS
+    for name in value if parameter.multiple else [value]:
+        if name not in known:
+            raise click.BadParameter(
+                f"there is no method {one_line(name)!r}.{did_you_mean(name, known)} There are {', '.join(known)}.",
+                ctx,
+                parameter,
+            )
+    return value
 
 
 def _files(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -91,7 +107,17 @@ _ONE = [
         "sequential, dual, propensities, or the short name of a baseline; auto: propensities where the log "
         "has them and they say enough, else sequential where it applies, else dual.",
         shell_complete=_methods,
+        callback=_known_methods,
     ),
+]
+_REQUIRED = [
+    opt.option(
+        "--require-above",
+        "End with exit code 5 unless the interval shows that the value is at least this. Answer and files come all the same.",
+        type=float,
+        metavar="X",
+    ),
+    opt.option("--require-below", "The same for a value of at most this, such as a cost.", type=float, metavar="X"),
 ]
 _FILES = [
     opt.default("--out", Path("bondic-out"), "Folder.", type=opt.PATH),
@@ -113,11 +139,13 @@ _LINES = [
         default=["auto"],
         show_default=True,
         shell_complete=_methods,
+        callback=_known_methods,
     ),
     opt.flag("--joint", "Divide alpha over all lines (policies times methods), so that all hold at once."),
     opt.option(
         "--plot", "Write a picture (.png, .svg or .pdf; `png` is comparison.png).", type=opt.PATH, callback=_picture
     ),
+    opt.option("--report", "Write picture and table as a page (.html).", type=opt.PATH),
     opt.flag("--json as_json", "Print JSON and nothing else."),
     _MEMORY,
 ]
@@ -127,6 +155,11 @@ _CHECKS = [
     ),
     *opt.POLICY_OUTPUT,
     opt.option("--initial", "File with the initial states, where a sample of them was withheld.", type=opt.PATH),
+    opt.several(
+        "--import modules",
+        "MODULE|FILE.py",
+        "Your module that registers a kernel, noise bound or proof which the certificate uses. Its code runs. May be repeated.",
+    ),
     opt.default(
         "--retest/--no-retest",
         True,
@@ -147,6 +180,30 @@ _WATCHED = [
     opt.default("--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
     opt.flag("--json as_json", "Print the update as JSON and nothing else."),
     opt.flag("--quiet", "Print the answer in one line, nothing else."),
+]
+_PLANNED = [
+    opt.choice("--kind", KINDS, "Kind of log, where there is none yet."),
+    opt.option("--length", "The length that the interval shall have: how many rows does it take?", type=float),
+    opt.option(
+        "--rows", "The number of rows that there will be: how long will the interval be?", type=click.IntRange(min=1)
+    ),
+    opt.default("--n-actions", 2, "Actions to choose from."),
+    opt.default("--n-states", 10, "States of a table; for numbers, how many situations differ."),
+    opt.default(
+        "--largest-ratio",
+        2.0,
+        "With propensities: the largest ratio of the policies' probabilities of an action. Else: how many times more often "
+        "the policy visits a pair than the log does, at most.",
+    ),
+    opt.default(
+        "--noise",
+        0.1,
+        "Deviation of one outcome as a share of the value range; 0 where state and action decide what follows.",
+    ),
+    opt.default("--alpha", 0.1, "Probability that the interval may miss the value."),
+    opt.option("--policy", "With a LOG: as in evaluate.", metavar="SPEC"),
+    opt.flag("--json as_json", "Print JSON and nothing else."),
+    _MEMORY,
 ]
 _DEMO = [
     opt.default("--out", Path("bondic-demo"), "Folder.", type=opt.FOLDER),
@@ -178,9 +235,10 @@ COMMANDS = (
         "evaluate",
         """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
 
-        Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 2 bad input.
+        Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 5 a requirement is not met, 2 bad
+        input.
         """,
-        *(_LOG, _ONE, opt.CONFIG, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, _FILES, opt.OUTPUT),
+        *(_LOG, _ONE, opt.CONFIG, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, _REQUIRED, _FILES, opt.OUTPUT),
         short="What would a policy have earned? An interval from a log.",
     ),
     _command(
@@ -196,8 +254,25 @@ COMMANDS = (
         short="An interval that may be looked at while the log grows.",
     ),
     _command(
+        "plan",
+        """Say how many rows an interval of some length takes: before there is a log (--kind), or from the first rows of LOG.
+
+        Expected lengths, not guaranteed ones. Nothing is written.
+        """,
+        *(
+            click.argument("log", required=False, shell_complete=_files),
+            opt.CONFIG,
+            _PLANNED,
+            opt.QUESTION,
+            opt.LOG,
+            opt.STATES,
+        ),
+        short="How many rows does it take?",
+    ),
+    _command(
         "verify",
-        "CERTIFICATE is NAME.json (NAME.npz beside it), LOG the log it was made from, in any format that can be read.",
+        "CERTIFICATE is NAME.json (NAME.npz beside it) or the folder of a result, LOG the log it was made from, in any format "
+        "that can be read.",
         *(click.argument("certificate", type=opt.PATH), _LOG, opt.CONFIG, _CHECKS, opt.LOG),
         short="Re-check a certificate against its log.",
     ),

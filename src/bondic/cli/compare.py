@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,27 @@ import click
 from rich.console import Console
 
 from bondic.baselines.registry import BASELINES
-from bondic.claims import ErrorBudget
-from bondic.cli.inputs import make_method, make_question, read_inputs
+from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
-from bondic.errors import BondicError, Doubt, InvalidInput
-from bondic.estimate import Method, estimate_interval
+from bondic.errors import Doubt, InvalidInput
+from bondic.estimate import estimate_interval
 from bondic.proofs.io import write_atomically
+from bondic.report.compare import joint_title, line_alpha, tried
 from bondic.report.comparison import Line, print_comparison
+from bondic.report.comparison_page import comparison_page
 from bondic.report.exports import result_dict
 from bondic.report.plots import comparison_figure, save_plot
 from bondic.report.progress import progress_bar
+from bondic.result import Result
+from bondic.rows import Rows
 
 
 def command(log: str, **options: Any) -> int:
     """Every policy with every method, each line with its guarantee."""
-    plot = options["plot"]
-    if plot is not None and plot.exists() and not options["force"]:
-        raise InvalidInput(f"{plot} exists already. Choose another name, or pass --force.")
+    plot, page = options["plot"], options["report"]
+    for path in (plot, page):
+        if path is not None and path.exists() and not options["force"]:
+            raise InvalidInput(f"{path} exists already. Choose another name, or pass --force.")
     policies = list(dict.fromkeys(options["policies"]))
     methods = list(
         dict.fromkeys(
@@ -36,7 +40,8 @@ def command(log: str, **options: Any) -> int:
         )
     )
     inputs = read_inputs(log, options)
-    alpha = _alpha(options["alpha"], policies, methods) if options["joint"] else options["alpha"]
+    pairs = [(policy, name) for policy in policies for name in methods]
+    alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
     doubts: list[str] = []
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
@@ -46,46 +51,38 @@ def command(log: str, **options: Any) -> int:
             doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
             for name in methods:
                 tell(f"{policy} {name}"[:40], 0.0)
-                make = partial(make_method, name, options, inputs)
-                lines.append(_line(policy, name, question, alpha, make, strict=len(methods) == 1))
+                run = partial(_run, question, alpha, name, options, inputs)
+                lines.append(tried(policy, name, run, strict=len(methods) == 1))
                 tell(f"{policy} {name}"[:40], 1.0)
     say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
     if options["as_json"]:
-        click.echo(json.dumps([_as_dict(line, inputs.notes) for line in lines], indent=1))
+        click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
         console = Console()
         print_notes(console, inputs.notes if options["verbose"] else ())
-        print_comparison(console, lines, _title(alpha, joint=options["joint"]))
+        print_comparison(console, lines, joint_title(alpha, joint=options["joint"]))
     if plot is not None:
         _save(lines, plot)
+    if page is not None:
+        promise = joint_title(alpha, joint=options["joint"])
+        write_atomically(page, comparison_page(_named(lines), promise, title="Comparison").encode())
     return 0
 
 
-def _alpha(alpha: float, policies: list[str], methods: list[str]) -> float:
-    """The share of one line: a reader may pick the policy *and* the method after seeing them all."""
-    budget = ErrorBudget.split(alpha, {f"{policy} {method}": 1.0 for policy in policies for method in methods})
-    return min(budget.parts.values())
+def _run(question: Rows, alpha: float, name: str, options: dict[str, Any], inputs: Inputs) -> Result:
+    return estimate_interval(question, alpha=alpha, method=make_method(name, options, inputs))
 
 
-def _title(alpha: float, *, joint: bool) -> str:
-    if joint:
-        return f"All finite-sample lines hold at once (alpha = {alpha:.3g} each)"
-    return f"Each interval on its own (alpha = {alpha:.3g})"
+def _named(lines: list[Line]) -> list[Line]:
+    """Lines that say policy and method where both differ, and otherwise what differs."""
+    policies, methods = {line.policy for line in lines}, {line.method for line in lines}
+    if len(policies) == 1:
+        return [replace(line, policy="") for line in lines]
+    return [replace(line, policy=f"{line.policy}, {line.method}") for line in lines] if len(methods) > 1 else lines
 
 
-def _line(policy: str, name: str, question: Any, alpha: float, make: Callable[[], Method], *, strict: bool) -> Line:
-    """A method that cannot be used on this log, or lacks its library, says why; alone it is an error."""
-    try:
-        result = estimate_interval(question, alpha=alpha, method=make())
-        return Line(policy, result.method if name == "auto" else name, result)
-    except BondicError as problem:
-        if strict:
-            raise
-        return Line(policy, name, None, str(problem))
-
-
-def _as_dict(line: Line, notes: Sequence[str]) -> dict[str, Any]:
-    found = {"reason": line.reason} if line.result is None else result_dict(line.result, notes=notes)
+def _as_dict(line: Line) -> dict[str, Any]:
+    found = {"reason": line.reason} if line.result is None else result_dict(line.result)
     return {"policy": line.policy, "method": line.method, **found}
 
 

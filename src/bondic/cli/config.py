@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from bondic.errors import InvalidInput, one_line
+from bondic.errors import InvalidInput, did_you_mean, one_line
 
 TABLES = ("columns", "missing", "with")
 """Options of the form KEY=VALUE, which may be tables in the file."""
@@ -34,8 +34,8 @@ def load_config(ctx: click.Context, parameter: click.Parameter, path: Path | Non
     for name, value in _spelled_once(path, content).items():
         if name not in everywhere:
             raise InvalidInput(
-                f"{path}: `{one_line(name)}` is not an option of any command. Options of {ctx.command.name}: "
-                f"{', '.join(sorted(mine))}."
+                f"{path}: `{one_line(name)}` is not an option of any command.{did_you_mean(name, mine)} Options of "
+                f"{ctx.command.name}: {', '.join(sorted(mine))}."
             )
         if name in mine:
             option = mine[name]

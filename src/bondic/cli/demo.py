@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from bondic.cli.outputs import refuse_existing, result_folder, write_texts
 from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
-from bondic.proofs.io import load_certificate, save_certificate
+from bondic.folders import refuse_existing, result_folder
+from bondic.proofs.io import load_certificate
 from bondic.proofs.verify import Verification, verify
+from bondic.rendering import interval_text
 from bondic.report.exports import result_json
-from bondic.report.page import report_page
 from bondic.report.progress import progress_bar
+from bondic.report.saving import write_result
 from bondic.report.table import result_table
 from bondic.result import Result
 from bondic.rows import Rows
@@ -23,7 +25,7 @@ from bondic.rows.problem import make_problem
 
 def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = False, quiet: bool = False) -> None:
     """Evaluate, print, write, verify."""
-    refuse_existing(out, force=force)
+    refuse_existing(out, overwrite=force)
     console = Console(quiet=quiet or as_json)
     demo = load_demo()
     console.print(
@@ -32,6 +34,7 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
     )
     with progress_bar(Console(stderr=True, quiet=quiet)) as progress:
         problem = make_problem(demo.log, demo.policy, demo.initial, gamma=demo.gamma, reward_range=demo.reward_range)
+        problem = replace(problem, names=("wear level",))
         result = estimate_interval(problem, alpha=alpha, progress=progress)
     checked = _write(result, problem, demo, out, force=force)
     if as_json:
@@ -39,16 +42,13 @@ def command(out: Path, alpha: float, *, as_json: bool = False, force: bool = Fal
     elif quiet:
         click.echo(result.summary())
     console.print(result_table(result))
-    console.print(f"\nverified again from the certificate: [{checked.low:.6g}, {checked.high:.6g}]", highlight=False)
+    console.print(f"\nverified again from the certificate: {interval_text(checked.low, checked.high)}", highlight=False)
     written = f"report       {out / 'report.html'}\ncertificate  {out / 'certificate.json'}"
     console.print(written, highlight=False, soft_wrap=True)
 
 
 def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool) -> Verification:
     """Report, certificate and result in one folder; the certificate is checked as it was read back."""
-    words = report_page(result, problem, title="When to maintain the machine", log=demo.log, columns=["wear level"])
-    with result_folder(out, force=force) as folder:
-        write_texts(folder, {"report.html": words, "result.json": result_json(result)})
-        assert result.certificate is not None
-        text, _ = save_certificate(result.certificate, folder / "certificate")
-        return verify(load_certificate(text), demo.log, demo.policy)
+    with result_folder(out, overwrite=force) as folder:
+        write_result(folder, result, problem, title="When to maintain the machine")
+        return verify(load_certificate(folder / "certificate.json"), demo.log, demo.policy)

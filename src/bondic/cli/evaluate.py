@@ -12,34 +12,26 @@ from typing import Any
 import click
 from rich.console import Console
 
+from bondic.advice.steps import with_next_steps
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs, with_sums
-from bondic.cli.outputs import (
-    EXIT_CODES,
-    print_notes,
-    refuse_existing,
-    result_folder,
-    say_doubts,
-    shareable_notes,
-    verify_command,
-    write_texts,
-)
+from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
 from bondic.cli.work import WORK, reads_in_parts, sums_of
 from bondic.errors import Doubt
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
+from bondic.folders import refuse_existing, result_folder, write_texts
 from bondic.methods.default import Default
 from bondic.methods.forecast import forecast
 from bondic.methods.frontier import Frontier
 from bondic.methods.larger_radii import larger_radii
 from bondic.methods.sensitivity import result_frontier
 from bondic.proofs.dual import DualProof
-from bondic.proofs.io import save_certificate
 from bondic.rendering import interval_text, number, three
-from bondic.report.exports import result_csv, result_json, result_markdown
-from bondic.report.page import report_page
+from bondic.report.exports import result_csv, result_markdown
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
+from bondic.report.saving import write_result
 from bondic.report.table import result_table
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
@@ -48,7 +40,7 @@ from bondic.rows import Rows
 def command(**options: Any) -> int:
     """Estimate, write, print; the exit code tells the status."""
     begun = time.perf_counter()
-    refuse_existing(options["out"], force=options["force"])
+    refuse_existing(options["out"], overwrite=options["force"])
     talk = Console(stderr=True, quiet=options["quiet"])
     options = reads_in_parts(options)
     with sums_of(options) as sums, progress_bar(talk) as progress:
@@ -65,48 +57,42 @@ def command(**options: Any) -> int:
         # the frontier first: the matrices of the search leave the result together with the rows
         frontier = result_frontier(result, question, sums=sums) if isinstance(result.proof, DualProof) else None
         larger = larger_radii(result, question, progress=progress) if options["larger_radii"] else {}
+        result = with_next_steps(result, question, no_rows=options["no_rows"])
         if options["no_rows"]:
             result = result.without_rows(question)
-        files = _write(inputs, question, result, (frontier, larger), options)
+        files = _write(question, result, (frontier, larger), options)
     _print(result, inputs, options)
     for multiple, found in larger.items():
         talk.print(f"with {three(multiple)} times the radius: {interval_text(found.low, found.high)}", highlight=False)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
+    return _code(result, options)
+
+
+def _code(result: Result, options: dict[str, Any]) -> int:
+    """The status, and then what was required: said on standard error, whatever else is asked for."""
+    required = {"above": options["require_above"], "below": options["require_below"]}
+    if any(bound is not None for bound in required.values()) and (reasons := result.unmet(**required)):
+        click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
+        return EXIT_CODES[result.status] or NOT_MET
     return EXIT_CODES[result.status]
 
 
 def _write(
-    inputs: Inputs,
     question: Rows,
     result: Result,
     varied: tuple[Frontier | None, dict[float, ConfidenceInterval]],
     options: dict[str, Any],
 ) -> list[str]:
     """Everything that belongs to the result, in one folder."""
-    notes = shareable_notes(inputs.notes, inputs.loaded) if options["no_rows"] else inputs.notes
-    with result_folder(options["out"], force=options["force"]) as folder:
-        texts = {
-            "result.json": result_json(result, notes=notes),
-            "configuration.toml": to_toml(_configuration(options)),
-        }
-        if result.certificate is not None:
-            save_certificate(result.certificate, folder / "certificate")
-            texts["report.html"] = report_page(
-                result,
-                question,
-                title=options["title"],
-                sensitivity=varied[0],
-                larger=varied[1],
-                no_rows=options["no_rows"],
-                log=inputs.log,
-                columns=() if inputs.loaded is None else inputs.loaded.names,
-                notes=notes,
-                command=verify_command(options, result.certificate),
-            )
+    command = "" if result.certificate is None else verify_command(options, result.certificate)
+    shown = {"title": options["title"], "no_rows": options["no_rows"], "command": command}
+    with result_folder(options["out"], overwrite=options["force"]) as folder:
+        write_result(folder, result, question, sensitivity=varied[0], larger=varied[1], **shown)
+        texts = {"configuration.toml": to_toml(_configuration(options))}
         if options["as_csv"]:
             texts["result.csv"] = result_csv(result)
         if options["markdown"]:
-            texts["summary.md"] = result_markdown(result, options["title"], notes=notes)
+            texts["summary.md"] = result_markdown(result, options["title"])
         write_texts(folder, texts)
         if options["plot"]:
             save_plot(terms_figure(result), folder / f"terms.{options['plot']}")

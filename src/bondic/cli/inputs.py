@@ -10,7 +10,7 @@ from typing import Any
 from bondic.baselines.registry import make_baseline
 from bondic.cli.categorical import stated_columns
 from bondic.cli.own_options import own_options, refuse_unknown_options
-from bondic.cli.policy import action_names, choose_policy, require_action_order
+from bondic.cli.policy import choose_policy, require_action_order
 from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
@@ -24,6 +24,7 @@ from bondic.methods.dual import Dual
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.rows import Rows
+from bondic.rows.inputs import action_names
 from bondic.rows.problem import make_problem
 from bondic.sums.forms import Sums
 from bondic.tuning.defaults import Choices
@@ -97,7 +98,8 @@ def _doubt_horizon(log: Transitions, horizon: int | None) -> Iterator[Doubt]:
 def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
     """The question for one policy."""
     require_action_order(inputs.loaded, policy, options)
-    chosen = choose_policy(policy, inputs.loaded, len(inputs.initial), options)
+    starts = len(inputs.initial) if inputs.initial.from_rows else None
+    chosen = choose_policy(policy, inputs.loaded, starts, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
         question: Rows = make_problem(
@@ -108,7 +110,8 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             may_terminate=not options["never_terminates"],
             **{name: options[name] for name in _ASKED},
         )
-    return question
+    names = () if inputs.loaded is None else inputs.loaded.names
+    return replace(question, names=names, notes=inputs.notes)
 
 
 _ASKED = ("reward_range", "horizon", "value_range", "draws", "seed", "accept")

@@ -15,7 +15,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+
+from bondic.folders import UNFINISHED
 
 INTERRUPTED = 130
 _WORDS = "interrupted; nothing was left half-written"
@@ -23,18 +24,7 @@ _PATIENCE = 0.4
 """Seconds in which the main thread may clean up by itself, and as many again in which other threads may end."""
 _SHOW_CURSOR = "\r\x1b[K\x1b[?25h"
 
-_unfinished: set[Path] = set()
 _obeyed = threading.Event()
-
-
-@contextmanager
-def unfinished(folder: Path) -> Iterator[None]:
-    """An end of the program in between removes this folder."""
-    _unfinished.add(folder)
-    try:
-        yield
-    finally:
-        _unfinished.discard(folder)
 
 
 @contextmanager
@@ -71,7 +61,7 @@ def _watch(told: socket.socket) -> None:
 def _end() -> None:
     """After a moment: tasks in other threads may go on for long, and the main thread may be inside of compiled code."""
     if not _obeyed.wait(_PATIENCE):
-        for folder in tuple(_unfinished):
+        for folder in tuple(UNFINISHED):
             shutil.rmtree(folder, ignore_errors=True)
         os.write(2, f"{_SHOW_CURSOR if os.isatty(2) else ''}{_WORDS}\n".encode())
     else:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bondic.baselines.registry import BASELINES
-from bondic.errors import InvalidInput, one_line
+from bondic.errors import InvalidInput, did_you_mean, one_line
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 
@@ -57,8 +57,9 @@ def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None
         seen.add((method, key))
         if not any(key in _keys(name) for name in chosen if method in (None, name)):
             known = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
+            near = did_you_mean(key, {option for name in chosen for option in _keys(name)})
             raise InvalidInput(
-                f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`. Options of the baselines "
+                f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`.{near} Options of the baselines "
                 f"among them: {known or 'no baseline was chosen, and other methods have options of the command line'}."
             )
     for name in chosen:

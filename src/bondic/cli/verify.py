@@ -14,22 +14,26 @@ import numpy as np
 
 from bondic.bounds.dual import Setting
 from bondic.claims import Rejection
-from bondic.cli.policy import action_names, choose_policy
+from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_initial, read_rows
 from bondic.cli.work import reads_in_parts, sums_of
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
+from bondic.policies.adapters.imported import import_module
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
 from bondic.proofs.verify import Verification, verify
-from bondic.rendering import STATE_WORDS
+from bondic.rendering import STATE_WORDS, interval_text
+from bondic.rows.inputs import action_names
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
     """Read, verify, print."""
+    for place in options["modules"]:
+        import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
     options = reads_in_parts(options)
     rows, loaded = read_rows(log, options)
@@ -67,7 +71,7 @@ def _print(checked: Verification) -> None:
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
     chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
     click.echo(
-        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: [{checked.low:.6g}, {checked.high:.6g}] at alpha = "
+        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {interval_text(checked.low, checked.high)} at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
         + (", valid if what bondic chose holds" if chosen else "")
     )
@@ -98,8 +102,10 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
         )
 
 
-def _start_count(found: Certificate) -> int:
-    return int(found.asked.start.weights.size)
+def _start_count(found: Certificate) -> int | None:
+    """How many episode starts of the log the certificate is about; None where it is about others."""
+    start = found.asked.start
+    return int(start.weights.size) if start.from_log else None
 
 
 def _initial(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> InitialStates | None:

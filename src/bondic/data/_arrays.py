@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, one_line
 
 Setter = Callable[[str, Any], None]
 FloatArray = npt.NDArray[np.float64]
@@ -86,8 +87,19 @@ def _floats(name: str, values: Any) -> FloatArray:
             f"`{name}` holds integers beyond 2**53, which float64 cannot represent exactly. Rescale them."
         )
     if array.dtype.kind not in "biuf":
-        raise InvalidInput(f"`{name}` has dtype {array.dtype}; numbers are needed. Encode categories as numbers first.")
+        raise InvalidInput(
+            f"`{name}` has dtype {array.dtype}; numbers are needed{_first_other(array)}. Encode categories as numbers first."
+        )
     return np.array(array, dtype=np.float64, order="C", copy=True)
+
+
+def _first_other(array: npt.NDArray[Any]) -> str:
+    """Where an array of texts or objects has its first entry that is no number."""
+    for row, entries in enumerate(array.reshape(array.shape[0], -1).tolist() if array.ndim else ()):
+        other = next((entry for entry in entries if isinstance(entry, bool) or not isinstance(entry, Real)), entries)
+        if other is not entries:
+            return f", not {one_line(repr(other))} at row {numbered(row)}"
+    return ""
 
 
 def _finite(
@@ -152,9 +164,10 @@ def flags(name: str, values: Any, n: int) -> npt.NDArray[np.bool_]:
     if array.ndim != 1:
         raise InvalidInput(f"`{name}` has shape {array.shape}; one flag per row is needed.")
     _length(name, array, n)
-    row = first((array != 0) & (array != 1)) if array.dtype.kind in "biuf" else -1
-    if row is not None:
-        where = f" (row {numbered(row)}: {array[row]})" if row >= 0 else ""
+    numeric = array.dtype.kind in "biuf"
+    row = first((array != 0) & (array != 1)) if numeric else None
+    if row is not None or not numeric:
+        where = f" (row {numbered(row)}: {array[row]})" if row is not None else _first_other(array)
         raise InvalidInput(f"`{name}` must be true/false (or 1/0) in every row{where}.")
     return np.array(array, dtype=np.bool_, copy=True)
 

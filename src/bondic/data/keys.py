@@ -33,8 +33,8 @@ class KeyCheck:
         """Check the next rows of the log."""
         if part.episode_ids is not None:
             self._check(part, np.asarray(part.episode_ids), first_row)
-        if part.episode_ids is None or part.timesteps is None:
-            self._copies.add(part, first_row)
+        if part.episode_ids is None or (part.timesteps is None and not part.terminations.all()):
+            self._copies.add(part, first_row)  # an episode of one row has its id for a key
 
     def _check(self, part: Transitions, episodes: IntArray, first_row: int) -> None:
         times = np.zeros(episodes.size, dtype=np.int64) if part.timesteps is None else part.timesteps
@@ -98,7 +98,7 @@ class _Copies:
             warnings.warn(
                 f"{copied.sum()} rows equal an earlier row in every value (first: row {first_row + row}{where}) although "
                 "observations are continuous. If they are the same event logged twice the interval is not valid: pass "
-                "episode_ids and timesteps, or remove them. They are kept.",
+                f"{'episode_ids' if part.terminations.all() else 'episode_ids and timesteps'}, or remove them. They are kept.",
                 ValidityWarning,
                 stacklevel=5,
             )

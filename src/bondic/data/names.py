@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from bondic.errors import Doubt, InvalidInput, shown
+from bondic.errors import Doubt, InvalidInput, did_you_mean, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),
@@ -81,14 +81,22 @@ def find_columns(
             f"it: columns={{'{missing[0]}': 'column name'}} (several columns: a list), or --columns {missing[0]}=NAME,... on "
             "the command line. Usual names: "
             f"{', '.join(ALIASES[missing[0]][:4])}, or numbered ones such as {ALIASES[missing[0]][0]}_0, "
-            f"{ALIASES[missing[0]][0]}_1."
+            f"{ALIASES[missing[0]][0]}_1.{_resembling(missing[0], names, taken)}"
         )
     return ColumnMap(found, _notes(found))
 
 
+def _resembling(part: str, names: list[str], taken: Collection[str]) -> str:
+    """A column whose name is nearly one of the usual ones."""
+    free = [name for name in names if name not in taken]
+    return next((hint for alias in ALIASES[part] if len(alias) > 2 and (hint := did_you_mean(alias, free))), "")
+
+
 def _known_part(part: str) -> str:
     if part not in ALIASES:
-        raise InvalidInput(f"`{part}` is not a part of a transition; the parts are {', '.join(ALIASES)}.")
+        raise InvalidInput(
+            f"`{part}` is not a part of a transition.{did_you_mean(part, ALIASES)} The parts are {', '.join(ALIASES)}."
+        )
     return part
 
 
@@ -113,6 +121,7 @@ def given_columns(part: str, value: str | Iterable[str], names: list[str]) -> tu
     if absent or not group:
         raise InvalidInput(
             f"`{part}` was said to be in column {shown(absent) or '(none)'}, but the table has {shown(names)}."
+            f"{did_you_mean(absent[0], names) if absent else ''}"
         )
     return group
 

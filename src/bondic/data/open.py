@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from bondic.data.io import parquet
 from bondic.data.io.parquet import ParquetFiles
 from bondic.data.io.parts import Given
+from bondic.data.io.read import KNOWN
 from bondic.data.memory import MemoryPlan, parse_memory
 from bondic.data.parquet import ParquetStream
 from bondic.data.stream import ArrayStream, LogStream
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, one_line
 
 
 def stream_log(
@@ -46,6 +48,7 @@ def stream_log(
         plan = MemoryPlan.of(budget, width)
         stream: LogStream = ArrayStream(source, batch_rows=batch_rows or plan.batch_rows, progress=progress)
     elif isinstance(source, str | Path):
+        _refuse_other_formats(Path(source))
         files = ParquetFiles(Path(source))
         plan = MemoryPlan.of(budget, files.numbers_per_row())
         reading: dict[str, Any] = {
@@ -58,6 +61,16 @@ def stream_log(
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
     stream.plan = plan if batch_rows is None else None
     return stream
+
+
+def _refuse_other_formats(path: Path) -> None:
+    """By its ending: a file that read_log knows is not a damaged Parquet file."""
+    other = next((ending for ending in KNOWN if path.name.lower().endswith(ending)), None)
+    if other is not None and other not in parquet.SUFFIXES and path.is_file():
+        raise InvalidInput(
+            f"{one_line(path.name)} is a {other} file; Parquet is what can be read in batches. Read it as a whole, "
+            "read_log(path) (leave out --memory), or write it as Parquet first."
+        )
 
 
 def _ending_everywhere(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -107,9 +108,17 @@ class Term:
 
     def between(self, x: IntArray, y: IntArray) -> FloatArray:
         """E_a . E_b for slots a of x and b of y, (N, M); with very many actions equality costs far less than a product."""
-        if self.embedding is _identity(self.embedding.shape[0]):
+        slots = self.embedding.shape[0]
+        if self.embedding is _identity(slots):
             return np.asarray(x[:, None] == y, dtype=np.float64)
+        if slots <= _MOST_SIMILARITIES:
+            return np.asarray(self._similarities[x[:, None], y])
         return np.asarray(self.embedding[x] @ self.embedding[y].T)
+
+    @cached_property
+    def _similarities(self) -> FloatArray:
+        """E E', (slots, slots)."""
+        return np.asarray(self.embedding @ self.embedding.T)
 
     @property
     def embedding_norm(self) -> float:
@@ -140,6 +149,8 @@ def _identity(size: int) -> FloatArray:
     return _IDENTITIES[size]
 
 
+_MOST_SIMILARITIES = 2000
+"""Actions whose similarities are computed once for all pairs: 32 MB."""
 MOST_TERMS = 256
 MOST_COLUMNS = 4096
 """A product of sums, and of embeddings, grows like a power: refused before it is written out."""

@@ -85,7 +85,9 @@ class SequentialMonitor:
     Parameters
     ----------
     policy : object
-        With action_probs or sample_action. Where actions are drawn, rows are used in groups of 256: the last ones wait.
+        As in `make_problem`; one that returns actions has to say how many there are, `DeterministicPolicy(function,
+        n_actions=K)`, since the log does not show all of them yet. Where actions are drawn, rows are used in groups of 256:
+        the last ones wait.
     initial : InitialStates, default None
         Where episodes start, fixed beforehand; None: the episode starts of the log, as they come.
     gamma : float
@@ -247,7 +249,7 @@ class SequentialMonitor:
         return _Plans(plan, table)
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
-        return replace(result.with_doubts(problem), choices={**result.choices, **held_back(grown)})
+        return replace(result.with_question(problem), choices={**result.choices, **held_back(grown)})
 
     def _given_up_at(self) -> int | None:
         """The update at which the log contradicted the Q that the library had chosen."""

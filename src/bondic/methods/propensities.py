@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.bounds.control import Control
 from bondic.bounds.control_fit import episode_control, linear_control
 from bondic.bounds.decision_values import Stated
 from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
-from bondic.bounds.episode_values import first_rows, largest_sum
+from bondic.bounds.episode_values import cumulative, first_rows, largest_sum, last_rows
 from bondic.bounds.propensities import BETS, Value, estimate_of, ways
 from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
@@ -27,6 +28,8 @@ from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.controls import Regressor, regressor_control
+
+FloatArray = npt.NDArray[np.float64]
 
 NAME = "propensities"
 PILOT = 0.05
@@ -157,13 +160,15 @@ class Propensities:
         cap = self.stated.cap()
         if cap is None or not self._capped():
             return False
-        return columns.episodes is None or (columns.one_by_one and math.isfinite(largest_sum(columns, cap)))
+        return columns.episodes is None or (columns.one_by_one and math.isfinite(largest_sum(columns.terms, cap)))
 
     def _every_action(self, problem: Rows, single: bool) -> bool:
         """Whether π(.|s) is asked for at every logged state: it goes into the certificate."""
         discrete = problem.layout.discrete and not isinstance(problem.policy, LoggedTarget)
         fits = len(problem.rows) * problem.layout.slots <= _MOST_NUMBERS
-        return single and discrete and fits and self._capped()
+        cap = self.stated.cap()
+        bounded = cap is not None and (single or math.isfinite(largest_sum(problem.terms, cap)))
+        return discrete and fits and bounded and self._capped()
 
     def _planned(self, columns: Decisions) -> int:
         """Units that rates are made for."""
@@ -221,11 +226,10 @@ class Propensities:
         return found
 
     def _notes(self, columns: Decisions, proof: PropensityProof, names: Sequence[str]) -> dict[str, str]:
-        found = {
-            "ratios": f"largest {three(float(columns.ratios.values.max()))}, mean {three(float(columns.ratios.values.mean()))} "
-            "(1 where the behavior takes every action that the policy takes)",
-            "weighed": " and ".join(names),
-        }
+        found = {"ratios": _ratio_words(columns), "weighed": " and ".join(names)}
+        if self.planned is None:
+            units = "decisions" if columns.episodes is None else "episodes"
+            found["planned"] = f"{proof.planned} {units}, the log's own length"
         if proof.value == "contexts":
             found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
         if columns.episodes is None and self.off_by == 1.0 and self.stated.cap() is None:
@@ -241,10 +245,25 @@ class Propensities:
         return found
 
 
+def _unit_ratios(columns: Decisions) -> FloatArray:
+    """Of decisions, or of whole episodes: the products that returns are weighed by."""
+    return columns.ratios.values if columns.episodes is None else cumulative(columns).values[last_rows(columns)]
+
+
+def _ratio_words(columns: Decisions) -> str:
+    ratios = _unit_ratios(columns)
+    text = f"largest {three(float(ratios.max()))}, mean {three(float(moderate(ratios).mean()))} "
+    text += "(1 where the behavior takes every action that the policy takes)"
+    if columns.episodes is None:
+        return text
+    return f"of whole episodes: {text}; of single steps: largest {three(float(columns.ratios.values.max()))}"
+
+
 def _effective(columns: Decisions) -> float:
-    """(sum of ratios)^2 / sum of squared ratios."""
-    largest = float(columns.ratios.values.max())
+    """(sum of ratios)^2 / sum of squared ratios, over decisions or episodes."""
+    ratios = _unit_ratios(columns)
+    largest = float(ratios.max())
     if largest == 0.0:
         return 0.0
-    shares = columns.ratios.values / largest
+    shares = ratios / largest
     return float(shares.sum() ** 2 / np.sum(shares**2))

@@ -27,7 +27,15 @@ from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.search.sequential.blocks import CUTS
-from bondic.search.sequential.plan import MOST_LANDMARKS, MOST_SEEN, Shape, costs_of, make_plan, outset
+from bondic.search.sequential.plan import (
+    MOST_LANDMARKS,
+    MOST_SEEN,
+    Shape,
+    costs_of,
+    make_plan,
+    outset,
+    pairs_of_a_table,
+)
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
@@ -311,7 +319,7 @@ class Sequential:
         if not isinstance(ball, Box) or not possible or self.table_share == 0:
             return self._with_coordinates(pilot, chosen, budget, shape), 0.0
         table = table_outlook(pilot, ball, math.log(len(ends) / budget.alpha), shape.planned, sums)
-        if table.pairs > shape.seen or self.table_share == 1:
+        if self.table_share == 1 or pairs_of_a_table(pilot) > shape.seen:
             return table.length, 1.0
         length = self._with_coordinates(pilot, chosen, budget, shape)
         if self.table_share is not None:

@@ -66,7 +66,7 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
         return Applicable(
             rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
         )
-    share = _foreseen(method, looked, len(rest.rows) / len(looked.rows), alpha)
+    share = foreseen_share(method, looked, len(rest.rows) / len(looked.rows), alpha)
     if share is None or share >= _PROMISING:
         return None
     return Applicable(
@@ -93,7 +93,7 @@ def _border(problem: Rows, pilot: int) -> int | None:
     return found
 
 
-def _foreseen(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
+def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:
     """About how long the interval will be, as a share of the value range, from the values of the pilot's episodes."""
     try:
         columns = read_decisions(pilot, None, every_action=False)
@@ -108,9 +108,39 @@ def _foreseen(method: Propensities, pilot: Rows, times: float, alpha: float) -> 
 
 def _end(columns: Decisions, method: Propensities, units: float, probability: float) -> float:
     """A guess of the lower end, as seen from one end: the mean of the values less what their spread costs."""
-    price, found = math.log(1 / probability), []
-    for way in ways(columns, None, method.stated):
-        values = moderate(way.values)
-        spread = math.sqrt(2 * price * max(float(values.var()), 1e-300) / units)
-        found.append(float(values.mean()) - spread - price * float(np.ptp(values)) / units)
-    return max(found)
+    return max(
+        float(values.mean()) - expected_spread(float(values.var()), float(np.ptp(values)), units, probability)
+        for values in (moderate(way.values) for way in ways(columns, None, method.stated))
+    )
+
+
+def expected_spread(variance: float, width: float, units: float, probability: float) -> float:
+    """sqrt( 2 s^2 log(1/delta) / n ) + width log(1/delta) / n: about how far bets leave an end from the mean of n values."""
+    price = math.log(1 / probability)
+    return math.sqrt(2 * price * max(variance, 1e-300) / units) + price * width / units
+
+
+def foreseen_length(method: Propensities, problem: Rows, alpha: float) -> Callable[[float], float] | None:
+    """About how long the interval of so many times these rows would be, from how much their values vary.
+
+    Of single decisions it leaves out how far apart the means seen from both ends happen to be, unlike `foreseen_share`. None:
+    too few episodes, or none that can be used.
+    """
+    try:
+        columns = read_decisions(problem, None, every_action=False)
+    except InvalidInput:
+        return None
+    if columns.units < _FEWEST:
+        return None
+    seen = [[moderate(way.values) for way in ways(columns.seen_from(end), None, method.stated)] for end in _BOTH]
+    apart = 0.0  # of single decisions by chance alone; of episodes what was not recorded
+    if columns.episodes is not None:
+        apart = max(-sum(max(float(v.mean()) for v in values) for values in seen), 0.0)
+
+    def length(times: float) -> float:
+        units = columns.units * times
+        return apart + sum(
+            min(expected_spread(float(v.var()), float(np.ptp(v)), units, alpha / 2) for v in values) for values in seen
+        )
+
+    return length

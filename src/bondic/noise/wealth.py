@@ -6,7 +6,8 @@ Values X_1, X_2, ... with E[X_i | past] <= J and X_i >= a, a known beforehand. R
 
 is a supermartingale that starts at 1: the mean of a factor is at most 1, and no factor is below 1 - c. So it ever reaches
 1/delta with probability at most delta (Ville). It decreases in J whatever the values are, and so does a mixture of such
-processes with fixed weights: all J below the largest one at which the wealth once reached 1/delta are rejected together.
+processes with fixed weights: all J below the largest one at which the wealth once reached 1/delta are rejected together. At some
+time all of the wealth may be divided anew, by what was seen before: the product of both mixtures, which decreases as well.
 
 For values with means m_i of their own, centers c_i and rates from the past, v_i <= v, and m_i >= a,
 
@@ -96,15 +97,22 @@ class Gambler:
         return np.asarray(logs - 8 * U * np.abs(logs))
 
 
-def lower_end(gamblers: Sequence[Gambler], least: float, most: float, probability: float) -> float:
-    """The largest J in [least, most] that is known to be rejected, with everything below it; `least` if there is none."""
-    _check_shares(gamblers)
+def lower_end(
+    gamblers: Sequence[Gambler], least: float, most: float, probability: float, before: Sequence[Gambler] = ()
+) -> float:
+    """The largest J in [least, most] that is known to be rejected, with everything below it; `least` if there is none.
+
+    `before` are bets on earlier values: what they end with is divided by the shares of `gamblers`, which go on with it.
+    """
+    stages = [stage for stage in (before, gamblers) if stage]
+    for stage in stages:
+        _check_shares(stage)
     needed = tail_term(probability).upper
 
     def lead(candidate: float) -> float:
-        return float(np.max(_log_wealth(gamblers, candidate))) - needed
+        return max(float(np.max(logs)) for logs in _log_wealth(stages, candidate)) - needed
 
-    return _largest(lead, lambda candidate: _reaches(gamblers, candidate, needed), least, most)
+    return _largest(lead, lambda candidate: _reaches(stages, candidate, needed), least, most)
 
 
 def _check_shares(gamblers: Sequence[Gambler] | Sequence[ContextBets]) -> None:
@@ -133,17 +141,29 @@ def _times(count: int) -> IntArray:
     return np.unique(np.linspace(0, count, min(count, _MOST_TIMES) + 1).astype(np.int64))
 
 
-def _log_wealth(gamblers: Sequence[Gambler], candidate: float) -> FloatArray:
-    """log of the mixture's wealth at every time but the first, in ordinary floats."""
-    starts = _times(gamblers[0].values.size)[:-1]
-    sums = [np.cumsum(np.add.reduceat(one.growth(candidate), starts)) + math.log(one.share) for one in gamblers]
-    return np.asarray(np.logaddexp.reduce(np.array(sums), axis=0))
+def _log_wealth(stages: Sequence[Sequence[Gambler]], candidate: float) -> list[FloatArray]:
+    """log of the wealth at every time but the first, stage by stage, in ordinary floats."""
+    found, begun = [], 0.0
+    for gamblers in stages:
+        starts = _times(gamblers[0].values.size)[:-1]
+        sums = [np.cumsum(np.add.reduceat(one.growth(candidate), starts)) + math.log(one.share) for one in gamblers]
+        found.append(begun + np.asarray(np.logaddexp.reduce(np.array(sums), axis=0)))
+        begun = float(found[-1][-1])
+    return found
 
 
-def _reaches(gamblers: Sequence[Gambler], candidate: float, needed: float) -> bool:
+def _reaches(stages: Sequence[Sequence[Gambler]], candidate: float, needed: float) -> bool:
     """Whether the wealth is certain to have been exp(needed) once: at the time when floats find it largest."""
-    stop = int(_times(gamblers[0].values.size)[int(np.argmax(_log_wealth(gamblers, candidate))) + 1])
-    return _log_mixture([(one.share, certified_sum(one.growth(candidate)[:stop])) for one in gamblers]) >= needed
+    logs = _log_wealth(stages, candidate)
+    last = int(np.argmax([np.max(one) for one in logs]))
+    total = 0.0
+    for gamblers, one in zip(stages[: last + 1], logs, strict=False):
+        count = gamblers[0].values.size
+        stop = count if gamblers is not stages[last] else int(_times(count)[int(np.argmax(one)) + 1])
+        total = next_down(
+            total + _log_mixture([(g.share, certified_sum(g.growth(candidate)[:stop])) for g in gamblers])
+        )
+    return total >= needed
 
 
 def _log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:

@@ -5,8 +5,10 @@ Discrete actions: probabilities, (states, slots). Continuous actions: draws, (st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -107,6 +109,11 @@ def ask_start(
             "The policy depends on time, but the problem does not: pass horizon= or time_varying=True (the log needs "
             "`timesteps`)."
         )
+    for count in (draws, 1 if initial_draws is None else initial_draws):
+        if not (isinstance(count, Real) and 1 <= count < math.inf and count == int(count)):
+            raise InvalidInput(
+                f"At least one action (a whole number) must be drawn per state: {draws=}, {initial_draws=}."
+            )
     if action_dim:
         return _start_draws(policy, states, times, action_dim, draws, initial_draws, rng)
     if isinstance(policy, protocol.RowProbabilities):
@@ -115,8 +122,9 @@ def ask_start(
         return StartAnswers(probs, True, True, 1)
     if not hasattr(policy, "action_probs"):
         raise InvalidInput(
-            "The log has discrete actions (whole numbers); the policy must offer action_probs(observations), or be "
-            "RowProbabilities. Wrap a plain function in CallablePolicy, or pass actions as floats if they are continuous."
+            f"The log has discrete actions (whole numbers); the policy, a {type(policy).__name__}, must offer "
+            "action_probs(observations), or be RowProbabilities. Pass a function f(observations) that returns probabilities or "
+            "actions, or pass actions as floats if they are continuous."
         )
     return StartAnswers(_start_probabilities(policy, states, times), True, True, 1)
 
@@ -212,11 +220,10 @@ def _start_draws(
 ) -> StartAnswers:
     if not hasattr(policy, "sample_action"):
         raise InvalidInput(
-            "The log has continuous actions (floats); the policy must offer sample_action(observations, rng). Wrap a "
-            "plain function in CallableSampler, or pass actions as integers if they are discrete."
+            f"The log has continuous actions (floats); the policy, a {type(policy).__name__}, must offer "
+            "sample_action(observations, rng). Pass a function f(observations) or f(observations, rng) that returns actions, "
+            "or pass actions as integers if they are discrete."
         )
-    if any(count is not None and (int(count) != count or count < 1) for count in (draws, initial_draws)):
-        raise InvalidInput(f"At least one action (a whole number) must be drawn per state: {draws=}, {initial_draws=}.")
     exact = protocol.is_deterministic(policy)
     # initial draws are cheap and their error is paid for directly: about 4096 in all unless told otherwise
     m0 = 1 if exact else (initial_draws or max(draws, -(-4096 // states.shape[0])))

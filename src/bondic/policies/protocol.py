@@ -101,13 +101,21 @@ def is_deterministic(policy: object) -> bool:
     return bool(getattr(policy, "deterministic", False))
 
 
-def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> npt.NDArray[Any]:
+def ask_policy(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> Any:
+    """Call foreign code; whatever it raises becomes an error that says where."""
     try:
-        answer = call(observations.copy(), *more)
+        return call(observations.copy(), *more)
     except PolicyError:
         raise
     except (Exception, SystemExit) as problem:  # a script that calls exit() must not end the evaluation with its code
-        raise PolicyError(f"The policy raised {type(problem).__name__} at the {what}: {problem}") from problem
+        raise PolicyError(
+            f"The policy raised {type(problem).__name__} at the {what}: {str(problem).rstrip('.')}. (It is given all states at "
+            f"once, an array of shape {observations.shape}.)"
+        ) from problem
+
+
+def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> npt.NDArray[Any]:
+    answer = ask_policy(call, observations, what, *more)
     try:
         array = np.asarray(answer, dtype=np.float64)
     except (TypeError, ValueError) as problem:
@@ -145,19 +153,24 @@ def check_probabilities(
         raise PolicyError(f"The action probabilities at the {what} are not an array of numbers.") from problem
     if probs.ndim != 2 or probs.shape[0] != rows or probs.shape[1] == 0 or (slots and probs.shape[1] != slots):
         wanted = f"({rows}, {slots or 'number of actions'})"
-        raise PolicyError(f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed.")
+        raise PolicyError(
+            f"Action probabilities at the {what} have shape {probs.shape}; {wanted} is needed. A policy gets all states at once."
+        )
     bad = ~np.isfinite(probs).all(axis=1) | (probs < 0).any(axis=1)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         where = _place(what, row, log_rows, first)
-        raise PolicyError(f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0.")
+        raise PolicyError(
+            f"Action probabilities at {where} are {probs[row]}: each must be finite and >= 0. Scores and logits become "
+            "probabilities by SoftmaxPolicy(function)."
+        )
     sums = probs.sum(axis=1)
     bad = np.abs(sums - 1.0) > PROBABILITY_TOLERANCE
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise PolicyError(
             f"Action probabilities at {_place(what, row, log_rows, first)} sum to {sums[row]:.9g}, not 1. Normalize the "
-            "policy's output."
+            "policy's output; scores and logits become probabilities by SoftmaxPolicy(function)."
         )
     return np.asarray(probs / sums[:, None])
 
@@ -183,7 +196,8 @@ def sampled_actions(
         if actions.shape != (observations.shape[0], dimension):
             raise PolicyError(
                 f"Sampled actions at the {what} have shape {actions.shape}; ({observations.shape[0]}, {dimension}) is "
-                "needed: one action per row, of the dimension that the log has."
+                "needed: one action per row, of the dimension that the log has. If actions are discrete, the log needs whole "
+                "numbers."
             )
         if not np.all(np.isfinite(actions)):
             row = int(np.flatnonzero(~np.isfinite(actions).all(axis=1))[0])

@@ -22,6 +22,11 @@ def save_certificate(
     certificate: Certificate, path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> tuple[Path, Path]:
     """Write `path`.json and `path`.npz; returns both paths. Nothing is left half-written."""
+    if not isinstance(certificate, Certificate):
+        raise InvalidInput(
+            f"save_certificate(certificate, path) needs a certificate, not {type(certificate).__name__}. A method without a "
+            "proof leaves none: result.certificate is None."
+        )
     base = Path(path)
     base = base.with_suffix("") if base.suffix in (".json", ".npz") else base
     text, numbers = base.with_name(base.name + ".json"), base.with_name(base.name + ".npz")
@@ -39,12 +44,17 @@ def save_certificate(
 
 
 def load_certificate(path: str | os.PathLike[str], *, most_bytes: int = MOST_ARRAY_BYTES) -> Certificate:
-    """Read a certificate; damaged files, and files that would take more memory than is good, are refused with the reason.
+    """Read a certificate: NAME.json, or the one in the folder of a result.
+
+    Damaged files, and files that would take more memory than is good, are refused with the reason.
 
     `most_bytes` limits the arrays once they are unpacked; the answers of a policy at n next states take 8 n times the
     number of actions. The file may come from anybody: nothing in it is run.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"A certificate is read from a path, not from a {type(path).__name__}.")
     base = Path(path)
+    base = base / "certificate.json" if base.is_dir() else base
     text = base if base.suffix == ".json" else base.with_name(base.name + ".json")
     try:
         document = _read_document(text)

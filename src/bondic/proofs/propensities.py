@@ -30,6 +30,7 @@ from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rows import Rows
+from bondic.rows.episodes import episode_numbers
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import in_full
 
@@ -157,8 +158,17 @@ class PropensityProof(Proof):
         return Assumption("start", text if single_rows(rows) else _EPISODES, "stated")
 
     def _number(self, rows: Rows) -> str:
-        units = "decisions" if single_rows(rows) else "episodes"
-        text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+        units, own = (
+            ("decisions", len(rows)) if single_rows(rows) else ("episodes", int(episode_numbers(rows).max()) + 1)
+        )
+        before = self.provenance.rows
+        if self.planned == own + (0 if before is None else before[1] - before[0]):
+            text = (
+                f"The planned number is the log's own length, {self.planned} {units}: what ended it did so without a look at "
+                "it (planned= states another number)."
+            )
+        else:
+            text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
         if self.control is None:
             return text
         return text + f" So were the rows where blocks of predictions begin: {_listed(self.control.borders)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,10 +14,12 @@ from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, InvalidInput, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
+from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.rows import Rows
+from bondic.rows.inputs import take_log, take_policy
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
 
@@ -44,8 +47,8 @@ class Verification:
 
 
 def verify(
-    certificate: Certificate,
-    log: Log,
+    certificate: Certificate | str | os.PathLike[str],
+    log: Any,
     policy: Any = None,
     *,
     functions: UserFunctions | None = None,
@@ -55,6 +58,7 @@ def verify(
 ) -> Verification:
     """Recompute the interval from the proof and the log; raise VerificationError on any disagreement.
 
+    `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
     No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
     and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
     which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
@@ -64,14 +68,13 @@ def verify(
     the definition of every kernel sum.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
-    if not isinstance(certificate, Certificate):
-        raise InvalidInput(
-            f"verify(certificate, log) needs a certificate, not {type(certificate).__name__}: load_certificate(path), or the "
-            "`certificate` of a result."
-        )
+    found, source = _certificate(certificate), take_log(log)
     try:
         with np.errstate(all="ignore"):  # numbers that are not finite end as errors, not as warnings
-            return _verify(certificate, log, policy, functions, initial, retest, sums)
+            start = found.asked.start
+            starts = int(start.weights.size) if start.from_log else None
+            asked = None if policy is None else take_policy(policy, source, starts)[0]
+            return _verify(found, source.log, asked, functions, initial, retest, sums)
     except VerificationError as problem:
         raise VerificationError(clean_text(problem)) from problem
     except BondicError as problem:
@@ -80,6 +83,19 @@ def verify(
         raise VerificationError(
             clean_text(f"The certificate is damaged ({type(problem).__name__}: {problem}).")
         ) from problem
+
+
+def _certificate(given: Any) -> Certificate:
+    """A certificate as it is, of a result, or from disk."""
+    if isinstance(given, str | os.PathLike):
+        return load_certificate(given)
+    found = given if isinstance(given, Certificate) else getattr(given, "certificate", None)
+    if not isinstance(found, Certificate):
+        raise InvalidInput(
+            f"verify(certificate, log) needs a certificate, not {type(given).__name__}: a file or folder, or the `certificate` "
+            "of a result whose method leaves one."
+        )
+    return found
 
 
 def _verify(

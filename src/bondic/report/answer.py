@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 from bondic.claims import Assumption, Status
-from bondic.rendering import STATE_WORDS, number, sentence, three
+from bondic.rendering import STATE_WORDS, interval_text, number, sentence, three
 from bondic.report.drawings import interval_picture
 from bondic.report.elements import badge, esc, facts
+from bondic.report.logged_value import LoggedValue
 from bondic.result import Result
 
 _STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "says nothing new"),
@@ -37,26 +38,48 @@ _PLAIN = {
 }
 
 
-def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "") -> str:
+def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logged: LoggedValue | None = None) -> str:
     """The interval in one sentence and one picture, and under it what it is conditional on, and where that is varied."""
     kind, words = _STATUS[result.status]
     badges = [badge(kind, words), *_held(result), badge("", f"{100 * (1 - result.alpha):g}% confidence")]
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
-    if result.status is Status.REJECTED:  # no interval is given: there is nothing to guarantee
+    rejected = result.status is Status.REJECTED
+    if rejected:  # no interval is given: there is nothing to guarantee
         advice = ", and no basis for a decision"
     outside = (
         " <strong>The point estimate lies outside the interval: it has no guarantee.</strong>"
         if result.estimate_outside
         else ""
     )
+    guess = f"The point estimate {esc(three(result.estimate))} is a guess without a guarantee of its own{advice}."
+    if not result.estimated:
+        guess = "There is no point estimate, as no row was used."
     told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
+    heading = "No answer: the log contradicts the assumptions" if rejected else "The answer"
+    css = ' class="rejected"' if rejected else ""
     return (
-        f'<section id="answer"><h2>The answer</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
+        f'<section id="answer"{css}><h2>{heading}</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
-        f"{interval_picture(result)}{_condition(result, elsewhere)}"
-        f"<p>The value is a discounted sum of rewards, not normalized. The point estimate {esc(number(result.estimate))} is a "
-        f"guess without a guarantee of its own{advice}.{outside} {_reading(result)}</p>"
+        f"{interval_picture(result, logged)}{_compared(logged, result)}{_condition(result, elsewhere)}"
+        f"<p>The value is a discounted sum of rewards, not normalized. {guess}{outside} {_reading(result)}</p>"
         f"{told}</section>"
+    )
+
+
+def _compared(logged: LoggedValue | None, result: Result) -> str:
+    """What the logging policy earned, and under which assumption that is known."""
+    if logged is None:
+        return ""
+    cut = (
+        f" What the {logged.cut} episodes that were cut have missed may be anything in the value range."
+        if logged.cut
+        else ""
+    )
+    between = esc(interval_text(logged.low, logged.high))
+    return (
+        f'<p class="soft">For comparison: the value of the policy that made the log lies in {between}, from the log\'s own '
+        f"starts, at {100 * (1 - result.alpha):g}% confidence on its own, if it did not change and the log's {logged.episodes} "
+        f"episodes are independent.{cut}</p>"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.measure import Measurement
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from bondic.claims import Status
 from bondic.errors import printable
+from bondic.rendering import ends_text, three
 from bondic.result import CONDITIONAL, Result
 
 _WIDEST, _NARROWEST = 40, 12
@@ -24,38 +26,56 @@ _COLORS = {"finite-sample": "green", CONDITIONAL: "yellow", "asymptotic": "yello
 class Line:
     """One interval of the comparison, or why there is none."""
 
-    policy: str
+    policy: str  # or another name of the line; empty where the method says it all
     method: str
     result: Result | None
     reason: str = ""
 
+    @property
+    def name(self) -> str:
+        return self.policy or self.method
 
-def print_comparison(console: Console, lines: list[Line], title: str) -> None:
-    """Every line, then what its words and marks mean, then why some lines have no interval."""
-    _print_lines(console, lines, title)
+    def to_row(self) -> dict[str, Any]:
+        """Every number in full, and None for each where there is no interval."""
+        found, names = self.result, ("low", "high", "length", "estimate", "alpha")
+        numbers = {name: None if found is None else getattr(found, name) for name in names}
+        return {
+            "name": self.name,
+            "method": self.method,
+            "guarantee": None if found is None else found.held,
+            "status": None if found is None else found.status.name,
+            **numbers,
+            "seconds": None if found is None else sum(found.seconds.values()),
+            "reason": self.reason,
+        }
+
+
+def print_comparison(console: Console, lines: list[Line], title: str, *, costs: bool = False) -> None:
+    """Every line, then what its words and marks mean, then why some lines have no interval; `costs` adds length and time."""
+    _print_lines(console, lines, title, costs)
     for words in _notes([line.result for line in lines if line.result is not None]):
         console.print(words, soft_wrap=True)
     for reason in dict.fromkeys(f"{line.method}: {line.reason}" for line in lines if line.result is None):
         console.print(Text(printable(reason), style="dim"), soft_wrap=True)
 
 
-def _print_lines(console: Console, lines: list[Line], title: str) -> None:
+def _print_lines(console: Console, lines: list[Line], title: str, costs: bool) -> None:
     """A table, with a picture where there is room for one; on a narrow terminal names give way, then a block per line."""
     unlimited = console.options.update_width(10_000)
-    room = console.width - Measurement.get(console, unlimited, _table(lines, 0, title)).maximum
+    room = console.width - Measurement.get(console, unlimited, _table(lines, 0, title, costs=costs)).maximum
     picture = min(_WIDEST, room - 2)
     policies = {line.policy for line in lines}
     whole = min(_LONGEST_NAME, max(len(policy) for policy in policies))
     name = whole + min(room, 0)
     told_apart = name == whole or len({policy[: max(name - 1, 0)] for policy in policies}) == len(policies)
     if told_apart and name >= min(_SHORTEST_NAME, whole):
-        console.print(_table(lines, picture if picture >= _NARROWEST else 0, title, name))
+        console.print(_table(lines, picture if picture >= _NARROWEST else 0, title, name, costs=costs))
         return
     for text in _blocks(lines, title):
         console.print(text, soft_wrap=True)
 
 
-def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NAME) -> Table:
+def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NAME, *, costs: bool = False) -> Table:
     """Every interval in a line; `width` of the picture (0: none), `longest` name of a policy."""
     found = [line.result for line in lines if line.result is not None]
     low = min((result.value_range.low for result in found), default=0.0)
@@ -63,21 +83,27 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
     table = Table(
         title=title, title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold"
     )
-    table.add_column("policy", overflow="ellipsis", no_wrap=True, max_width=longest)
+    named = any(line.policy for line in lines)
+    if named:
+        table.add_column("policy", overflow="ellipsis", no_wrap=True, max_width=longest)
     table.add_column("method", no_wrap=True)
     for name in ("low", "estimate", "high"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     table.add_column("guarantee", no_wrap=True)
+    for name in ("length", "seconds") if costs else ():
+        table.add_column(name, justify="right", no_wrap=True)
     ends = f"{low:.3g}", f"{high:.3g}"
     if width:
         table.add_column(ends[0] + " " * max(1, width - len(ends[0]) - len(ends[1])) + ends[1], no_wrap=True)
     for line in lines:
+        title_of = [Text(line.policy)] if named else []
         if line.result is None:
-            table.add_row(Text(line.policy), line.method, "", "", "", Text("see below", style="dim"))
+            table.add_row(*title_of, line.method, "", "", "", Text("see below", style="dim"))
             continue
         picture = [bar(line.result, low, high, width)] if width else []
-        table.add_row(Text(line.policy), line.method, *_ends(line.result), *_labels(line.result), *picture)
+        spent = [three(line.result.length), f"{sum(line.result.seconds.values()):.1f}"] if costs else []
+        table.add_row(*title_of, line.method, *line_ends(line.result), *_labels(line.result), *spent, *picture)
     return table
 
 
@@ -91,9 +117,9 @@ def _notes(results: list[Result]) -> Iterator[Text]:
         yield Text(f"states: {states}", style="dim")
 
 
-def _ends(result: Result) -> tuple[str, str, str]:
+def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
-    low, estimate, high = (f"{value:.4g}" for value in (result.low, result.estimate, result.high))
+    (low, high), estimate = ends_text(result.low, result.high), three(result.estimate)
     return ("-", estimate, "-") if result.status is Status.REJECTED else (low, estimate, high)
 
 
@@ -110,11 +136,11 @@ def _blocks(lines: list[Line], title: str) -> Iterator[Text]:
     """Three short lines per interval, for terminals on which the table would lose its numbers."""
     yield Text(title)
     for line in lines:
-        yield Text(f"{line.policy}, {line.method}", style="bold")
+        yield Text(", ".join(filter(None, (line.policy, line.method))), style="bold")
         if line.result is None:
             yield Text("  see below", style="dim")
             continue
-        low, estimate, high = _ends(line.result)
+        low, estimate, high = line_ends(line.result)
         yield Text(f"  low {low}  estimate {estimate}  high {high}")
         status, held = _labels(line.result)
         yield Text.assemble("  ", status, ", ", held) if held.plain != "-" else Text.assemble("  ", status)

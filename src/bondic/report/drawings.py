@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from bondic.claims import Status
-from bondic.rendering import bound_text, escape, number
+from bondic.rendering import bound_text, escape, interval_text, number, three
 from bondic.report.bins import Bins, short
-from bondic.report.health import Health
+from bondic.report.health import ActionUse, Health
+from bondic.report.logged_value import LoggedValue
 from bondic.report.support import Support
 from bondic.result import Result
 from bondic.view import stacks_between
+
+_MOST_ACTIONS, _ONE_COLUMN = 40, 12
+"""Actions that are drawn one by one, and those that stand in one column."""
+_LABEL = 8.0
+"""Percent of the width that a label on an axis takes."""
 
 
 class Axis:
@@ -33,8 +40,8 @@ class Axis:
         return f'<text x="{x:.2f}%" y="{y:g}" text-anchor="{anchor}" class="{css}">{escape(words)}</text>'
 
 
-def interval_picture(result: Result) -> str:
-    """The interval, the estimate, and what the stated ranges alone imply; after a rejection there is no interval."""
+def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
+    """The interval, the estimate, what the logging policy earned, and what the stated ranges alone imply."""
     limits, (ranges, imply) = result.value_range, result.ranges
     allow = "allows" if imply == "implies" else "allow"
     axis = Axis(limits.low, limits.high)
@@ -51,22 +58,45 @@ def interval_picture(result: Result) -> str:
         )
     given = result.status is not Status.REJECTED
     words = f"interval from {number(result.low)} to {number(result.high)}" if given else "no interval"
-    css = "bar conditional" if result.is_conditional else "bar"
-    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.4):.2f}%" y="30" height="20" rx="4"/>'
+    tone = "conditional" if result.is_conditional else "nothing" if result.status is Status.TRIVIAL else ""
+    css, swatch = f"bar {tone}".rstrip(), tone or "t0"
+    bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.6):.2f}%" y="30" height="20" rx="3"/>'
     outside = result.estimate_outside
     mark = "estimate outside" if outside else "estimate"
-    swatch = "conditional" if result.is_conditional else "t0"
+    size = 6 if high - low > _LABEL / 2 or not given else 3.5  # a dot must not hide the interval
+    dot = (
+        f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="{size}"/>' if result.estimated else ""
+    )
     return (
-        f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}'
+        f'<svg height="82" role="img" aria-label="{words}">{ends if given else ""}{_logged_line(axis, logged)}'
         f'<line class="track" x1="{axis.at(limits.low):.2f}%" x2="{axis.at(limits.high):.2f}%" y1="40" y2="40"/>'
-        f'{bar if given else ""}<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="6"/>'
-        + axis.text(limits.low, 74, number(limits.low))
-        + axis.text(limits.high, 74, number(limits.high))
+        f"{bar if given else ''}{dot}"
+        + axis.text(limits.low, 74, three(limits.low))
+        + axis.text(limits.high, 74, three(limits.high))
         + '</svg><div class="legend">'
         + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
-        + f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>"
+        + (f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>" if result.estimated else "")
+        + _logged_legend(logged)
         + f"<span>gray line: all that {ranges} {allow}</span></div>"
     )
+
+
+def _logged_line(axis: Axis, logged: LoggedValue | None) -> str:
+    """A thin bracket under the interval."""
+    if logged is None:
+        return ""
+    a, b = axis.at(logged.low), axis.at(logged.high)
+    return (
+        f'<rect class="logged" x="{a:.2f}%" width="{max(b - a, 0.4):.2f}%" y="56" height="4" rx="2">'
+        f"<title>the logging policy: {escape(interval_text(logged.low, logged.high))}</title></rect>"
+    )
+
+
+def _logged_legend(logged: LoggedValue | None) -> str:
+    if logged is None:
+        return ""
+    between = escape(interval_text(logged.low, logged.high))
+    return f'<span><i class="logged"></i>the logging policy itself: {between}</span>'
 
 
 def _estimate_legend(result: Result) -> str:
@@ -77,39 +107,51 @@ def _estimate_legend(result: Result) -> str:
 
 def stacked_terms(result: Result) -> str:
     """Both end points as stacks: from the value that the parts lead away from, part by part, to the bound."""
-    limits, names = result.value_range, list(dict.fromkeys(name for claim in result.claims for name in claim.steps()))
+    limits = result.value_range
     first, last = stacks_between(result.claims, limits)
+    seen = 1e-4 * (last - first)  # smaller parts have no width in the picture
+    names = list(dict.fromkeys(name for claim in result.claims for name, size in claim.steps().items() if size > seen))
     axis = Axis(first, last)
     start = " + ".join(part.name for part in result.claims[0].of("value"))
     rows, top = [], 4
     for claim in result.claims:
         place = claim.value.mid
         inside = limits.low <= claim.bound <= limits.high
-        note = f"{claim.end} end {number(claim.bound)}"
+        note = f"{claim.end} end {bound_text(claim.bound, int(claim.sign), result.length or math.inf)}"
         note += "" if inside else " (beyond the range)"
-        rows.append(f'<text x="2%" y="{top + 12}" class="strong">{escape(note)}</text>')
+        rows.append(f'<text x="3%" y="{top + 12}" class="strong">{escape(note)}</text>')
         for name, size in claim.steps().items():
             a, b = sorted((axis.at(place), axis.at(place + claim.sign * size)))
             place += claim.sign * size
-            if b - a > 0.05:
+            if name in names:
                 rows.append(
                     f'<rect class="t{names.index(name) % 5}" x="{a:.2f}%" width="{b - a:.2f}%" y="{top + 20}" height="18">'
-                    f"<title>{escape(name)} {number(size)}</title></rect>"
+                    f"<title>{escape(name)} {three(size)}</title></rect>"
                 )
         rows.append(f'<circle class="estimate" cx="{axis.at(claim.value.mid):.2f}%" cy="{top + 29}" r="5"/>')
         top += 52
-    axis_line = (
-        f'<line class="rule" x1="2%" x2="98%" y1="{top}" y2="{top}"/>'
-        + axis.text(first, top + 16, number(first))
-        + axis.text(last, top + 16, number(last))
+    marked = [value for value in (limits.low, limits.high) if first <= value <= last]
+    axis_line = f'<line class="rule" x1="2%" x2="98%" y1="{top}" y2="{top}"/>' + "".join(
+        f'<line class="chosen" x1="{axis.at(v):.2f}%" x2="{axis.at(v):.2f}%" y1="4" y2="{top}"/>' for v in marked
     )
+    for k, value in enumerate(_apart(axis, [*marked, first, last])):
+        axis_line += axis.text(value, top + 16, three(value), "strong" if k < len(marked) else "")
     legend = "".join(f'<span><i class="t{k % 5}"></i>{escape(name)}</span>' for k, name in enumerate(names))
-    if last - first < limits.width:
-        legend += f"<span>magnified: a part of [{escape(number(limits.low))}, {escape(number(limits.high))}]</span>"
+    within = f"[{escape(three(limits.low))}, {escape(three(limits.high))}]"
+    legend += f"<span>{'dashed: the value range' if marked else 'magnified, inside the value range'} {within}</span>"
     return (
         f'<svg height="{top + 22}" role="img" aria-label="terms of the end points">{"".join(rows)}{axis_line}</svg>'
         f'<div class="legend"><span>● {escape(start)}, the start of each stack</span>{legend}</div>'
     )
+
+
+def _apart(axis: Axis, values: list[float]) -> list[float]:
+    """The values whose labels do not meet one before them."""
+    kept: list[float] = []
+    for value in values:
+        if all(abs(axis.at(value) - axis.at(other)) > _LABEL for other in kept):
+            kept.append(value)
+    return kept
 
 
 def support_map(support: Support) -> str:
@@ -183,3 +225,37 @@ def histogram(bins: Bins, counts: Sequence[float], low: float, high: float) -> s
 
 def reward_histogram(health: Health) -> str:
     return histogram(health.reward_bins, health.reward_counts.tolist(), *health.reward_range)
+
+
+def action_bars(actions: Sequence[ActionUse]) -> str:
+    """Two bars for every action: its share of the rows, and of the policy's probability; beyond 40 actions the rest is one."""
+    shown = _grouped(actions)
+    largest = max(max(use.logged, use.target) for use in shown) or 1.0
+    lines = []
+    for use in shown:
+        few = use.rows < 0
+        bars = [("logged", 0.0 if few else use.logged), ("wanted", use.target)]
+        drawn = "".join(f'<i class="{css}" style="width:{100 * share / largest:.1f}%"></i>' for css, share in bars)
+        never = ' class="never"' if use.rows == 0 and use.target > 0 else ""
+        words = f"{'few rows' if few else f'{100 * use.logged:.3g}%'} → {100 * use.target:.3g}%"
+        lines.append(
+            f'<div{never}><span>{escape(use.name.removeprefix("action "))}</span><span class="pair">{drawn}</span>'
+            f"<span>{words}</span></div>"
+        )
+    css = "actions many" if len(shown) > _ONE_COLUMN else "actions"
+    return (
+        f'<div class="{css}">{"".join(lines)}</div><div class="legend">'
+        '<span><i class="logged"></i>share of the logged rows</span>'
+        '<span><i class="t0"></i>share of the policy</span><span>red: never logged</span></div>'
+    )
+
+
+def _grouped(actions: Sequence[ActionUse]) -> list[ActionUse]:
+    """All actions in their order, or those that either policy takes most, and the others together."""
+    if len(actions) <= _MOST_ACTIONS:
+        return list(actions)
+    order = sorted(range(len(actions)), key=lambda k: -max(actions[k].logged, actions[k].target))
+    kept, rest = sorted(order[: _MOST_ACTIONS - 1]), [actions[k] for k in order[_MOST_ACTIONS - 1 :]]
+    rows = sum(max(use.rows, 0) for use in rest)
+    others = ActionUse(f"{len(rest)} others", sum(u.logged for u in rest), sum(u.target for u in rest), max(rows, 1))
+    return [*(actions[k] for k in kept), others]

@@ -9,7 +9,8 @@ one after the last]; `budget` event -> probability; `assumptions` [{name, state,
 hold; `robustness` (radius, same_up_to, informative_up_to: multiples of the radius; breakdown_radius; null inside: without
 limit) or null; `estimate_in_interval`; `choices`, `seeds`, `versions`, `hashes`; `effective_sample_size`; `seconds`;
 `doubts` [text]: all that touches validity, doubts about log and policy first; `notes` [text] on how
-the log was read, where the caller has handed them over. Numbers that are not finite are null.
+the log was read, where the caller has handed them over; `next_steps` [{kind, text, basis, loud, numbers}]: advice, where it
+was asked for. Numbers that are not finite are null.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from bondic.errors import Doubt
+from bondic.folders import RESULT_FORMAT
 from bondic.result import Result
 from bondic.view import Grid
-
-FORMAT = "bondic result 1"
 
 CSV_COLUMNS = (
     "low", "high", "estimate", "alpha", "side", "method", "guarantee", "status", "range_low", "range_high", "first_row",
@@ -35,17 +35,17 @@ CSV_COLUMNS = (
 )  # fmt: skip
 
 
-def split_notes(notes: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_notes(notes: Iterable[str]) -> tuple[list[str], list[str]]:
     """(those that touch validity, the others)."""
-    doubts: list[str] = [note for note in notes if isinstance(note, Doubt)]
-    return doubts, [note for note in notes if not isinstance(note, Doubt)]
+    listed = list(notes)
+    return [note for note in listed if isinstance(note, Doubt)], [n for n in listed if not isinstance(n, Doubt)]
 
 
 def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Plain data with the fields listed above; `notes` are those of `read_log`."""
+    """Plain data with the fields listed above; `notes` are further ones on how the log was read."""
     doubts, others = _told(result, notes)
     plain = {
-        "format": FORMAT,
+        "format": RESULT_FORMAT,
         "summary": result.summary(),
         **{name: getattr(result, name) for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")},
         "status": result.status.name,
@@ -68,6 +68,7 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
         "effective_sample_size": result.effective_sample_size,
         "doubts": doubts,
         "notes": others,
+        "next_steps": [step.to_dict() for step in result.steps],
     }
     finite: dict[str, Any] = _strict_json(plain)
     return finite
@@ -84,7 +85,7 @@ def _strict_json(value: Any) -> Any:
 
 def _told(result: Result, notes: Sequence[str]) -> tuple[list[str], list[str]]:
     """(what touches validity, from the result and from the notes; the other notes)."""
-    doubts, others = split_notes(notes)
+    doubts, others = split_notes(dict.fromkeys([*result.notes, *notes]))
     return list(dict.fromkeys([*result.warnings, *doubts])), others
 
 
@@ -93,9 +94,10 @@ def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
     return json.dumps(result_dict(result, notes=notes), indent=1, allow_nan=False) + "\n"
 
 
-def result_csv(result: Result, *, header: bool = True) -> str:
-    """One row, so that many results make a table."""
-    values = {
+def result_row(result: Result) -> dict[str, Any]:
+    """The result as one row of a table, by column; None where a method has no such number."""
+    rejection, robustness = result.rejection, result.robustness
+    return {
         **{name: getattr(result, name) for name in CSV_COLUMNS[:7]},
         "status": result.status.name,
         "range_low": result.value_range.low,
@@ -103,20 +105,24 @@ def result_csv(result: Result, *, header: bool = True) -> str:
         "first_row": result.rows[0],
         "last_row": result.rows[1] - 1,
         "effective_sample_size": result.effective_sample_size,
-        "p_value": "" if result.rejection is None else result.rejection.p_value,
-        "minimal_radius": "" if result.rejection is None else result.rejection.minimal_radius,
+        "p_value": None if rejection is None else rejection.p_value,
+        "minimal_radius": None if rejection is None else rejection.minimal_radius,
         "log_hash": result.hashes["log"],
-        "certificate_hash": result.hashes.get("certificate", ""),
+        "certificate_hash": result.hashes.get("certificate"),
         "bondic": result.versions["bondic"],
         "chosen": " ".join(item.name for item in result.chosen),
-        "same_up_to": "" if result.robustness is None else result.robustness.same_up_to,
-        "breakdown_radius": "" if result.robustness is None else result.robustness.breakdown_radius,
+        "same_up_to": None if robustness is None else robustness.same_up_to,
+        "breakdown_radius": None if robustness is None else robustness.breakdown_radius,
     }
+
+
+def result_csv(result: Result, *, header: bool = True) -> str:
+    """One row, so that many results make a table."""
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
     if header:
         writer.writeheader()
-    writer.writerow(values)
+    writer.writerow(result_row(result))
     return text.getvalue()
 
 
@@ -125,6 +131,8 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
     view, (doubts, others) = result.view(), _told(result, notes)
     blocks = [[f"# {_cell(title)}"], *([f"**Warning:** {_cell(doubt)}"] for doubt in doubts)]
     blocks += [[view.sentence], [_cell(" ".join((view.guarantee, *view.lines)))]]
+    if view.steps:
+        blocks += [["What to do next:"], [f"* {_cell(str(step))}" for step in view.steps]]
     blocks += [_grid(grid) for grid in (view.parts, view.assumptions) if grid is not None]
     if others:
         blocks += [["How the log was read:"], [f"* {_cell(note)}" for note in others]]

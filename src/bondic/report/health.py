@@ -98,21 +98,22 @@ def _actions(question: Rows, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]
 def _target(question: Rows, width: int) -> tuple[FloatArray, str]:
     """Shares (discrete) or means (continuous) of the target policy's actions, and at which states.
 
-    Where nothing follows, as in a one-step log, it is asked at the logged states, or counted at the initial ones.
+    At the logged states where a policy of discrete actions can be asked there; else at the next states, for which it has answered
+    already; else at the initial ones.
     """
     total, weight = np.zeros(width), 0.0
-    for part in question.batches():
-        if part.next.weights.size:
-            total += _taken(part.next, width, discrete=question.layout.discrete)
-            weight += float(part.next.weights.sum())
-    if weight:
-        return total / weight, "next states of the log"
     if question.layout.discrete and can_be_asked(question.policy):
         for part in question.batches():
             states = part.logged[:, : question.layout.observation_dim]
             probs = logged_state_probs(question.policy, states, part.times, slots=width, log_rows=part.log_rows)
             total += probs.sum(axis=0)
         return total / max(len(question), 1), "logged states"
+    for part in question.batches():
+        if part.next.weights.size:
+            total += _taken(part.next, width, discrete=question.layout.discrete)
+            weight += float(part.next.weights.sum())
+    if weight:
+        return total / weight, "next states of the log"
     weights = question.initial_states.weights[question.initial.rows, None]
     start = replace(question.initial, weights=question.initial.weights * weights)
     return _taken(start, width, discrete=question.layout.discrete), "initial states"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
-from bondic._version import __version__
+from bondic.advice.steps import next_steps
 from bondic.claims import Status
 from bondic.data.log import Log
 from bondic.errors import InvalidInput
@@ -16,18 +14,16 @@ from bondic.methods.frontier import Frontier
 from bondic.methods.sensitivity import result_frontier
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
-from bondic.rendering import escape
 from bondic.report import sections
 from bondic.report.answer import answer, assumptions
+from bondic.report.document import document
 from bondic.report.exports import split_notes
 from bondic.report.health import examine
+from bondic.report.logged_value import logged_value
 from bondic.report.support import column_names, find_support
 from bondic.report.what_if import rougher, what_if
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
-
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""Content security policy: whatever a text on the page says, nothing is loaded from anywhere."""
 
 
 def report_page(
@@ -50,30 +46,35 @@ def report_page(
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of
     `read_log`: what touches validity is shown first. `command` is what a reader types to check the number, if there is such
-    a command. What only the dual bound has (sliders, weights to show) is left out for other proofs.
+    a command. What only the dual bound has (sliders, weights to show) is left out for other proofs; a method without a proof,
+    such as a baseline, has nothing to verify.
     """
     if problem.log_hash != result.hashes["log"]:
         raise InvalidInput("The result belongs to another log than the problem (content hashes differ).")
     proof = result.proof
-    if proof is None:
-        raise InvalidInput(f"The method {result.method!r} leaves no proof: there is nothing to verify or to vary.")
     certified = problem.select(*result.rows)
     frontier = sensitivity
     if frontier is None and isinstance(proof, DualProof):
         frontier = result_frontier(result, problem)
     numbers = {} if frontier is None else frontier.to_dict()
     doubts, others = split_notes(notes)
+    steps = result.steps or next_steps(result, problem, no_rows=no_rows)
     body = [
-        answer(result, doubts, _elsewhere(frontier, larger)),
+        answer(result, doubts, _elsewhere(frontier, larger), logged_value(problem, result.alpha)),
+        sections.next_steps(steps),
         sections.contributions(result),
         "" if frontier is None else _what_if(result, frontier, numbers),
         rougher(result, larger) if larger else "",
         assumptions(result),
-        _support(result, proof, certified, columns, no_rows),
+        "" if proof is None else _support(result, proof, certified, columns, no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
-        sections.verification(result, proof.asked.answers.next is None, command),
+        sections.no_proof(result) if proof is None else _verification(result, proof, command),
     ]
-    return _document(title, "".join(body), numbers)
+    return document(title, "".join(body), numbers)
+
+
+def _verification(result: Result, proof: Proof, command: str) -> str:
+    return sections.verification(result, proof.asked.answers.next is None, command)
 
 
 def _what_if(result: Result, frontier: Frontier, numbers: dict[str, Any]) -> str:
@@ -85,7 +86,7 @@ def _elsewhere(frontier: Frontier | None, larger: Mapping[float, ConfidenceInter
     """Where a reader finds the interval under a weaker assumption."""
     if frontier is not None:
         return "The sliders below show other radii."
-    return "Larger radii are below." if larger else "larger_radii (--larger-radii) makes the interval for larger radii."
+    return "Larger radii are below." if larger else "Run it with --larger-radii to see what a rougher one would change."
 
 
 def _support(result: Result, proof: Proof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:
@@ -100,25 +101,3 @@ def _shown_omega(result: Result, proof: DualProof) -> Function | None:
     useful = {claim.end: claim.gain(result.value_range) > 0 for claim in result.claims}
     given = {end: omega for end, omega in proof.omegas.items() if omega is not None}
     return next((given[end] for end in sorted(given, key=lambda end: (not useful[end], end))), None)
-
-
-def script_json(data: dict[str, Any]) -> str:
-    """JSON that cannot end the script element it stands in, whatever its strings hold."""
-    text = json.dumps(data, allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _document(title: str, body: str, data: dict[str, Any]) -> str:
-    heading = escape(title)
-    folder = files("bondic.report")
-    style, script = (folder.joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="referrer" content="no-referrer"><title>{heading}</title><style>{style}</style></head><body><main>'
-        f'<header class="top"><h1>{heading}</h1><button id="theme" type="button" aria-label="light or dark">◐</button></header>'
-        f"{body}<footer>bondic {escape(__version__)}. Nothing on this page is loaded from elsewhere.</footer></main>"
-        f'<script type="application/json" id="bondic-data">{script_json(data)}</script><script>{script}</script>'
-        "</body></html>\n"
-    )

@@ -5,22 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bondic.bounds.dual import BIAS
+from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
+from bondic.claims import Status
 from bondic.rendering import html_table, number, sentence
 from bondic.report.bins import FEWEST_ROWS
-from bondic.report.drawings import reward_histogram, stacked_terms, support_map
+from bondic.report.drawings import action_bars, reward_histogram, stacked_terms, support_map
 from bondic.report.elements import esc, facts
 from bondic.report.health import Health
 from bondic.report.support import Support
 from bondic.result import Result
-from bondic.view import Grid
+from bondic.view import Grid, NextStep
+
+
+def next_steps(steps: Sequence[NextStep]) -> str:
+    """The ways out of an answer that says little; nothing where the answer needs none."""
+    if not steps:
+        return ""
+    items = "".join(f"<li{' class=loud' if step.loud else ''}>{esc(step)}</li>" for step in steps)
+    return (
+        '<section id="next"><h2>What to do next</h2><ul class="steps">'
+        f'{items}</ul><p class="soft">Advice, not part of the guarantee. A range, a radius or a method that is changed because '
+        "the outcome did not please has no guarantee on the same log: state it for the next one.</p></section>"
+    )
 
 
 def contributions(result: Result) -> str:
-    """What each part contributes."""
+    """What each part contributes; after a rejection there is no interval to explain."""
     parts = result.view().parts
-    if parts is None:  # nothing is left of Q, so there are no end points to split
+    if parts is None or result.status is Status.REJECTED:
         return ""
     return (
         '<section id="terms"><h2>What makes the interval long</h2>'
@@ -30,20 +43,19 @@ def contributions(result: Result) -> str:
     )
 
 
+_PAID = {
+    BIAS: "for what the rows leave open about the value function where the policy goes",
+    NOISE: "for chance in finitely many rows",
+    RARE: "for what no row has shown, and may happen",
+    START: "for starts that are known through a sample",
+    ALLOWANCE: "for the model error that you stated",
+}
+
+
 def _named(parts: Grid) -> str:
-    """What the parts pay for; with propensities there is no bias."""
-    if not any(row[0] == BIAS for row in parts.rows):
-        return "<b>Noise</b> pays for chance in finitely many rows; the rest is the computer's rounding."
-    return (
-        "<b>Bias</b> pays for situations that the policy reaches and the log does not balance; <b>noise</b> for chance in "
-        f"finitely many rows; {_rare(parts)}the rest for sampled starting points, a stated model error and the computer's "
-        "rounding."
-    )
-
-
-def _rare(parts: Grid) -> str:
-    named = any(row[0] == RARE for row in parts.rows)
-    return f"<b>{RARE}</b> for the confidence that is asked for; " if named else ""
+    """What each part pays for, of those that there are."""
+    words = [f"<b>{esc(sentence(row[0]))}</b> pays {_PAID[row[0]]}." for row in parts.rows if row[0] in _PAID]
+    return " ".join([*words, "The rest is the computer's rounding."])
 
 
 def _searched(result: Result) -> str:
@@ -51,25 +63,27 @@ def _searched(result: Result) -> str:
 
 
 def support(result: Result, found: Support | None, no_rows: bool) -> str:
-    """Where the log supports the policy, and which rows carry the bound."""
+    """Where the log supports the policy, and which rows matter most."""
     rows = result.rows[1] - result.rows[0]
     share = result.effective_sample_size / rows if rows else 0.0
+    title = '<section id="support"><h2>Where the log supports the policy</h2>'
     head = (
-        '<section id="support"><h2>Where the log supports the policy</h2>'
-        f"<p>{result.effective_sample_size:.0f} rows' worth of evidence out of {rows} ({100 * share:.3g}%): the bound rests "
-        "on rows weighted by how much the policy would be in their situation.</p>"
+        f"{title}<p>Rows count by how often the policy would be in their situation. The {rows} rows are worth about "
+        f"{result.effective_sample_size:.0f} ({100 * share:.3g}%).</p>"
     )
-    if found is None and result.effective_sample_size > 0:
-        return f"{head}</section>"
+    if result.status is Status.REJECTED:
+        return ""
+    if not any(claim.uses_log for claim in result.claims) or result.effective_sample_size == 0:
+        return f"{title}<p>No row has weight: the ends of the interval do not use the log.</p></section>"
     if found is None:
-        return f"{head}<p>No row carries weight: the end points do not use the log.</p></section>"
+        return f"{head}</section>"
     spread = [[f"{100 * a:g}% of the rows", f"{100 * b:.3g}%"] for a, b in found.shares]
     hidden = f" {found.suppressed} cells with fewer than {FEWEST_ROWS} rows are not shown." if found.suppressed else ""
     return (
         f"{head}{support_map(found)}<p class=soft>The two columns that explain the weights best "
         f"({100 * found.explained[0]:.0f}% and {100 * found.explained[1]:.0f}% of their variance). Strong color: the policy "
         f"needs these situations more often than the log visits them.{hidden}</p>"
-        f"<h3>How evenly the weight is spread</h3>{html_table(['the heaviest', 'carry of the weight'], spread)}"
+        f"<h3>How evenly the weight is spread</h3>{html_table(['the heaviest', 'have of the weight'], spread)}"
         f"{_heavy_rows(found, no_rows)}</section>"
     )
 
@@ -83,7 +97,7 @@ def _heavy_rows(found: Support, no_rows: bool) -> str:
         [str(r.row), *(number(r.values[k]) for k in shown), number(r.reward), number(r.weight), f"{100 * r.share:.2g}%"]
         for r in found.heavy
     ]
-    return f"<details><summary>The rows that carry most</summary>{html_table(header, rows)}</details>"
+    return f"<details><summary>The rows that matter most</summary>{html_table(header, rows)}</details>"
 
 
 def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes: Sequence[str] = ()) -> str:
@@ -91,23 +105,12 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     known = [
         ("rows of the log", health.rows), ("rows certified", health.certified), ("dropped beyond the horizon", health.dropped),
         ("episodes", health.episodes), ("terminations", health.terminations), ("truncations", health.truncations),
-        ("certified rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
-        ("distinct situations certified", health.distinct),
+        ("rows without a next state", health.final), ("rows equal to an earlier one", health.copies),
+        ("distinct situations", health.distinct),
     ]  # fmt: skip
-    items = [(name, _count(value, no_rows)) for name, value in known if value is not None]
+    items = [(name, _count(value, no_rows)) for name, value in known if value]
     low, high = health.reward_range
-    if health.discrete:
-        header, form = ["action", "rows", "logged", "target policy"], "{:.3g}%"
-        actions = [
-            [a.name, "few" if a.rows < 0 else str(a.rows), "few" if a.rows < 0 else form.format(100 * a.logged),
-             form.format(100 * a.target)]
-            for a in health.actions
-        ]  # fmt: skip
-    else:
-        header = ["action", "mean logged", "mean of the target policy"]
-        actions = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
-    where = f'<p class="soft">The target policy was asked at the {esc(health.asked_at)}.</p>'
-    used = f"<h3>Actions</h3>{html_table(header, actions)}{where}" if actions else ""
+    used = _actions(health) if health.actions else ""
     warned = "".join(f'<p class="note"><b>Warning.</b> {esc(doubt)}</p>' for doubt in doubts)
     read = "".join(f"<li><p>{esc(note)}</p></li>" for note in notes)
     read = f'<details><summary>How the log was read</summary><ul class="items">{read}</ul></details>' if notes else ""
@@ -120,8 +123,26 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     )
 
 
+def _actions(health: Health) -> str:
+    """What the log did beside what the policy would do."""
+    where = f'<p class="soft">The policy was asked at the {esc(health.asked_at)}.</p>'
+    if health.discrete:
+        return f"<h3>Actions</h3>{action_bars(health.actions)}{where}"
+    means = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
+    return f"<h3>Actions</h3>{html_table(['action', 'mean logged', 'mean of the policy'], means)}{where}"
+
+
 def _count(value: int, no_rows: bool) -> str:
     return f"below {FEWEST_ROWS}" if no_rows and 0 < value < FEWEST_ROWS else f"{value:,}".replace(",", " ")
+
+
+def no_proof(result: Result) -> str:
+    """What stands in the place of a certificate."""
+    return (
+        f'<section id="verify"><h2>How to check this number</h2><p>The method {esc(result.method)} leaves no certificate: run it '
+        "again on the same log. Methods of bondic's own (sequential, dual, propensities) leave one that anybody can check.</p>"
+        f'<p>log<br><span class="hash">{esc(result.hashes["log"])}</span></p></section>'
+    )
 
 
 def verification(result: Result, withheld: bool, command: str = "") -> str:

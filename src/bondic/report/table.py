@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from bondic.result import Result
-from bondic.view import Grid
+from bondic.view import Grid, NextStep
 
 COLORS = {"good": "green", "conditional": "yellow", "nothing": "yellow", "bad": "red"}
 """By the tone of a view."""
+_SHOWN = 4
+"""Next steps on a terminal."""
 _STATES = {"stated": "blue", "chosen": "yellow", "checked": "green", "rejected": "red"}
 
 
 def result_table(result: Result) -> RenderableType:
-    """Headline, parts of both end points, assumptions; amber where the library chose what the interval rests on."""
+    """Headline, what to do next, parts of both ends, assumptions; amber where the library chose what the interval rests on."""
     view = result.view()
     color = COLORS[view.tone]
     head = Text.assemble(
@@ -26,7 +30,19 @@ def result_table(result: Result) -> RenderableType:
         *(f"\n{line}" for line in view.lines),
     )
     tables = [_table(grid) for grid in (view.parts, view.assumptions) if grid is not None]
-    return Group(Panel(head, title="bondic", border_style=color), *tables)
+    panel = Panel(head, title="bondic", border_style=color)
+    return Group(panel, *([_ways_out(view.steps)] if view.steps else []), *tables)
+
+
+def _ways_out(steps: Sequence[NextStep]) -> RenderableType:
+    """The most urgent ones; all of them are in the report and in result.json."""
+    lines = Table.grid(padding=(0, 1))
+    for step in steps[:_SHOWN]:
+        style = "bold red" if step.loud else ""
+        lines.add_row(Text(" !" if step.loud else " -", style=style), Text(str(step), style=style))
+    if len(steps) > _SHOWN:
+        lines.add_row("", Text(f"{len(steps) - _SHOWN} more in the report and in result.json", style="dim"))
+    return Group(Text("What to do next", style="bold"), lines)
 
 
 def _table(grid: Grid) -> Table:

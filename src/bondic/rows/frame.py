@@ -63,5 +63,7 @@ def check_actions(log: Transitions, frame: Frame, slots: int, first_row: int) ->
     if unknown.size:
         row = int(unknown[0])
         raise InvalidInput(
-            f"Row {first_row + row} has action {log.actions[row]}, but the policy knows actions 0..{slots - 1} only."
+            f"Row {first_row + row} has action {log.actions[row]}, but the policy knows actions 0..{slots - 1} only. "
+            "Give it a probability for every logged action, 0 where it never takes one; a classifier: load_policy(model, "
+            "actions=K)."
         )

@@ -24,6 +24,7 @@ from bondic.policies.protocol import RowProbabilities
 from bondic.rows.doubts import inspected
 from bondic.rows.draws import Draws
 from bondic.rows.frame import check_part, make_frame
+from bondic.rows.inputs import chosen_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
 from bondic.terms import Terms
@@ -52,8 +53,9 @@ class Statements:
         if isinstance(self.policy, RowProbabilities | StoredAnswers):
             raise InvalidInput(
                 "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself: "
-                "an object with action_probs or sample_action, or CallablePolicy(function)."
+                "an object with action_probs or sample_action, or a function."
             )
+        object.__setattr__(self, "policy", chosen_policy(self.policy, None, None))
         if self.initial is not None and self.initial.from_rows:
             raise InvalidInput(
                 "These initial states were read off a log of some length, and the log grows. Pass initial=None for its episode "

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bondic.data.initial import InitialStates
-from bondic.data.log import Log, is_log
 from bondic.errors import InvalidInput
 from bondic.rows.doubts import inspected
+from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
 from bondic.terms import make_terms
 
 
 def make_problem(
-    log: Log,
-    policy: Any,
-    initial: InitialStates,
+    log: Any,
+    policy: Any = None,
+    initial: InitialStates | None = None,
     *,
-    gamma: float,
-    reward_range: tuple[float, float],
+    gamma: float | None = None,
+    reward_range: tuple[float, float] | None = None,
     horizon: int | None = None,
     may_terminate: bool = True,
     time_varying: bool = False,
@@ -31,8 +33,20 @@ def make_problem(
     initial_draws: int | None = None,
     seed: int = 0,
     accept: Iterable[str] | None = (),
+    columns: Mapping[str, Any] | None = None,
+    missing: Any = None,
+    actions: Sequence[str] | None = None,
+    one_step: bool = False,
+    trust_pickle: bool = False,
 ) -> Rows:
     """Build the question "what would `policy` have earned from `initial`?" on this log.
+
+    `log` is Transitions, a log opened with `stream_log`, what `read_log` has returned, or anything that it reads: a path, a
+    table (pandas, polars, pyarrow), a mapping of arrays, a dataset; `columns`, `missing`, `actions`, `one_step` and
+    `trust_pickle` then say how, as there. `policy` is anything that `load_policy` takes: an object with action_probs,
+    sample_action, predict_proba or predict, a function of all states that returns probabilities or actions, a dict
+    {state: action}, a number, a file; 'columns' or 'logged' where it stands in the log. `initial` defaults to the log's
+    episode starts. `gamma` may be left out for one-step logs.
 
     `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
     that the process never ends (it narrows the value range when all rewards have one sign). `value_range` states that
@@ -47,13 +61,24 @@ def make_problem(
     result (see `inspect_log`). `accept` names kinds of findings that are right as they are; they are then printed as
     assumptions that you state. `accept=None` skips the inspection (verification makes no new claim about the log).
     """
-    if not is_log(log) or not isinstance(initial, InitialStates):
-        raise InvalidInput(
-            f"make_problem(log, policy, initial) needs Transitions and InitialStates, not {type(log).__name__} and "
-            f"{type(initial).__name__}. Wrap initial states: InitialStates.exact(states) or InitialStates.sample(states)."
-        )
+    refuse_no_policy(policy)
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise InvalidInput(f"`seed` is {seed!r}; a whole number >= 0 is needed, so that the draws can be repeated.")
-    terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
-    rows = make_rows(log, policy, initial, terms, draws=draws, initial_draws=initial_draws, seed=seed)
-    return rows if accept is None else inspected(rows, accept)
+    stated_terms = partial(
+        make_terms,
+        reward_range=reward_range,
+        horizon=horizon,
+        may_terminate=may_terminate,
+        time_varying=time_varying,
+        value_range=value_range,
+    )
+    stated_terms(0.0 if gamma is None else gamma)  # a slip here need not wait for a long log
+    source = take_log(
+        log, columns=columns, missing=missing, actions=actions, one_step=one_step, trust_pickle=trust_pickle
+    )
+    terms = stated_terms(0.0 if gamma is None and source.one_step else gamma)
+    starts = take_initial(initial, source.log)
+    asked, stated = take_policy(policy, source, len(starts) if starts.from_rows else None)
+    rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
+    rows = rows if accept is None else inspected(rows, accept)
+    return replace(rows, stated=(*rows.stated, *stated), names=source.names, notes=source.notes)

@@ -73,6 +73,8 @@ class Rows:
     following: IntArray | None = None  # how many next states stand before each block of the log
     doubts: tuple[str, ...] = ()  # warnings on log and policy, for the top of the answer
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
+    names: tuple[str, ...] = ()  # of the observation columns, where they are known
+    notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
     kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
 
     def __len__(self) -> int:

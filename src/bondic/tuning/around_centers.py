@@ -27,7 +27,7 @@ from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
 from bondic.tuning.bumps import bump_kernel
 from bondic.tuning.centers import ENOUGH, FittedCenters, horizon_of, split_row
-from bondic.tuning.coverage import unseen_share
+from bondic.tuning.coverage import CHANCE, unseen_actions, unseen_share
 from bondic.tuning.visits import can_be_asked
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,8 +63,13 @@ class ClassCandidate:
 
 
 def centers_apply(pilot: Rows) -> bool:
-    """Whether there are rows enough to fit a center, and values that do not depend on time."""
-    return len(pilot) >= ENOUGH and not pilot.layout.has_time and pilot.gamma < 1
+    """Whether there are rows enough to fit a center, and values that do not depend on time.
+
+    Where the policy takes actions that the pilot hardly knows, the radius would hold all of the value range, whatever is fitted:
+    with very many actions that is a lot of work for nothing.
+    """
+    enough = len(pilot) >= ENOUGH and not pilot.layout.has_time and pilot.gamma < 1
+    return enough and _APART * (unseen_actions(pilot) - CHANCE) < 1.0
 
 
 def balls_around_center(

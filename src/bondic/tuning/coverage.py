@@ -20,7 +20,7 @@ IntArray = npt.NDArray[np.int64]
 _NEIGHBORS = 3
 _USUAL = 0.95
 """Rows of the pilot lie this often within the distance that counts as near."""
-_CHANCE = 0.1
+CHANCE = 0.1
 """Visits that lie apart by chance: twice the share of the pilot's own rows."""
 _STARTS = 500
 
@@ -39,7 +39,18 @@ def unseen_share(pilot: Rows, simulator: Simulator, length: int, seed: int) -> f
         total += float(weight.sum())
         states, alive, _ = simulator.step(points, slots, rng)
         weight = weight * alive * pilot.gamma
-    return max(0.0, far / max(total, 1e-300) - _CHANCE)
+    return max(0.0, far / max(total, 1e-300) - CHANCE)
+
+
+def unseen_actions(pilot: Rows) -> float:
+    """The share of the policy's actions, at initial and next states, of which the pilot has too few rows for any to be near."""
+    if not pilot.layout.discrete:
+        return 0.0
+    rows = pilot.whole()
+    rare = np.bincount(rows.slots, minlength=pilot.layout.slots) <= _NEIGHBORS
+    weights = [cloud.weights for cloud in (pilot.initial, rows.next) if len(cloud.weights)]
+    total = sum(float(one.sum()) for one in weights)
+    return sum(float(one[:, rare].sum()) for one in weights) / max(total, 1e-300)
 
 
 class _Near:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, did_you_mean
 from bondic_lab.reproduction import ablations, fig1, fig2, pendulum_ablations, tightness
 from bondic_lab.reproduction.experiment import Experiment
 
@@ -23,5 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def find_experiment(name: str) -> Experiment:
     if name not in EXPERIMENTS:
-        raise InvalidInput(f"There is no figure {name!r}; choose one of {', '.join(EXPERIMENTS)}.")
+        near = did_you_mean(name, EXPERIMENTS)
+        raise InvalidInput(f"There is no figure {name!r}.{near} Choose one of {', '.join(EXPERIMENTS)}.")
     return EXPERIMENTS[name]

@@ -21,7 +21,7 @@ from bondic.classes.ball import Ball
 from bondic.classes.instruments import Instruments
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, did_you_mean
 from bondic.kernels.base import Kernel
 from bondic.kernels.constant import Constant
 from bondic.kernels.dirac import Dirac
@@ -79,7 +79,8 @@ SIMULATED = {
 def simulated_world(name: str, **changes: Any) -> SimulatedWorld:
     """How a world is simulated, with changes."""
     if name not in SIMULATED:
-        raise InvalidInput(f"There is no recipe for {name!r}; there are {', '.join(SIMULATED)}.")
+        near = did_you_mean(name, SIMULATED)
+        raise InvalidInput(f"There is no recipe for {name!r}.{near} There are {', '.join(SIMULATED)}.")
     return replace(SIMULATED[name], **changes)
 
 

@@ -26,7 +26,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, did_you_mean
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -76,7 +76,8 @@ class Patient:
         """One of the people that ship with the library; their numbers are those of simglucose 0.2.11 (public)."""
         people = _people()
         if name not in people:
-            raise InvalidInput(f"There is no patient {name!r}; the library ships {', '.join(sorted(people))}.")
+            near = did_you_mean(name, people)
+            raise InvalidInput(f"There is no patient {name!r}.{near} The library ships {', '.join(sorted(people))}.")
         values = people[name]
         parameters = np.array([values[key] for key in NAMES])
         fasting = np.array([values[f"x0_{i}"] for i in range(1, STATES + 1)])

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from bondic.data._arrays import numbered
 from bondic.data.io.loaded import Encoding
 from bondic.data.io.table import BoolArray, Column, Table
-from bondic.errors import InvalidInput, one_line, shown
+from bondic.errors import InvalidInput, Listing, one_line, shown
 
 FloatArray = npt.NDArray[np.float64]
 Categorical: TypeAlias = Literal["one-hot", "codes"]
@@ -272,11 +272,11 @@ def is_number(text: str) -> bool:
     return True
 
 
-def category_note(name: str, encoding: Encoding) -> str:
+def category_note(name: str, encoding: Encoding) -> Listing:
     """How text became numbers; it lists values that a single row may have."""
     listed = shown(encoding.values)
     if encoding.kind == "codes":
-        return (
+        return Listing(
             f"{one_line(name)} is categorical, kept as codes 0, 1, ... for: {listed}. Compare codes for equality only."
         )
-    return f"{one_line(name)} is categorical, turned into {len(encoding.values)} 0/1 columns for: {listed}."
+    return Listing(f"{one_line(name)} is categorical, turned into {len(encoding.values)} 0/1 columns for: {listed}.")

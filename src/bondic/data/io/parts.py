@@ -18,7 +18,7 @@ from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
 from bondic.data.io.table import BoolArray, Table
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns
 from bondic.data.propensities import PROPENSITIES, refuse_both
-from bondic.errors import InvalidInput, one_line, shown
+from bondic.errors import InvalidInput, did_you_mean, one_line, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
@@ -33,8 +33,10 @@ def checked_columns(columns: Any) -> dict[str, Any]:
         raise InvalidInput(f"columns= maps parts of a transition to column names; it is a {type(columns).__name__}.")
     for part, value in dict(columns or {}).items():
         if part not in ALIASES and part not in probabilities.PARTS:
-            parts = ", ".join((*ALIASES, *probabilities.PARTS))
-            raise InvalidInput(f"`{one_line(part)}` is not a part of a transition; the parts are {parts}.")
+            parts = (*ALIASES, *probabilities.PARTS)
+            raise InvalidInput(
+                f"`{one_line(part)}` is not a part of a transition.{did_you_mean(part, parts)} The parts are {', '.join(parts)}."
+            )
         if value is not None and not isinstance(value, str | Sequence):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
@@ -76,6 +78,7 @@ def find_parts(
 def known_actions(actions: Sequence[str] | None) -> tuple[str, ...] | None:
     if actions is None:
         return None
+    actions = actions if isinstance(actions, str) else list(actions)
     if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
         raise InvalidInput(
             "actions= (--actions none,low,high) lists the names of the actions in order, such as ['none', 'low', 'high']."

@@ -1,11 +1,13 @@
 """Tables in which a line is a whole episode, with a list entry for every step.
 
 A line is an episode when a part that belongs to single steps (rewards, probabilities, their logarithms) is a list. A reward
-that is one number is then paid at the last step. What is one value per episode is repeated for its steps.
+that is one number is then paid at the last step. What is one value per episode is repeated for its steps. A step of several
+tokens may hold the logarithms of their probabilities as a list of its own, which is summed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +20,9 @@ _OF_STEPS = ("rewards", "actions", "timesteps", "terminations", "truncations", *
 _TELLING = ("rewards", "behavior_action_probs", "behavior_log_probs", "target_log_probs")
 """Parts that are lists only where a line holds several steps; a list of actions may be one action of several dimensions, and
 one of the target policy's probabilities those of all actions."""
+
+_ONE_NUMBER = ("behavior_action_probs", "behavior_log_probs", "target_log_probs")
+"""Parts of which a step has one number; a list of the target policy's probabilities is that of all actions."""
 
 NamedValues = dict[str, Any]
 
@@ -46,6 +51,7 @@ def spread_episodes(lines: list[NamedValues], part_of: Mapping[str, str], label:
         for name in names:
             columns[name] += _spread(line.get(name), steps, name, part_of.get(name), per_step, f"{label}: row {row}")
     notes = [f"Every line is an episode: {len(lines)} episodes, {sum(lengths)} steps."]
+    notes += [note for name in names for note in _summed(columns, name, part_of.get(name), label)]
     notes += _add_keys(columns, part_of, lengths, lines)
     return arrays_table(label, columns, notes=tuple(notes))
 
@@ -84,6 +90,27 @@ def _spread(value: Any, steps: int, name: str, part: str | None, per_step: Colle
     if last and value is not None:
         return [*([type(value)(0)] * (steps - 1)), value]  # paid, or true, at the last step
     return [value] * steps
+
+
+def _summed(columns: dict[str, list[Any]], name: str, part: str | None, label: str) -> Iterator[str]:
+    """Lists of tokens inside of steps: the logarithm of a step's probability is the sum of theirs."""
+    nested = [row for row, value in enumerate(columns[name]) if isinstance(value, list)] if part in _ONE_NUMBER else []
+    if not nested:
+        return
+    if part == "behavior_action_probs":
+        raise InvalidInput(
+            f"{label}: step {nested[0]} has a list in {one_line(name)}, where one number is needed: the probability of the whole "
+            "step, the product over its tokens. Give the logarithms of the tokens' probabilities in its place, which are summed "
+            "(behavior_log_probs, target_log_probs), or one number per step."
+        )
+    for row in nested:
+        if not columns[name][row] or not all(isinstance(token, int | float) for token in columns[name][row]):
+            raise InvalidInput(
+                f"{label}: step {row} has a list in {one_line(name)} that is empty or holds something other than numbers. Every "
+                "token needs the logarithm of its probability."
+            )
+        columns[name][row] = math.fsum(columns[name][row])
+    yield f"{one_line(name)} holds lists inside of {len(nested)} steps: their entries, one per token, were summed."
 
 
 def _add_keys(

@@ -29,7 +29,7 @@ from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
-from bondic.data.io.parts import Given
+from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
 
@@ -46,7 +46,7 @@ _FILES: dict[tuple[str, ...], Callable[[Path], Table]] = {
     hdf5.SUFFIXES: hdf5.read_hdf5,
     vowpal.SUFFIXES: vowpal.read_vowpal,
 }
-_KNOWN = tuple(ending for endings in (*_LISTS, *_FILES) for ending in endings)
+KNOWN = tuple(ending for endings in (*_LISTS, *_FILES) for ending in endings)
 _OBJECTS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Table]], ...] = (
     (scope_rl.is_scope_rl, scope_rl.read_scope_rl),
     (obp.is_bandit_feedback, obp.read_bandit_feedback),
@@ -79,6 +79,7 @@ def read_log(
 
     Nothing here can tell whether rows were left out before because of what they contained.
     """
+    columns = checked_columns(columns) or None
     treatment = Treatment(missing, categorical)
     table = read_table(source, trust_pickle=trust_pickle, columns=columns)
     return Assembly(table, columns, treatment, actions, one_step=one_step).build()
@@ -158,7 +159,7 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
             return reader(path)
     if name.endswith(_PICKLES):
         return _from_pickle(path, trust_pickle, columns)
-    raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(_KNOWN)}.")
+    raise InvalidInput(f"{one_line(path.name)}: the ending is not known. Files that can be read: {', '.join(KNOWN)}.")
 
 
 def _from_pickle(path: Path, trust_pickle: bool, columns: Given | None) -> Table:

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bondic.errors import InvalidInput, PolicyError, one_line, shown
-from bondic.policies.protocol import CallablePolicy, CallableSampler
+from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.policies.adapters.rule import Rule
+from bondic.policies.protocol import CallableSampler
 
 
 def import_object(spec: str) -> Any:
@@ -20,19 +21,21 @@ def import_object(spec: str) -> Any:
     place, _, name = spec.rpartition(":")
     if not place or not name or not all(part.isidentifier() for part in name.split(".")):
         raise InvalidInput(f"{one_line(spec, 200)} is not of the form module:object, such as my_policies:greedy.")
-    module = _module(place)
+    module = import_module(place)
     found = module
     for part in name.split("."):
         if not hasattr(found, part):
             public = [entry for entry in vars(module) if not entry.startswith("_")]
             raise InvalidInput(
                 f"{one_line(place, 200)} has no `{one_line(name)}`. It has: {shown(public) or 'nothing'}."
+                f"{did_you_mean(part, public)}"
             )
         found = getattr(found, part)
     return found
 
 
-def _module(place: str) -> Any:
+def import_module(place: str) -> Any:
+    """A module by its name, or by its file."""
     try:
         if place.endswith(".py"):
             return _from_file(Path(place))
@@ -101,13 +104,13 @@ def _needed(function: Any) -> int | None:
 
 
 def wrap_function(function: Any, spec: str) -> Any:
-    """f(observations) returns probabilities, f(observations, rng) draws actions."""
+    """f(observations) returns probabilities or actions, f(observations, rng) draws actions."""
     needed = _needed(function)
-    if needed == 1:
-        return CallablePolicy(function)
+    if needed in (1, None):
+        return Rule(function)
     if needed == 2:
         return CallableSampler(function)
     raise InvalidInput(
-        f"{one_line(spec, 200)} is callable, but neither as f(observations), which returns probabilities, nor as "
+        f"{one_line(spec, 200)} is callable, but neither as f(observations), which returns probabilities or actions, nor as "
         "f(observations, rng), which draws actions."
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bondic.errors import InvalidInput, MissingExtra, one_line
-from bondic.policies.adapters import imported, npz, onnx, sb3, sklearn, torch
+from bondic.policies.adapters import imported, npz, onnx, rule, sb3, sklearn, torch
 from bondic.policies.adapters.outputs import Output, check_output
 
 _PICKLES = (".pkl", ".pickle", ".joblib")
@@ -35,8 +38,10 @@ def load_policy(
     """An object with action_probs(observations) (discrete) or sample_action(observations, rng) (continuous).
 
     `spec` is `module:object` or `file.py:object` (a policy, a function, or a class or function that builds one), a file
-    (.npz, .onnx, and with `trust_pickle=True` .pkl, .joblib, .pt, .zip), or the model itself. `actions` is the number of
-    actions or, for classifiers, their names in the order of the log. `output` says what ONNX and torch models return:
+    (.npz, .onnx, and with `trust_pickle=True` .pkl, .joblib, .pt, .zip), or the model itself: an object with `predict_proba`
+    or `predict`, a function of all states that returns probabilities (n, actions) or one action per state (n,), a dict
+    {state: action}, or a number, which is that action everywhere. `actions` is the number of
+    actions or, for what answers with names, the names in the order of the log. `output` says what ONNX and torch models return:
     "probabilities", "logits" or "actions" (continuous, deterministic).
     """
     wish = _Wish(trust_pickle, actions, check_output(output))
@@ -73,11 +78,43 @@ def adapt(candidate: Any, wish: _Wish, spec: str) -> Any:
             return torch.wrap_torch(candidate, wish.output)
         if sklearn.is_classifier(candidate):
             return sklearn.ClassifierPolicy(candidate, wish.actions)
-        if callable(candidate):
-            return imported.wrap_function(candidate, spec)
-    raise InvalidInput(
-        f"{one_line(spec, 200)} is a {type(candidate).__name__}, which is no policy: action_probs(observations), "
-        "sample_action(observations, rng), predict_proba, or a function is needed."
+        if (made := _rule(candidate, spec)) is not None:
+            return _named(made, wish.actions)
+    raise _refusal(candidate, spec)
+
+
+def _rule(candidate: Any, spec: str) -> Any:
+    """Functions, models that predict, tables of states and single actions; None for everything else."""
+    if callable(getattr(candidate, "predict", None)):
+        return rule.predicting(candidate)
+    if callable(candidate):
+        return imported.wrap_function(candidate, spec)
+    if hasattr(candidate, "index") and hasattr(candidate, "to_dict") and not hasattr(candidate, "columns"):
+        candidate = candidate.to_dict()  # a column of a table, by state
+    if isinstance(candidate, Mapping):
+        return rule.looked_up(candidate)
+    return rule.constant(candidate) if isinstance(candidate, Real) and not isinstance(candidate, bool) else None
+
+
+def _named(made: Any, actions: int | Sequence[Any] | None) -> Any:
+    """A rule that knows how many actions there are, or what they are called."""
+    if actions is None or not isinstance(made, rule.Rule):
+        return made
+    return made.with_actions(int(actions) if isinstance(actions, int) else tuple(map(str, actions)))
+
+
+def _refusal(candidate: Any, spec: str) -> InvalidInput:
+    known = "an object with action_probs(observations), sample_action(observations, rng), predict_proba or predict"
+    if isinstance(candidate, type):
+        return InvalidInput(f"{candidate.__name__} is a class. Pass an object of it: {candidate.__name__}(...).")
+    if isinstance(candidate, np.ndarray | list | tuple):
+        return InvalidInput(
+            f"A policy cannot be a {type(candidate).__name__} by itself: what are its rows? A row of probabilities for every "
+            "state 0, 1, ...: TablePolicy(table). For every row of the log: RowProbabilities(next_probs, initial_probs)."
+        )
+    return InvalidInput(
+        f"{one_line(spec, 200)} is a {type(candidate).__name__}, which is no policy. A policy is {known}, a function of all "
+        "states, a dict {state: action}, or a number (that action everywhere)."
     )
 
 

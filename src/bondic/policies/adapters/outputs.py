@@ -26,7 +26,8 @@ def ask_for_output(what: str) -> InvalidInput:
     """A guess would be silently wrong: softmax of probabilities is another policy."""
     return InvalidInput(
         f"{what} does not tell what it returns. Say it: output='probabilities', output='logits' (softmax is applied), or "
-        "output='actions' (a deterministic policy with continuous actions); --policy-output on the command line."
+        "output='actions' (a deterministic policy with continuous actions), as in load_policy(model, output='logits'); "
+        "--policy-output on the command line."
     )
 
 

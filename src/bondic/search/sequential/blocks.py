@@ -219,7 +219,7 @@ class Proposer:
         found = columns(block, self.gamma, fresh.log_rows, fresh.points, fresh.slots, fresh.coordinates, limits)
         moved = fresh.coordinates - self.gamma * fresh.following
         for end, weights in found.weights.items():
-            self._sums[end].rates += len(fresh) * found.rates[end]
+            self._sums[end].rates += found.total(end)
             self._sums[end].weighted += weights @ moved
 
 

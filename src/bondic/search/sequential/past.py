@@ -70,6 +70,7 @@ class Past:
     gamma: float
     radius: float  # r_Q
     moves: Moves | None = None  # the same rows for a simulator, where there is one
+    table: bool = False  # coordinates are pairs
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -96,13 +97,14 @@ class History:
     gamma: float
     radius: float
     moves: Moves | None = None
+    table: bool = False
 
     def before(self, row: int) -> Past:
         """The rows before this one, and nothing else."""
         count = int(np.searchsorted(self.rows.log_rows, row))
         moves = None if self.moves is None else self.moves.before(count)
         known = self.rows.cut(slice(0, count)), self.starts.before(row)
-        return Past(self.begin, row, *known, self.gamma, self.radius, moves)
+        return Past(self.begin, row, *known, self.gamma, self.radius, moves, self.table)
 
 
 def make_history(
@@ -113,14 +115,21 @@ def make_history(
     limits: tuple[float, float] | None,
     sums: Sums,
     before: History | None = None,
+    *,
+    table: bool = False,
 ) -> History:
-    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again."""
+    """Embed all rows on the landmarks of the pilot; those of the history `before` of the same log are not embedded again.
+
+    Rows of a table whose pair is no landmark carry no bet, and are left out.
+    """
     known = problem.rows.start if before is None else before.stop
     fresh = problem.restricted(RowRange(known, problem.rows.stop)).batches()
     parts = [_embedded(batch, ball, embedder, limits, sums) for batch in fresh]
+    if table:
+        parts = [part.cut(np.flatnonzero(part.coordinates.any(axis=1))) for part in parts]
     path = StartPath.of(starts, embedder, None if before is None else before.starts)
     rows = Seen.join(parts if before is None else [before.rows, *parts])
-    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius)
+    return History(problem.rows.start, problem.rows.stop, rows, path, problem.gamma, ball.radius, table=table)
 
 
 def _embedded(batch: Batch, ball: Ball, embedder: Embedder, limits: tuple[float, float] | None, sums: Sums) -> Seen:

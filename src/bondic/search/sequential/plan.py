@@ -26,8 +26,17 @@ from bondic.errors import InvalidInput
 from bondic.functions.lookahead import Polynomials, SplitTree
 from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
-from bondic.rows import Rows
-from bondic.search.sequential.basis import Embedder, PointSlots, candidates, diagonal, extended, pairs_of, pilot_basis
+from bondic.rows import Batch, Cloud, Rows
+from bondic.search.sequential.basis import (
+    Embedder,
+    PointSlots,
+    candidates,
+    diagonal,
+    extended,
+    pairs_of,
+    pilot_basis,
+    taken,
+)
 from bondic.search.sequential.blocks import CUTS, Budget, Proposer, block_ends
 from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.models import best_model
@@ -43,6 +52,10 @@ IntArray = npt.NDArray[np.int64]
 
 MOST_SEEN, MOST_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
+_LEAST_TAKEN = 50
+"""Rows of the pilot with pairs that the policy takes, below which nothing can be learned from these alone."""
+_MOVED = 2.0
+"""A guess from all rows of the past is about this many times as far off as it is from one of the first 70 % of them."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
 
@@ -129,7 +142,14 @@ class Planner:
         """Take in the rows of a grown log that were not there before, and plan as far as they go."""
         starts = known_starts(problem, self.pilot)
         self.history = make_history(
-            problem, self.space, self.embedder, starts, self.limits, self.sums, before=self.history
+            problem,
+            self.space,
+            self.embedder,
+            starts,
+            self.limits,
+            self.sums,
+            before=self.history,
+            table=isinstance(self.ball, Box),
         )
         if isinstance(self.proposer.model, AheadModel):
             self.history = replace(self.history, moves=moves_of(problem))
@@ -209,7 +229,8 @@ def outset(
     """What a class makes of the pilot."""
     starts = known_starts(pilot, pilot)
     embedder, space = _pilot_space(pilot, ball, starts, seen, basis)
-    history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums)
+    own = isinstance(ball, Box)
+    history = make_history(pilot, space, embedder, starts, _limits(ball, pilot), sums, table=own)
     past = history.before(pilot.rows.stop)
     return Outset(past, best_model(past, _models(embedder, space, pilot, simulated)))
 
@@ -254,9 +275,26 @@ def _pilot_space(
         return Embedder(normal_form(ball.kernel, pilot.layout), ball.basis, complete=True), as_ball(ball, 1)
     kernel = as_ball(ball, 1).kernel
     if basis is None:
-        pool = candidates(pilot.whole(), starts.before(pilot.rows.stop))
+        pool = _pool(pilot.whole(), starts.before(pilot.rows.stop), table=isinstance(ball, Box))
         basis = pilot_basis(kernel, pilot.layout, pool, seen)
     return Embedder(normal_form(kernel, pilot.layout), basis), as_ball(ball, len(basis))
+
+
+def pairs_of_a_table(pilot: Rows) -> int:
+    """How many coordinates a plan for a table would have, if it could have them all."""
+    return len(_pool(pilot.whole(), known_starts(pilot, pilot).before(pilot.rows.stop), table=True))
+
+
+def _pool(rows: Batch, starts: Cloud, *, table: bool) -> PointSlots:
+    """Among what landmarks are looked for: for a table pairs that the policy takes, unless the log has next to none of them."""
+    if table:
+        found = taken(rows, starts)
+        both = PointSlots.join([found, PointSlots(rows.logged, rows.slots)])
+        _, place = np.unique(np.column_stack([both.points + 0.0, both.slots]), axis=0, return_inverse=True)
+        there = np.isin(place[len(found) :], place[: len(found)])
+        if np.count_nonzero(there) >= _LEAST_TAKEN:
+            return found
+    return candidates(rows, starts)
 
 
 def _missed(problem: Rows, history: History, embedder: Embedder) -> PointSlots:
@@ -310,4 +348,7 @@ def _start_bets(
     else:
         values = past.rows.coordinates @ found.fitted.guess + past.rows.values
     log_term = math.log(len(ends) / budget["initial"])
-    return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term)
+    # the set that all rows may leave, and how much the guess moves with the rows that it comes from
+    moved = abs(float(past.start @ (found.fitted.guess - found.first.guess)))
+    off = float(found.final.widths(past.start[None])[0]) + _MOVED * moved
+    return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term, off)

@@ -102,14 +102,20 @@ class BetCount:
 
 
 def propose_bets(
-    values: FloatArray, terms: BetCount, skipped: int, limits: ValueRange, ends: tuple[End, ...], log_term: float
+    values: FloatArray,
+    terms: BetCount,
+    skipped: int,
+    limits: ValueRange,
+    ends: tuple[End, ...],
+    log_term: float,
+    off: float = 0.0,
 ) -> StartBets:
-    """b = sqrt(2 log(1/delta) / (n_0 variance)) around the mean of `values`, capped by the side of the range that can lose.
+    """b = sqrt(2 log(1/delta) / (n_0 (variance + off^2))) around the mean of `values`, capped by the side that can lose.
 
-    `values` are those of a fitted q at states that the bets are not used on.
+    `values` are those of a fitted q at states that the bets are not used on; the value itself may be this far `off` their mean.
     """
     guess = float(np.clip(values.mean(), limits.low, limits.high))
-    variance = max(float(values.var()), (1e-3 * limits.width) ** 2, 1e-300)
+    variance = max(float(values.var()) + off**2, (1e-3 * limits.width) ** 2, 1e-300)
     free = math.sqrt(2 * log_term / (max(terms.count, 1.0) * variance * float(np.mean(terms.shares**2))))
     most = FULL_BET / float(terms.shares.max())
     losing = {"upper": limits.high - guess, "lower": guess - limits.low}

@@ -1,0 +1,336 @@
+"""Twenty answers that are trivial, wide or rejected: the way out that bondic names is followed, and what came out written down.
+
+    python experiments/ways_out.py [--only TEXT] [--page docs/ways-out.md]
+
+Logs are small and made from fixed seeds: a few minutes of one core. Exit status 1 when fewer than four in five keep their word.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+if not __package__:  # run as a script: this folder must not be searched, or numba takes coverage.py for another one
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import numpy as np
+from experiments.coverage import write_atomically
+
+import bondic
+from bondic.rendering import three
+from bondic_lab.worlds.synthetic import SyntheticMDP
+from bondic_lab.worlds.tabular import TabularMDP
+
+LENIENT = 1.5
+"""A guess of a length is kept where what comes out is at most so many times longer."""
+KEPT = 0.8
+COLUMNS = (
+    "observations", "actions", "rewards", "next_observations", "terminations", "truncations", "episode_ids", "timesteps",
+    "behavior_action_probs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that can be asked again with more rows or other statements."""
+
+    problem: bondic.Rows
+    method: Any = None
+
+    def answer(self) -> bondic.Result:
+        return bondic.estimate_interval(self.problem, method=self.method)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An answer that says little, the kind of way out to follow, how to follow it, and what that promises."""
+
+    name: str
+    ask: Callable[..., Asked]  # keywords change the question
+    kind: str
+    follow: Callable[[bondic.NextStep, bondic.Result], dict[str, Any]]  # what to change
+    promise: Callable[[bondic.NextStep, float], float]  # from the share before to the share that is promised
+    said: str = ""  # a word of the step, where several are of one kind
+
+
+def _log(rollout: Any, drop: tuple[str, ...] = ()) -> bondic.Transitions:
+    return bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS if name not in drop})
+
+
+def table(states: int = 6, actions: int = 3, noise: float = 0.1, **fixed: Any) -> Callable[..., Asked]:
+    """A random table; `rows`, `gamma`, `starts` and statements may be changed."""
+
+    def ask(**changed: Any) -> Asked:
+        given = {"rows": 1000, "gamma": 0.9, "starts": "exact", "method": None, "seed": 0, **fixed, **changed}
+        rows, gamma = int(given.pop("rows")), given.pop("gamma")
+        world = TabularMDP.random(
+            np.random.default_rng(11), gamma=gamma, n_states=states, n_actions=actions, reward_noise=noise
+        )
+        rng = np.random.default_rng(given.pop("seed"))
+        log = _log(world.rollout(-(-rows // 20), 20, rng), ("behavior_action_probs",))
+        places = np.arange(states, dtype=float)[:, None]
+        exact = bondic.InitialStates.exact(places, world.initial_probs)
+        start = exact if given.pop("starts") == "exact" else bondic.InitialStates.from_log(log)
+        target = bondic.TablePolicy(world.target)
+        method, stated = given.pop("method"), {"reward_range": world.reward_range, **given}
+        return Asked(bondic.make_problem(log, target, start, gamma=gamma, accept=None, **stated), method)
+
+    return ask
+
+
+def smooth(**fixed: Any) -> Callable[..., Asked]:
+    """States that are numbers."""
+
+    def ask(**changed: Any) -> Asked:
+        given = {"rows": 600, "gamma": 0.95, "method": None, "seed": 0, **fixed, **changed}
+        world = SyntheticMDP.default(given["gamma"], seed=1)
+        rng = np.random.default_rng(given["seed"])
+        log = _log(world.rollout(-(-int(given["rows"]) // 20), 20, rng), ("behavior_action_probs",))
+        start = bondic.InitialStates.exact(world.initial_states, world.initial_probs)
+        policy = bondic.CallablePolicy(world.target_probs)
+        problem = bondic.make_problem(
+            log, policy, start, gamma=given["gamma"], reward_range=world.reward_range, accept=None
+        )
+        return Asked(problem, given["method"])
+
+    return ask
+
+
+def decisions(**fixed: Any) -> Callable[..., Asked]:
+    """Single decisions with two actions; the log takes the second one with probability `second`."""
+
+    def ask(**changed: Any) -> Asked:
+        given = {
+            "rows": 60,
+            "second": 0.2,
+            "wanted": 0.8,
+            "method": None,
+            "propensities": True,
+            "seed": 3,
+            **fixed,
+            **changed,
+        }
+        rng, count = np.random.default_rng(given["seed"]), int(given["rows"])
+        states = rng.integers(0, 3, count).astype(float)
+        actions = (rng.random(count) < given["second"]).astype(np.int64)
+        rewards = (rng.random(count) < 0.3 + 0.3 * actions + 0.1 * states).astype(float)
+        probs = np.where(actions == 1, given["second"], 1 - given["second"])
+        known = {"behavior_action_probs": probs} if given["propensities"] else {}
+        log = bondic.Transitions(
+            states[:, None], actions, rewards, np.zeros((count, 1)), np.ones(count, dtype=bool), **known
+        )
+        wanted = given["wanted"]
+        policy = bondic.CallablePolicy(lambda s: np.tile([1 - wanted, wanted], (len(s), 1)))
+        start = bondic.InitialStates.from_log(log)
+        stated = {"gamma": 0.0, "reward_range": given.get("reward_range", (0.0, 1.0))}
+        return Asked(bondic.make_problem(log, policy, start, accept=None, **stated), given["method"])
+
+    return ask
+
+
+def ending(**fixed: Any) -> Callable[..., Asked]:
+    """Episodes of three steps on four states, one reward of 0 or 1 at the end."""
+
+    def ask(**changed: Any) -> Asked:
+        given = {"rows": 150, "gamma": 0.95, **fixed, **changed}
+        rng, count = np.random.default_rng(5), int(given.pop("rows")) // 3
+        steps = np.tile(np.arange(3), count)
+        states = np.where(steps == 0, 0, rng.integers(1, 4, 3 * count)).astype(float)
+        following = np.concatenate([states[1:], [0.0]])
+        actions = rng.integers(0, 2, 3 * count)
+        rewards = np.where(steps == 2, rng.random(3 * count) < 0.3 + 0.4 * actions, 0.0)
+        log = bondic.Transitions(
+            states[:, None], actions, rewards, following[:, None], steps == 2,
+            episode_ids=np.repeat(np.arange(count), 3), timesteps=steps,
+        )  # fmt: skip
+        policy = bondic.CallablePolicy(lambda s: np.tile([0.3, 0.7], (len(s), 1)))
+        start = bondic.InitialStates.exact([[0.0]])
+        gamma = given.pop("gamma")
+        problem = bondic.make_problem(log, policy, start, gamma=gamma, reward_range=(0.0, 1.0), accept=None, **given)
+        return Asked(problem)
+
+    return ask
+
+
+def _rows(step: bondic.NextStep, result: bondic.Result) -> dict[str, Any]:
+    """A new log of the cautious number of rows, those that are set aside on top; the same Q where bondic chose it."""
+    if "rows" in step.numbers:
+        return {"rows": step.numbers["rows"], "seed": 1}
+    rows = step.numbers.get("rows_to", step.numbers["rows_from"]) + result.rows[0]
+    same = {"method": bondic.Sequential(ball=result.proof.ball)} if result.is_conditional else {}
+    return {"rows": rows, "seed": 1, **same}
+
+
+def _gamma(step: bondic.NextStep, _: bondic.Result) -> dict[str, Any]:
+    return {"gamma": step.numbers["gamma"]}
+
+
+def _to(**changes: Any) -> Callable[[bondic.NextStep, bondic.Result], dict[str, Any]]:
+    return lambda *_: changes
+
+
+def _half_range(*_: Any) -> float:
+    return 0.5
+
+
+def _half(_: bondic.NextStep, before: float) -> float:
+    return before / 2
+
+
+def _enough(*_: Any) -> float:
+    return 0.75
+
+
+def _anything(*_: Any) -> float:
+    """An interval, whatever its length: a rejection promises no more."""
+    return 1.0
+
+
+def _shorter(_: bondic.NextStep, before: float) -> float:
+    return 0.9 * before / LENIENT
+
+
+def _foreseen(step: bondic.NextStep, _: float) -> float:
+    return step.numbers["share"]
+
+
+TINY = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
+CASES = (
+    Case("table of 6 states, 600 rows, γ = 0.9", table(rows=600), "rows", _rows, _half_range),
+    Case("table of 6 states, 1000 rows, γ = 0.95", table(gamma=0.95), "rows", _rows, _half_range),
+    Case("table of 6 states, 3000 rows, γ = 0.99", table(rows=3000, gamma=0.99), "rows", _rows, _half_range),
+    Case("table of 20 states, 1000 rows, γ = 0.9", table(20), "rows", _rows, _half_range),
+    Case("table of 6 states, 2000 rows, γ = 0.95: wide", table(rows=2000, gamma=0.95), "rows", _rows, _half),
+    Case("numbers, 600 rows, γ = 0.95", smooth(), "rows", _rows, _half_range),
+    Case("numbers, 400 rows, γ = 0.8: wide", smooth(rows=400, gamma=0.8), "rows", _rows, _half),
+    Case("60 decisions, propensities", decisions(), "rows", _rows, _half),
+    Case("table of 6 states, 1000 rows, γ = 0.95", table(gamma=0.95), "discount", _gamma, _enough),
+    Case("table of 6 states, 3000 rows, γ = 0.99", table(rows=3000, gamma=0.99), "discount", _gamma, _enough),
+    Case("table of 20 states, 1000 rows, γ = 0.9", table(20), "discount", _gamma, _enough),
+    Case("table, 2000 rows, γ = 0.9, starts of the log", table(rows=2000, starts="log"), "start", _to(starts="exact"), _shorter),
+    Case("table, 600 rows, γ = 0.8, starts of the log", table(rows=600, gamma=0.8, starts="log"), "start", _to(starts="exact"),
+         _shorter),
+    Case("table, 1000 rows, γ = 0.8, rewards in [-10, 10] stated", table(gamma=0.8, reward_range=(-10.0, 10.0)), "range",
+         _to(reward_range=(0.0, 1.0)), _shorter, "--reward-range"),
+    Case("episodes with one reward at the end, 150 rows", ending(), "range", _to(value_range=(0.0, 1.0)), _shorter,
+         "--value-range"),
+    Case("episodes of 3 steps, 60 rows, γ = 0.98", ending(rows=60, gamma=0.98), "range", _to(horizon=3), _shorter, "--horizon"),
+    Case("300 decisions, second action never logged", decisions(rows=300, second=0.0, propensities=False), "overlap",
+         _to(second=0.2, propensities=True), _shorter, "never took"),
+    Case("300 decisions, dual method", decisions(rows=300, method=bondic.Dual()), "method", _to(method=None), _foreseen,
+         "--method propensities"),
+    Case("table, 3000 rows, γ = 0.9, dual method", table(rows=3000, method=bondic.Dual()), "method",
+         _to(method=bondic.Sequential()), _shorter, "--method sequential"),
+    Case("table, 4000 rows, γ = 0.5, radius 0.001 stated", table(rows=4000, gamma=0.5, method=bondic.Dual(ball=TINY)), "rejected",
+         _to(method=bondic.Dual(ball=TINY.with_radius(10.0))), _anything, "radius"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Outcome:
+    case: Case
+    before: bondic.Result
+    step: bondic.NextStep | None
+    after: bondic.Result | None
+    promised: float  # share of the value range before the way out was taken
+
+    @property
+    def share(self) -> float:
+        """What came out, in units of the value range before: a smaller range is a gain, too."""
+        assert self.after is not None
+        return self.after.length / (self.after if self.case.kind == "discount" else self.before).value_range.width
+
+    @property
+    def kept(self) -> bool:
+        given = self.after is not None and self.after.status is not bondic.Status.REJECTED
+        return given and self.share <= LENIENT * self.promised
+
+
+def follow(case: Case) -> Outcome:
+    """Ask, read the advice, follow it, ask again."""
+    asked = case.ask()
+    before = asked.answer()
+    steps = [
+        step for step in bondic.next_steps(before, asked.problem) if step.kind == case.kind and case.said in step.text
+    ]
+    if not steps:
+        return Outcome(case, before, None, None, 0.0)
+    share = min(before.length / before.value_range.width, 1.0)
+    after = case.ask(**case.follow(steps[0], before)).answer()
+    return Outcome(case, before, steps[0], after, case.promise(steps[0], share))
+
+
+def line(outcome: Outcome) -> str:
+    before = outcome.before
+    status = before.status.name.lower() if before.status is not bondic.Status.INTERVAL else "wide"
+    share = f"{status}, {before.length / before.value_range.width:.0%}" if status == "wide" else status
+    if outcome.step is None or outcome.after is None:
+        return f"| {outcome.case.name} | {share} | no such way out | | | **no** |"
+    said = _short(outcome.case.follow(outcome.step, before))
+    promised = f"{outcome.promised:.0%}"
+    if outcome.case.promise is _shorter:
+        promised = "shorter"
+    kept = "yes" if outcome.kept else "**no**"
+    return f"| {outcome.case.name} | {share} | {said} | {promised} | {outcome.share:.0%} | {kept} |"
+
+
+def _short(changes: dict[str, Any]) -> str:
+    shown = {name: three(value) if isinstance(value, float) else value for name, value in changes.items()}
+    names = {"method": "another method or class", "second": "log the action"}
+    if "rows" in changes:
+        names = {"method": "same Q"}
+    return ", ".join(
+        names[name] if name in names else f"{name.replace('_', ' ')} {value}"
+        for name, value in shown.items()
+        if name not in ("propensities", "seed")
+    )
+
+
+PAGE = """# Ways out, followed
+
+Twenty small logs whose answer is trivial, wide or rejected. bondic names [ways out](report.md#what-to-do-next). Here each was
+followed, and the answer that came out stands beside what was promised. Lengths are shares of the value range before the way out
+was taken (of the new one for another discount). "Kept" allows a factor of {lenient}: these are guesses, labeled as such, and no
+part of a guarantee. In practice a way out is for the *next* log, or for a statement that you can make without this one.
+Written by
+
+```sh
+python experiments/ways_out.py --page docs/ways-out.md  # part of make experiments
+```
+
+| log | answer | way out | promised | came out | kept |
+|---|---|---|---|---|---|
+{lines}
+
+{kept} of {count} were kept.
+"""
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", default="")
+    options.add_argument("--page", type=Path)
+    given = options.parse_args()
+    outcomes = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bondic.ValidityWarning)
+        for case in CASES:
+            if given.only in f"{case.kind} {case.name}":
+                outcomes.append(follow(case))
+                print(line(outcomes[-1]), flush=True)
+    kept = sum(outcome.kept for outcome in outcomes)
+    print(f"{kept} of {len(outcomes)} kept")
+    if given.page is not None:
+        lines = "\n".join(map(line, outcomes))
+        text = PAGE.format(lenient=LENIENT, lines=lines, kept=kept, count=len(outcomes))
+        write_atomically(given.page, text)
+    return 0 if kept >= KEPT * len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

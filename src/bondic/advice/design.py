@@ -1,0 +1,149 @@
+"""A log that does not exist yet: how long an interval from it may be, and how many rows a length takes.
+
+One-step decisions and episodes with propensities: the spread that bets leave (section 13), with ratios that are 0 or as large as
+was said, and rewards at the ends of their range, the worst that can be:
+
+    length  =  sum over both ends of  sqrt( 2 s² log(2/α) / n ) + w log(2/α) / n.
+
+Without propensities, M = 1/(1-γ) steps (s_H with a horizon), outcomes r + γ q*(x') with a deviation of σ times the width B:
+
+    length  =  1.5 ( efficiency limit + unseen-event limit ) + B ( 5 pairs M / n )^1.5,
+
+the limits of section 10 with the largest ratio of visits in place of ω*/M. The factor and the last part, what it takes to learn
+the value function, were read off measured lengths (docs/tightness.md): a rule of thumb, within a factor of about three.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from bondic.claims import check_alpha
+from bondic.errors import InvalidInput
+from bondic.methods.with_propensities import expected_spread
+from bondic.terms import Terms, ValueRange, discounted_steps, make_terms, range_of
+
+DesignKind = Literal["one-step", "episodes", "table", "continuous"]
+KINDS: tuple[DesignKind, ...] = ("one-step", "episodes", "table", "continuous")
+BASIS = {
+    "one-step": "expected length of bets on weighted rewards, in the worst case for the largest ratio",
+    "episodes": "expected length of bets on whole episodes, in the worst case for the largest ratio of one decision",
+    "table": "a rule of thumb from the limits of the theory and measured lengths: within a factor of about three",
+    "continuous": "a rule of thumb: how many situations differ is your guess, and the number of rows hangs on it",
+}
+"""How far the numbers are known, in words; none of them is guaranteed."""
+_TIGHTNESS, _LEARNING, _LEARNING_RATE = 1.5, 5.0, 1.5
+_MOST_ROWS = 1e12
+
+
+@dataclass(frozen=True)
+class LogDesign:
+    """What is known before there is a log.
+
+    Parameters
+    ----------
+    kind : {"one-step", "episodes", "table", "continuous"}
+        Single decisions or episodes whose propensities are logged; a table of states, or states that are numbers, without them.
+    reward_range : (float, float)
+        Range of every possible reward.
+    gamma : float, default 0
+        The discount; 1 with a horizon.
+    horizon : int, default None
+        Steps that count, if they are limited; for episodes with propensities the length of an episode.
+    n_actions : int, default 2
+        Actions to choose from.
+    n_states : int, default 10
+        States of the table; for numbers, how many situations differ.
+    largest_ratio : float, default 2
+        With propensities the largest ratio of the two policies' probabilities of an action; without, how many times more often
+        the policy visits a pair of state and action than the log does, at most.
+    noise : float, default 0.1
+        Deviation of r + γ q*(x') as a share of the value range: 0 where states and actions decide what follows, at most 0.5.
+    mean : float, default 0.5
+        Where in its range the reward is expected to be, 0 to 1.
+    alpha : float, default 0.1
+        Probability that the interval may miss the value.
+    """
+
+    kind: DesignKind
+    reward_range: tuple[float, float]
+    gamma: float = 0.0
+    horizon: int | None = None
+    n_actions: int = 2
+    n_states: int = 10
+    largest_ratio: float = 2.0
+    noise: float = 0.1
+    mean: float = 0.5
+    alpha: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        if self.kind not in KINDS:
+            raise InvalidInput(f"kind={self.kind!r}: one of {', '.join(KINDS)}.")
+        if not (self.largest_ratio >= 1 and 0 <= self.noise <= 0.5 and 0 <= self.mean <= 1):
+            raise InvalidInput("`largest_ratio` is at least 1, `noise` in [0, 0.5] and `mean` in [0, 1].")
+        if self.n_actions < 1 or self.n_states < 1:
+            raise InvalidInput("`n_actions` and `n_states` are at least 1.")
+        if self.kind == "episodes" and self.horizon is None:
+            raise InvalidInput("Episodes with propensities need their length: horizon= (--horizon).")
+        if not self.limits.width > 0:
+            raise InvalidInput("The reward range leaves one possible value: there is nothing to learn.")
+
+    @property
+    def terms(self) -> Terms:
+        gamma, horizon = (0.0, None) if self.kind == "one-step" else (self.gamma, self.horizon)
+        return make_terms(gamma, self.reward_range, horizon, True, False)
+
+    @property
+    def limits(self) -> ValueRange:
+        """What the reward range alone implies."""
+        return range_of(self.terms)
+
+    @property
+    def basis(self) -> str:
+        """How far its numbers are known, in words."""
+        return BASIS[self.kind]
+
+    def length(self, rows: float) -> float:
+        """The expected length for so many rows; the value range is the most."""
+        found = self._with_propensities(rows) if self.kind in ("one-step", "episodes") else self._without(rows)
+        return min(found, self.limits.width)
+
+    def rows_for(self, length: float) -> float:
+        """Rows for an expected length."""
+        if not 0 < length < self.limits.width:
+            raise InvalidInput(
+                f"A length of {length:g} was asked for; it lies between 0 and {self.limits.width:g}, that of the value range."
+            )
+        if self.length(_MOST_ROWS) > length:
+            return math.inf
+        place = brentq(lambda log_rows: self.length(math.exp(log_rows)) - length, 0.0, math.log(_MOST_ROWS))
+        return math.exp(float(place))
+
+    def _with_propensities(self, rows: float) -> float:
+        """Ratios are 0 or the largest, rewards the least or the largest: what is worst for their spread."""
+        steps = 1 if self.kind == "one-step" or self.horizon is None else self.horizon
+        gamma, ratio = (0.0 if steps == 1 else self.gamma), self.largest_ratio
+        low, high = self.reward_range
+        total = 0.0
+        for mean in (self.mean, 1.0 - self.mean):
+            # deviations of the steps are added: they may all move together
+            spread = sum(gamma**t * math.sqrt(max(ratio ** (t + 1) * mean - mean**2, 0.0)) for t in range(steps))
+            width = sum(gamma**t * ratio ** (t + 1) for t in range(steps))
+            scale = high - low
+            total += expected_spread((scale * spread) ** 2, scale * width, rows / steps, self.alpha / 2)
+        return total
+
+    def _without(self, rows: float) -> float:
+        width, steps = self.limits.width, discounted_steps(self.gamma, self.horizon).mid
+        pairs = self.n_states * self.n_actions
+        visits, price = steps * self.largest_ratio, math.log(2 / self.alpha)
+        deviation = self.noise * width * steps * math.sqrt(self.largest_ratio)
+        efficiency = 2 * float(norm.isf(self.alpha / 2)) * deviation / math.sqrt(rows)
+        unseen = price * visits * width / rows
+        learning = (_LEARNING * pairs * steps / rows) ** _LEARNING_RATE if self.noise else 0.0
+        return _TIGHTNESS * (efficiency + unseen) + width * min(learning, 1.0)

@@ -1,0 +1,80 @@
+"""What advice is about: a finished result, the rows behind it, and what kind of answer it is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from bondic.advice.facts import LogFacts, count_facts
+from bondic.claims import Status
+from bondic.result import Result
+from bondic.rows import Rows
+
+Verdict = Literal["rejected", "trivial", "wide", "sharp"]
+WIDE = 0.25
+"""Share of the value range above which an interval is called wide."""
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """A result with its question; counts are made when they are first asked for."""
+
+    result: Result
+    problem: Rows  # with the rows that were set aside
+    no_rows: bool = False  # whether nothing may be quoted that a single row decides
+
+    @cached_property
+    def certified(self) -> Rows:
+        return self.problem.select(*self.result.rows)
+
+    @cached_property
+    def facts(self) -> LogFacts:
+        return count_facts(self.certified)
+
+    @property
+    def share(self) -> float:
+        """The length, or for one end its distance from the estimate, as a share of the value range; at most 1."""
+        width = self.result.value_range.width
+        if width == 0:
+            return 0.0
+        if self.result.side == "both":
+            return min(self.result.length / width, 1.0)
+        end = self.result.low if self.result.side == "lower" else self.result.high
+        gap = abs(self.result.estimate - end) / width
+        return min(gap, 1.0) if math.isfinite(gap) else 1.0
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.result.status is Status.REJECTED:
+            return "rejected"
+        if self.result.status is Status.TRIVIAL:
+            return "trivial" if self.result.value_range.width else "sharp"
+        return "wide" if self.share > WIDE else "sharp"
+
+    @property
+    def spreads(self) -> dict[str, float]:
+        """The parts that make the interval long, both ends together; those that are 0 are left out."""
+        found: dict[str, float] = {}
+        for claim in self.result.claims:
+            for part in claim.of("spread"):
+                found[part.name] = found.get(part.name, 0.0) + part.shown
+        return {name: size for name, size in found.items() if size > 0}
+
+    @property
+    def uses_log(self) -> bool:
+        """Whether the parts of the ends come from rows: ends that only repeat the class have none to speak of."""
+        return any(claim.uses_log and claim.of("spread") for claim in self.result.claims)
+
+    @property
+    def names(self) -> bool | None:
+        """Whether states were taken for names; None where the method did not ask."""
+        return self.result.is_assumption_free if "states" in self.result.choices else None
+
+    @property
+    def steps(self) -> float:
+        """How many steps count: 1/(1 - γ), or the horizon if that is less."""
+        terms = self.problem.terms
+        forever = math.inf if terms.gamma == 1 else 1 / (1 - terms.gamma)
+        return min(forever, math.inf if terms.horizon is None else float(terms.horizon))

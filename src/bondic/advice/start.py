@@ -1,0 +1,28 @@
+"""What a sampled initial distribution costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bondic.advice.situation import Situation
+from bondic.bounds.dual import START
+from bondic.rendering import three
+from bondic.view import NextStep
+
+_WORTH_SAYING = 0.1
+
+
+def cost_of_starts(situation: Situation) -> Iterator[NextStep]:
+    """Where it is a tenth of the length or more, or of the value range."""
+    cost, count = situation.spreads.get(START, 0.0), len(situation.problem.initial_states)
+    whole = min(sum(situation.spreads.values()), situation.result.value_range.width)
+    if whole == 0 or cost < _WORTH_SAYING * whole:
+        return
+    alone = "" if situation.verdict == "wide" else " Alone it may not be enough."
+    yield NextStep(
+        "start",
+        f"Where the process starts costs {three(cost)} of the length: {count} starts stand for all. If the question is about "
+        f"starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it."
+        f"{alone}",
+        numbers={"part": cost, "starts": count},
+    )

@@ -1,0 +1,124 @@
+"""A folder of results: made beside its place under another name, then moved, so that nothing is left half-written.
+
+Replacing a result replaces the whole: files of the old one that the new one does not have (a certificate with rows, a summary
+of other numbers) go. Files that bondic did not write stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from bondic.errors import InvalidInput
+
+WRITTEN = (
+    "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",
+    "terms.png", "terms.svg", "terms.pdf",
+)  # fmt: skip
+"""Every name under which something is written into such a folder."""
+RESULT_FORMAT = "bondic result 1"
+"""What result.json says it is: by it a folder of ours is told from others."""
+UNFINISHED: set[Path] = set()
+"""Folders that an end of the program in between has to remove."""
+
+
+@contextmanager
+def _unfinished(folder: Path) -> Iterator[None]:
+    UNFINISHED.add(folder)
+    try:
+        yield
+    finally:
+        UNFINISHED.discard(folder)
+
+
+@contextmanager
+def result_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder to write into; it becomes `target` when the work is done, and disappears when it fails."""
+    refuse_existing(target, overwrite=overwrite)
+    place = target.resolve()  # `.` and links have no name of their own
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        working = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
+    except OSError as problem:
+        raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
+    try:
+        with _unfinished(working):
+            yield working
+            working.chmod(0o755)
+        _move(working, place)
+    except OSError as problem:
+        raise InvalidInput(
+            f"{target} could not be written ({problem.strerror or problem}). Nothing was left behind."
+        ) from problem
+    finally:
+        shutil.rmtree(working, ignore_errors=True)
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Files of a folder that is moved into its place as a whole."""
+    for name, text in texts.items():
+        (folder / name).write_bytes(text.encode())
+
+
+def refuse_existing(target: Path, *, overwrite: bool) -> None:
+    """Before any long work."""
+    if target.is_file():
+        raise InvalidInput(f"{target} is a file; a folder is needed.")
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise InvalidInput(
+            f"{target} exists already and is not empty. Choose another folder (--out), or replace the result in it: "
+            "overwrite=True (--force)."
+        )
+    taken = [name for name in WRITTEN if os.path.lexists(target / name)]
+    if taken and not _is_result(target):
+        raise InvalidInput(
+            f"{target} holds {taken[0]}, and no result.json of bondic beside it: results of bondic are replaced, not files of "
+            "others. Choose another folder (--out), or move the file away."
+        )
+
+
+def _is_result(folder: Path) -> bool:
+    """Whether a command wrote this folder: its result.json says so, or its certificate (all that older versions left)."""
+    certificate = _format(folder / "certificate.json")
+    return _format(folder / "result.json") == RESULT_FORMAT or certificate.startswith("bondic certificate ")
+
+
+def _format(path: Path) -> str:
+    """What a JSON file says about its own format; empty for every other file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(found.get("format")) if isinstance(found, dict) else ""
+
+
+def _move(working: Path, place: Path) -> None:
+    """The old result steps aside as a whole before the new one comes in, and returns if that fails: never a mixture."""
+    if not place.exists():
+        working.rename(place)
+        return
+    new = sorted(item.name for item in working.iterdir())
+    assert set(new) <= set(WRITTEN), new
+    aside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.old."))
+    try:
+        for name in WRITTEN:
+            if os.path.lexists(place / name):
+                os.replace(place / name, aside / name)
+        for name in new:
+            os.replace(working / name, place / name)
+    except BaseException:
+        for name in new:
+            if not os.path.lexists(working / name):
+                (place / name).unlink(missing_ok=True)
+        for item in aside.iterdir():
+            os.replace(item, place / item.name)
+        aside.rmdir()  # an old file that could not return keeps its folder
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

@@ -1,0 +1,167 @@
+"""A rule: all states at once -> probabilities (n, actions), or one action per state (n,).
+
+What came back is told from its shape and its numbers; what could mean two things is refused with the words that settle it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.policies.adapters.outputs import to_actions
+from bondic.policies.protocol import ask_policy
+
+FloatArray = npt.NDArray[np.float64]
+
+_ALL_AT_ONCE = (
+    "A policy gets all states at once, (n, dimensions), and answers for each of them: probabilities (n, actions), or one action "
+    "per state (n,). A function of one state: lambda states: np.array([f(s) for s in states])."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """A function whose answer is probabilities or actions; `actions` says how many there are, or their names in order."""
+
+    function: Callable[[FloatArray], Any]
+    actions: int | tuple[str, ...] | None = None
+    what: str = "The policy"
+    deterministic: ClassVar[bool] = True  # continuous actions: the same at the same state
+
+    def action_probs(self, observations: FloatArray) -> FloatArray:
+        rows, answer = len(observations), self._answer(observations)
+        if answer.ndim == 2 and answer.shape[0] == rows and not _is_column_of_actions(answer):
+            return np.asarray(answer)  # checked by whoever asks
+        chosen = self._chosen(answer.reshape(-1) if answer.shape == (rows, 1) else answer, rows)
+        assert self.actions is not None
+        count = self.actions if isinstance(self.actions, int) else len(self.actions)
+        return np.asarray(np.eye(count)[chosen])
+
+    def sample_action(self, observations: FloatArray, rng: np.random.Generator) -> FloatArray:
+        del rng
+        return to_actions(self._answer(observations), len(observations), self.what)
+
+    def kind_of_answer(self, observations: FloatArray) -> Literal["probabilities", "numbers", "names"]:
+        """What it answers with: probabilities, or actions by their numbers or names."""
+        answer = ask_policy(self._answer, observations, "first state of the log")
+        if answer.dtype.kind == "U":
+            return "names"
+        return "numbers" if answer.ndim == 1 or _is_column_of_actions(answer) else "probabilities"
+
+    def with_actions(self, actions: int | tuple[str, ...]) -> Rule:
+        return replace(self, actions=actions)
+
+    def _answer(self, observations: FloatArray) -> npt.NDArray[Any]:
+        answer = self.function(observations)
+        try:
+            array = np.asarray(answer)
+        except ValueError as problem:
+            raise PolicyError(f"{self.what} returned rows of unequal length. {_ALL_AT_ONCE}") from problem
+        if array.dtype.kind == "O" and all(isinstance(entry, str) for entry in array.ravel().tolist()):
+            array = array.astype(str)
+        if array.dtype.kind not in "biufU":
+            raise PolicyError(f"{self.what} returned {one_line(repr(answer), 120)}: no numbers. {_ALL_AT_ONCE}")
+        return array
+
+    def _chosen(self, answer: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
+        """One action per state, as its number."""
+        came = (
+            f"{self.what} returned shape {answer.shape}, {answer.dtype}, beginning {_first(answer)}, for {rows} states"
+        )
+        if answer.shape != (rows,):
+            raise PolicyError(f"{came}. {_ALL_AT_ONCE}")
+        if answer.dtype.kind == "U":
+            return self._numbered(answer)
+        whole = np.isfinite(answer) & (answer == np.rint(answer))
+        if not whole.all():
+            raise PolicyError(
+                f"{came}: one number per state that is no action, since actions are whole numbers. If it is the probability of "
+                "action 1, return both: np.column_stack([1 - p, p]). If actions are continuous, the log needs them as floats."
+            )
+        if self.actions is None:
+            raise PolicyError(
+                f"{came}: one action per state. How many actions there are is not known here: state it, "
+                "DeterministicPolicy(function, n_actions=K), or return probabilities (n, K)."
+            )
+        count = self.actions if isinstance(self.actions, int) else len(self.actions)
+        outside = np.flatnonzero((answer < 0) | (answer >= count))
+        if outside.size:
+            raise PolicyError(
+                f"{self.what} takes action {answer[outside[0]]:g} at state {outside[0]} of {rows}; the log's actions are 0 to "
+                f"{count - 1}. If there are more than the log shows, state how many: DeterministicPolicy(function, n_actions=K)."
+            )
+        return np.asarray(answer, dtype=np.int64)
+
+    def _numbered(self, names: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        if not isinstance(self.actions, tuple):
+            raise PolicyError(
+                f"{self.what} returned names, such as {one_line(repr(str(names[0])))}; the log's actions are numbers. Return "
+                "numbers."
+            )
+        places = {name: place for place, name in enumerate(self.actions)}
+        unknown = [str(name) for name in names if str(name) not in places]
+        if unknown:
+            raise PolicyError(
+                f"{self.what} takes the action {one_line(repr(unknown[0]))}, which is not among {shown(self.actions)}."
+                f"{did_you_mean(unknown[0], self.actions)} actions=[...] (--actions) names those that the log never took as well."
+            )
+        return np.array([places[str(name)] for name in names], dtype=np.int64)
+
+
+def _is_column_of_actions(answer: npt.NDArray[Any]) -> bool:
+    """(n, 1) whole numbers or names; floats are probabilities of one action alone."""
+    return answer.ndim == 2 and answer.shape[1] == 1 and answer.dtype.kind in "biuU"
+
+
+def _first(answer: npt.NDArray[Any]) -> str:
+    return one_line(", ".join(map(str, answer.ravel()[:3].tolist())) or "nothing")
+
+
+def predicting(model: Any) -> Rule:
+    """An object with `predict`; a pair (actions, state) is what models that remember return."""
+
+    def predict(observations: FloatArray) -> Any:
+        answer = model.predict(observations)
+        return answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
+
+    return Rule(predict, what=f"`predict` of the {type(model).__name__}")
+
+
+def constant(action: Real) -> Rule:
+    """The same action everywhere."""
+    return Rule(lambda observations: np.full(len(observations), action), what=f"The policy {action!r}")
+
+
+def looked_up(table: Mapping[Any, Any]) -> Rule:
+    """{state: action} or {state: probabilities}; a state of several columns is a tuple."""
+    known = {tuple(map(float, _key(state))): answer for state, answer in table.items()}
+
+    def look_up(observations: FloatArray) -> list[Any]:
+        states, places = np.unique(observations, axis=0, return_inverse=True)
+        found = []
+        for state in map(tuple, states.tolist()):
+            if state not in known:
+                raise PolicyError(
+                    f"The policy's table has no state {one_line(state if len(state) > 1 else state[0])}. It has "
+                    f"{shown(key if len(key) > 1 else key[0] for key in known)}. Give it an entry for every state of the log."
+                )
+            found.append(known[state])
+        return [found[place] for place in places.reshape(-1).tolist()]
+
+    return Rule(look_up, what="The policy's table")
+
+
+def _key(state: Any) -> tuple[Any, ...]:
+    parts = tuple(state) if isinstance(state, tuple | list) else (state,)
+    if not all(isinstance(part, Real) for part in parts):
+        raise InvalidInput(
+            f"The policy's table has the state {one_line(repr(state))}. States are numbers as in the log, or tuples of them "
+            "where observations have several columns."
+        )
+    return parts

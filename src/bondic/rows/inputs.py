@@ -1,0 +1,197 @@
+"""What a caller may hand over as log and as policy, turned into what rows are made of: once, at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bondic.data.blocks import RowRange
+from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import LoadedLog
+from bondic.data.log import Log, is_log
+from bondic.errors import InvalidInput, did_you_mean, one_line, shown
+from bondic.policies.adapters.load import load_policy
+from bondic.policies.adapters.rule import Rule
+from bondic.policies.answers import StoredAnswers
+from bondic.policies.logged_target import LoggedTarget
+from bondic.policies.protocol import RowProbabilities
+from bondic.rows.make import refuse_unrecorded
+
+COLUMNS, LOGGED = "columns", "logged"
+"""Policies that stand in the log: their probabilities of all actions, or of the logged ones alone."""
+_READY = (RowProbabilities, StoredAnswers, LoggedTarget)
+
+
+@dataclass(frozen=True, eq=False)
+class GivenLog:
+    """A log, and how it was understood where it was read from something else."""
+
+    log: Log
+    loaded: LoadedLog | None = None
+    order_stated: bool = (
+        True  # the order of actions that are text was said, or is that of a log which the caller has read
+    )
+
+    @property
+    def action_names(self) -> tuple[str, ...] | None:
+        return action_names(self.loaded)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return () if self.loaded is None else self.loaded.notes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return () if self.loaded is None else self.loaded.names
+
+    @property
+    def one_step(self) -> bool:
+        return self.loaded is not None and self.loaded.one_step
+
+
+def action_names(loaded: LoadedLog | None) -> tuple[str, ...] | None:
+    """Names of actions that were text; None if they were numbers."""
+    coding = None if loaded is None else loaded.encodings.get("actions")
+    return None if coding is None else coding.values
+
+
+def take_log(given: Any, **reading: Any) -> GivenLog:
+    """A log as it is, one that `read_log` has read, or anything that it reads; `reading` are its options."""
+    said = {name: value for name, value in reading.items() if value is not None and value is not False}
+    if is_log(given) or isinstance(given, LoadedLog):
+        if said:
+            raise InvalidInput(
+                f"{next(iter(said))}= says how a file or table is read; the log is a {type(given).__name__} already. Leave it "
+                "out."
+            )
+        return GivenLog(given.transitions, given) if isinstance(given, LoadedLog) else GivenLog(given)
+    if given is None or hasattr(given, "action_probs") or hasattr(given, "sample_action") or callable(given):
+        raise InvalidInput(
+            f"The first argument is the log, the second the policy; the first is {_a(given)}. A log is Transitions, what "
+            "read_log returns, a path, or a table."
+        )
+    from bondic.data.io.read import read_log  # it loads pyarrow: whoever has a log already does not wait for it
+
+    source = given if isinstance(given, str | Path) or not isinstance(given, PathLike) else Path(given)
+    loaded = read_log(source, **said)
+    return GivenLog(loaded.transitions, loaded, order_stated="actions" in said)
+
+
+def _a(given: Any) -> str:
+    return "None" if given is None else f"a {type(given).__name__}"
+
+
+def take_initial(given: Any, log: Log) -> InitialStates:
+    """As stated, or the log's episode starts."""
+    if given is None:
+        return InitialStates.from_log(log)
+    if isinstance(given, InitialStates):
+        return given
+    raise InvalidInput(
+        f"`initial` is {_a(given)}, and does not say what its states are. If the process starts in exactly these: "
+        "InitialStates.exact(states). If they are independent draws of where it starts: InitialStates.sample(states). Left out, "
+        "the log's episode starts are taken."
+    )
+
+
+def refuse_no_policy(given: Any) -> None:
+    """Before a long log is read."""
+    if given is None:
+        raise InvalidInput(
+            "No policy was given: evaluate_policy(log, policy, ...). A policy is a function of all states that returns "
+            "probabilities or actions, an object with action_probs, predict_proba or predict, a number, or a file; 'columns' "
+            "if its probabilities stand in the log."
+        )
+    if is_log(given) or isinstance(given, LoadedLog):
+        raise InvalidInput(
+            f"The second argument is the policy, and it is a {type(given).__name__}: the log comes first."
+        )
+
+
+def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, tuple[str, ...]]:
+    """The policy in a form that can be asked, and what is stated by handing it over in this form.
+
+    `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
+    the log has its probabilities there, and nowhere else.
+    """
+    policy = chosen_policy(given, source.loaded, starts)
+    if not isinstance(policy, LoggedTarget):
+        refuse_unrecorded(source.log)
+    if isinstance(policy, Rule) and not source.log.action_dim:
+        return _with_actions(policy, source)
+    if not source.order_stated and not isinstance(policy, _READY):
+        refuse_unstated_order(source.loaded)
+    return policy, ()
+
+
+def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
+    """A policy of the log's columns, or what `load_policy` makes of it; `starts` as in `take_policy`."""
+    if isinstance(given, str) and given == LOGGED:
+        return LoggedTarget()
+    if isinstance(given, str) and given == COLUMNS:
+        return _in_columns(loaded, starts)
+    return given if isinstance(given, _READY) else load_policy(given, actions=action_names(loaded), **reading)
+
+
+def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:
+    if loaded is None:
+        raise InvalidInput(
+            "The policy is 'columns' (--policy columns): the log has to be one that read_log has read as a whole (no "
+            "--memory), so that its probabilities are known."
+        )
+    if loaded.next_action_probs is None:
+        raise InvalidInput(
+            "The policy is 'columns' (--policy columns): the log has no columns with the policy's probabilities at next states. "
+            "Usual names: next_action_probs_0, next_action_probs_1, ... (or a list column); name them with "
+            "columns={'next_action_probs': ...} (--columns next_action_probs=...)."
+        )
+    if starts is None or loaded.initial_action_probs is None or len(loaded.initial_action_probs) < starts:
+        raise InvalidInput(
+            "The policy is 'columns' (--policy columns): its probabilities at the initial states are needed, too: columns "
+            "initial_action_probs_0, ... on the first row of every episode, and episode starts of the log as initial states (no "
+            "initial=, no --initial)."
+        )
+    start_probs = np.asarray(loaded.initial_action_probs)[:starts]
+    return RowProbabilities(loaded.next_action_probs, start_probs, loaded.logged_action_probs)
+
+
+def refuse_unstated_order(loaded: LoadedLog | None) -> None:
+    """Column j of the policy's answers belongs to action j: which text that is cannot be guessed."""
+    names = action_names(loaded)
+    if names is not None:
+        raise InvalidInput(
+            f"The log's actions are text ({shown(names)}), and nothing says which of them the policy's first probability "
+            "belongs to. Another order is another policy. Name them in the order of the policy's probabilities, actions=[...] "
+            "(--actions FIRST,SECOND,...); actions that the log never took count as well."
+        )
+
+
+def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
+    """A rule that answers with actions has to know how many there are; the log shows it, the caller vouches for it."""
+    answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
+    if answers != "names" and not source.order_stated:
+        refuse_unstated_order(source.loaded)
+    if answers == "probabilities":
+        return rule, ()
+    known = rule.actions if rule.actions is not None else int(source.log.inspection.action_counts.size)
+    which = f"{known} actions, 0 to {known - 1}" if isinstance(known, int) else f"{len(known)} actions, {shown(known)}"
+    words = (
+        f"There are {which}, and they were known before the log was made: the policy returns actions, and those of the log are "
+        "taken for all."
+    )
+    return rule.with_actions(known), (words,)
+
+
+def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """A keyword that nobody takes, with the one that was probably meant."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise InvalidInput(
+                f"There is no argument `{one_line(name)}`.{did_you_mean(name, names)} There are {', '.join(names)}."
+            )

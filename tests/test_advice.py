@@ -1,0 +1,318 @@
+"""Ways out: every kind of answer that says little names what would help, nothing else does, and no interval moves."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.advice.facts import count_facts
+from bondic.advice.length_guess import LengthGuess, propensity_guess, sequential_guess
+from bondic.advice.more_rows import growth
+from bondic.bounds.dual import BIAS, NOISE
+from bondic.bounds.ends import RARE
+from bondic.errors import InvalidInput
+from bondic_lab.worlds.tabular import TabularMDP
+from builders import as_log, synthetic, tabular
+from propensity_cases import decisions, question
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+from experiments.ways_out import CASES, follow, line
+
+
+def ask(rows=1000, gamma=0.95, starts="exact", policy=None, actions=3, **statements):
+    """(problem, result) of a table with six states."""
+    mdp = TabularMDP.random(np.random.default_rng(11), gamma=gamma, n_actions=actions, reward_noise=0.1)
+    log = as_log(mdp.rollout(rows // 20, 20, np.random.default_rng(0)))
+    states = np.arange(6.0)[:, None]
+    initial = bondic.InitialStates.exact(states, mdp.initial_probs)
+    if starts == "log":
+        initial = bondic.InitialStates.from_log(log)
+    target = bondic.TablePolicy(mdp.target) if policy is None else policy
+    statements = {"gamma": gamma, "reward_range": mdp.reward_range, **statements}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bondic.ValidityWarning)
+        problem = bondic.make_problem(log, target, initial, **statements)
+    return problem, bondic.estimate_interval(problem)
+
+
+@pytest.fixture(scope="module")
+def trivial():
+    return ask()
+
+
+def kinds(steps):
+    return [step.kind for step in steps]
+
+
+def only(steps, kind):
+    return [step for step in steps if step.kind == kind]
+
+
+# --- which answers get advice ---------------------------------------------------------------------------
+
+
+def test_a_trivial_answer_names_rows_and_a_discount(trivial):
+    problem, result = trivial
+    assert result.status is bondic.Status.TRIVIAL
+    steps = bondic.next_steps(result, problem)
+    assert {"term", "rows", "discount"} <= set(kinds(steps))
+    (rows,) = only(steps, "rows")
+    assert rows.numbers["rows"] > 800
+    assert str(rows).endswith("(extrapolated, not guaranteed).")
+    (discount,) = only(steps, "discount")
+    assert discount.numbers["gamma"] < problem.gamma
+
+
+def test_a_sharp_answer_needs_none():
+    problem, result = ask(8000, 0.5)
+    assert result.length < 0.25 * result.value_range.width
+    assert bondic.next_steps(result, problem) == ()
+
+
+def test_a_result_of_another_log_is_refused(trivial):
+    problem, _ = ask(600)
+    with pytest.raises(InvalidInput, match="another log"):
+        bondic.next_steps(trivial[1], problem)
+
+
+def test_advice_leaves_the_result_as_it_is(trivial):
+    problem, result = trivial
+    before = bondic.result_json(result), result.certificate.digest
+    bondic.next_steps(result, problem)
+    assert (bondic.result_json(result), result.certificate.digest) == before
+
+
+# --- overlap --------------------------------------------------------------------------------------------
+
+
+def test_actions_that_were_never_logged_come_first_and_loud():
+    log = decisions(400)
+    kept = log.actions == 0
+    columns = {
+        name: getattr(log, name)[kept] for name in ("observations", "rewards", "next_observations", "terminations")
+    }
+    never = bondic.Transitions(actions=np.zeros(int(kept.sum()), dtype=np.int64), **columns)
+    policy = bondic.CallablePolicy(lambda s: np.tile([0.4, 0.6], (len(s), 1)))
+    start = bondic.InitialStates.from_log(never)
+    problem = bondic.make_problem(never, policy, start, gamma=0.0, reward_range=(0.0, 1.0), accept=None)
+    result = bondic.estimate_interval(problem, method=bondic.Dual())
+    first = bondic.next_steps(result, problem)[0]
+    assert first.kind == "overlap"
+    assert first.loud
+    assert "never took action 1" in first.text
+    assert "60.0%" in first.text
+    assert first.numbers == {"never_logged": 1, "share": pytest.approx(0.6)}
+
+
+def test_pairs_without_a_row_are_counted():
+    """Both actions were logged, but each in one state only."""
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 2, 400).astype(float)[:, None]
+    following = rng.integers(0, 2, 400).astype(float)[:, None]
+    log = bondic.Transitions(
+        states, states[:, 0].astype(np.int64), rng.random(400), following, np.zeros(400, dtype=bool)
+    )
+    policy = bondic.TablePolicy(np.full((2, 2), 0.5))
+    problem = bondic.make_problem(
+        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.9, reward_range=(0, 1), accept=None
+    )
+    facts = count_facts(problem)
+    assert facts.states == 2
+    assert facts.unseen == pytest.approx(0.5)
+    assert facts.target == pytest.approx([0.5, 0.5])
+    assert facts.logged.sum() == 400
+    steps = bondic.next_steps(bondic.estimate_interval(problem), problem)
+    assert any("has no row" in step.text for step in only(steps, "overlap"))
+
+
+# --- parts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parts", "rates", "factor"),
+    [
+        ({NOISE: 2.0}, {NOISE: 0.5}, 4.0),
+        ({RARE: 2.0}, {RARE: 1.0}, 2.0),
+        ({NOISE: 1.0, BIAS: 3.0}, {NOISE: 0.5, BIAS: 0.0}, np.inf),
+        ({NOISE: 3.0, BIAS: 1.0}, {NOISE: 0.5, BIAS: 0.0}, 9.0),
+    ],
+)
+def test_rows_for_half_the_length_follow_the_rates(parts, rates, factor):
+    assert growth(parts, rates, 0.5) == pytest.approx(factor)
+
+
+def test_the_largest_part_is_named_with_what_makes_it_smaller():
+    mdp, log, policy, initial = synthetic(400, gamma=0.8)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range)
+    result = bondic.estimate_interval(problem, method=bondic.Dual(choices=bondic.Choices(pairs=24)))
+    (step,) = only(bondic.next_steps(result, problem), "term") or [None]
+    parts = {part.name: part.shown for claim in result.claims for part in claim.of("spread")}
+    if any(claim.uses_log for claim in result.claims):
+        assert max(parts, key=parts.__getitem__) in step.text
+    else:
+        assert "exclude nothing" in step.text
+
+
+def test_what_starts_cost_is_said():
+    problem, result = ask(1000, 0.9, starts="log")
+    (step,) = only(bondic.next_steps(result, problem), "start")
+    assert "50 starts" in step.text
+    assert "200 starts halve it" in step.text
+    exact = ask(1000, 0.9)
+    assert not only(bondic.next_steps(exact[1], exact[0]), "start")
+
+
+# --- ranges ---------------------------------------------------------------------------------------------
+
+
+def test_generous_ranges_are_asked_about_and_extremes_are_not_quoted_without_rows():
+    problem, result = ask(400, 0.9, reward_range=(-10.0, 10.0))
+    (step,) = only(bondic.next_steps(result, problem), "range")
+    assert step.basis == "yours"
+    assert "--reward-range" in step.text
+    assert "not from this log" in step.text
+    least = float(problem.select(*result.rows).whole().rewards.min())
+    assert f"{least:.3g}" in step.text
+    assert not only(bondic.next_steps(result, problem, no_rows=True), "range")
+
+
+def test_episodes_that_end_soon_suggest_a_horizon():
+    rng = np.random.default_rng(1)
+    steps = np.tile(np.arange(3), 30)
+    states = rng.integers(0, 3, 90).astype(float)[:, None]
+    log = bondic.Transitions(
+        states, rng.integers(0, 2, 90), rng.random(90), rng.integers(0, 3, 90).astype(float)[:, None], steps == 2,
+        episode_ids=np.repeat(np.arange(30), 3), timesteps=steps,
+    )  # fmt: skip
+    policy = bondic.TablePolicy(np.full((3, 2), 0.5))
+    problem = bondic.make_problem(
+        log, policy, bondic.InitialStates.exact([[0.0]]), gamma=0.99, reward_range=(0, 1), accept=None
+    )
+    facts = count_facts(problem)
+    assert facts.longest == 3
+    assert facts.ends == 30
+    sums = (log.rewards * 0.99**steps).reshape(-1, 3).sum(axis=1)
+    assert facts.returns == pytest.approx((sums.min(), sums.max()))
+    texts = [step.text for step in only(bondic.next_steps(bondic.estimate_interval(problem), problem), "range")]
+    assert any("--horizon 3" in text for text in texts)
+    assert any("--value-range" in text for text in texts)
+
+
+# --- rejections -----------------------------------------------------------------------------------------
+
+
+def rejected_result():
+    mdp, log, policy, initial = tabular(4000, gamma=0.5)
+    problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
+    ball = bondic.Ball(bondic.Gaussian(1.0) * bondic.Dirac() + bondic.Constant(1.0), 1e-3)
+    return problem, bondic.estimate_interval(problem, method=bondic.Dual(ball=ball))
+
+
+def test_a_rejection_is_explained():
+    problem, result = rejected_result()
+    assert result.status is bondic.Status.REJECTED
+    steps = bondic.next_steps(result, problem)
+    assert kinds(steps) == ["rejected"] * 3
+    assert steps[0].loud
+    assert "p-value" in steps[0].text
+    assert "no interval is given" in steps[0].text
+    assert "radius" in steps[2].text
+
+
+# --- methods --------------------------------------------------------------------------------------------
+
+
+def test_propensities_that_would_be_shorter_are_named():
+    problem = question(decisions(300))
+    result = bondic.estimate_interval(problem, method=bondic.Dual())
+    steps = bondic.next_steps(result, problem)
+    assert any("--method propensities" in step.text for step in only(steps, "method"))
+
+
+def test_a_bound_of_the_ratios_is_suggested():
+    problem = question(decisions(60))
+    result = bondic.estimate_interval(problem)
+    steps = bondic.next_steps(result, problem)
+    assert any("least_behavior_prob" in step.text for step in only(steps, "method"))
+
+
+# --- guesses --------------------------------------------------------------------------------------------
+
+
+def test_rows_are_found_where_the_guess_crosses_a_share():
+    guess = LengthGuess(100, lambda rows: min(1.0, (1000 / rows) ** 0.5))
+    assert guess.rows_for(0.5, 100) == pytest.approx(4000, rel=1.1)
+    assert guess.rows_for(0.5, 100) >= 4000
+    assert guess.rows_for(0.5, 9000) == 9000
+    assert LengthGuess(100, lambda _: 1.0).rows_for(0.5, 100) is None
+
+
+def test_guesses_come_near_what_comes_out():
+    """What 1000 rows foresee for 4000, beside what 4000 give; a guess may be off by a factor of two."""
+    guess = sequential_guess(ask(1000)[0], 0.1).share(3800)
+    found = ask(4000)[1]
+    assert guess / 2 < found.length / found.value_range.width < 2 * guess
+
+
+def test_guesses_from_propensities_come_near_what_comes_out():
+    guess = propensity_guess(question(decisions(300)), 0.1).share(3000)
+    found = bondic.estimate_interval(question(decisions(3000, seed=1)))
+    assert guess / 2 < found.length < 2 * guess
+    assert propensity_guess(question(replace_propensities(decisions(300))), 0.1) is None
+
+
+def replace_propensities(log):
+    return replace(log, behavior_action_probs=None)
+
+
+# --- ways out that were followed ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["60 decisions, propensities", "300 decisions, second action never logged"])
+def test_following_a_way_out_does_what_it_says(name):
+    """Two of the twenty of the experiment, which take no time."""
+    (case,) = (case for case in CASES if case.name == name)
+    outcome = follow(case)
+    assert outcome.kept
+    assert line(outcome).endswith("| yes |")
+
+
+def test_a_way_out_that_does_not_hold_is_written_down():
+    (case,) = (case for case in CASES if case.name == "60 decisions, propensities")
+    outcome = follow(replace(case, promise=lambda *_: 0.001))
+    assert not outcome.kept
+    assert line(outcome).endswith("| **no** |")
+    assert "no such way out" in line(follow(replace(case, said="nothing says this")))
+
+
+# --- views ----------------------------------------------------------------------------------------------
+
+
+def test_every_view_has_the_steps(trivial):
+    problem, result = trivial
+    steps = bondic.next_steps(result, problem)
+    page = bondic.report_page(result, problem, title="t")
+    assert page.index('id="answer"') < page.index('id="next"') < page.index('id="terms"')
+    told = replace(result, steps=steps)
+    data = json.loads(bondic.result_json(told))["next_steps"]
+    assert [item["kind"] for item in data] == kinds(steps)
+    assert data[0]["text"] == str(steps[0])
+    assert "What to do next:" in bondic.result_markdown(told)
+    assert "What to do next" not in bondic.result_markdown(result)
+    assert "<h3>What to do next</h3>" in told._repr_html_()
+    assert result.next_steps() == steps
+
+
+def test_saved_results_hold_the_steps(trivial, tmp_path):
+    _, result = trivial
+    folder = result.save(tmp_path / "out")
+    assert len(json.loads((folder / "result.json").read_text())["next_steps"]) == len(result.next_steps())
+    with pytest.raises(InvalidInput, match="no longer holds its question"):
+        bondic.next_steps(replace(result, question=None))

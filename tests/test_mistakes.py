@@ -1,0 +1,266 @@
+"""Slips that people make, one by one: each is an `InvalidInput` that says what is wrong, where, and the way out.
+
+Never an error of Python or NumPy, which speaks of what happened inside and not of what to do.
+"""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
+
+import bondic
+from bondic import InitialStates, InvalidInput, Sequential, Transitions, UniformPolicy
+from bondic import evaluate_policy as evaluate
+
+N = 300
+RNG = np.random.default_rng(0)
+EPISODE, TIME = np.arange(N) // 10, np.arange(N) % 10
+STATE, ACTION = RNG.integers(0, 3, N), RNG.integers(0, 2, N)
+NEXT = np.where(TIME < 9, np.append(STATE[1:], 0), RNG.integers(0, 3, N))
+COLUMNS = {
+    "observations": STATE.astype(float)[:, None],
+    "actions": ACTION,
+    "rewards": RNG.random(N),
+    "next_observations": NEXT.astype(float)[:, None],
+    "terminations": np.zeros(N, bool),
+    "truncations": TIME == 9,
+    "episode_ids": EPISODE,
+    "timesteps": TIME,
+}
+LOG = Transitions(**COLUMNS)
+TABLE = pd.DataFrame(
+    {
+        "state": STATE,
+        "action": ACTION,
+        "reward": COLUMNS["rewards"],
+        "next_state": NEXT,
+        "terminated": False,
+        "truncated": TIME == 9,
+        "episode_id": EPISODE,
+        "timestep": TIME,
+    }
+)
+NAMED = TABLE.assign(action=np.where(ACTION == 1, "run", "stop"))
+SEVENTH = np.arange(N) == 7
+
+
+def half(states):
+    return np.tile([0.5, 0.5], (len(states), 1))
+
+
+def ask(log=LOG, policy=half, **changes):
+    return evaluate(log, policy, **{"gamma": 0.5, "reward_range": (0, 1), "method": Sequential()} | changes)
+
+
+def columns(**changes):
+    return Transitions(**COLUMNS | changes)
+
+
+def rule(answer):
+    """A policy that returns what `answer` makes of the number of states."""
+    return lambda states: answer(len(states))
+
+
+LOGS = {
+    "rewards that are texts": (lambda: columns(rewards=["a"] * N), "`rewards`", "not 'a' at row 0"),
+    "a reward of None": (lambda: columns(rewards=[0.5, None, *[0.5] * (N - 2)]), "`rewards`", "not None at row 1"),
+    "a reward that is NaN": (lambda: columns(rewards=np.where(SEVENTH, np.nan, 0.5)), "`rewards`", "row 7", "repair"),
+    "an infinite reward": (lambda: columns(rewards=np.full(N, np.inf)), "not finite at row 0"),
+    "complex rewards": (lambda: columns(rewards=np.ones(N) * 1j), "`rewards` has dtype complex128"),
+    "one reward for all": (lambda: columns(rewards=1.0), "`rewards` has shape ()", "one number per row"),
+    "too few rewards": (lambda: columns(rewards=[0.5]), "1 rows", "300", "one entry per row"),
+    "an observation that is NaN": (
+        lambda: columns(observations=np.where(SEVENTH, np.nan, 1.0)[:, None]), "`observations`", "row 7",
+    ),
+    "images": (lambda: columns(observations=np.zeros((N, 2, 2))), "(300, 2, 2)", "(rows, dimensions)"),
+    "actions that are texts": (lambda: columns(actions=["a"] * N), "`actions`", "not 'a' at row 0", "Encode"),
+    "an action of -1": (lambda: columns(actions=ACTION - 1), "`actions` is -1", "row", "0, 1, 2"),
+    "ends that are texts": (lambda: columns(terminations=["no"] * N), "true/false", "not 'no' at row 0"),
+    "one end for all": (lambda: columns(terminations=False), "`terminations` has shape ()", "one flag per row"),
+}  # fmt: skip
+STATEMENTS = {
+    "gamma of 1": ({"gamma": 1}, "`gamma` is 1", "pass horizon="),
+    "gamma in percent": ({"gamma": 99}, "`gamma` is 99", "[0, 1)"),
+    "gamma as a text": ({"gamma": "0.9"}, "`gamma` is '0.9'", "such as gamma=0.9"),
+    "no gamma": ({"gamma": None}, "`gamma` is None", "such as gamma=0.9"),
+    "no reward range": ({"reward_range": None}, "`reward_range` is a pair", "such as reward_range=(0, 1)"),
+    "a reward range as a text": ({"reward_range": "0,1"}, "it is '0,1'", "such as reward_range=(0, 1)"),
+    "a reward range turned around": ({"reward_range": (1, 0)}, "[1.0, 0.0]", "lowest first"),
+    "a reward range without end": ({"reward_range": (0, np.inf)}, "finite"),
+    "the range of the first rewards": ({"reward_range": (0, 0.1)}, "`rewards` leave", "row", "pass a wider range"),
+    "alpha in percent": ({"alpha": 5}, "`alpha` is 5", "between 0 and 1", "it is 0.05"),
+    "confidence for alpha": ({"alpha": 95}, "`alpha` is 95", "For 95 % confidence it is 0.05"),
+    "alpha as a text": ({"alpha": "0.1"}, "`alpha` is '0.1'"),
+    "starts as an array": ({"initial": np.zeros((1, 1))}, "`initial` is a ndarray", "InitialStates.exact(states)"),
+    "starts as a list": ({"initial": [0]}, "`initial` is a list", "InitialStates.sample(states)"),
+    "starts of two columns": ({"initial": InitialStates.exact([[0, 1]])}, "2 dimensions, the log 1"),
+    "a method that is a class": ({"method": bondic.Dual}, "the class Dual", "method=Dual()"),
+    "a method that nobody knows": ({"method": "sequental"}, "no method 'sequental'", "Did you mean `sequential`?"),
+    "a number for a method": ({"method": 3}, "`method` is a int", "Sequential()"),
+    "a word that is no argument": ({"rewardrange": (0, 1)}, "no argument `rewardrange`", "`reward_range`?"),
+    "another name of gamma": ({"discount": 0.9}, "no argument `discount`", "There are", "gamma"),
+    "a horizon as a text": ({"horizon": "5"}, "`horizon` is '5'", "whole number"),
+    "a seed as a text": ({"seed": "0"}, "`seed` is '0'", "whole number"),
+    "no draws": ({"draws": 0}, "draws=0", "At least one action"),
+    "draws as a text": ({"draws": "5"}, "draws='5'", "a whole number"),
+    "a kind that no finding has": ({"accept": ["reset"]}, "accept='reset'", "resets"),
+    "names of columns for their numbers": (
+        {"method": None, "categorical": "state"}, "`categorical` is 'state'", "categorical=[0, 2]",
+    ),
+    "a column that is not there": ({"method": None, "categorical": [4]}, "column 4", "0..0"),
+    "ranges that exclude each other": ({"value_range": (5, 6)}, "no value in common"),
+    "progress that is no function": ({"progress": True}, "progress(stage, share)"),
+    "a side that does not exist": ({"method": Sequential(side="down")}, "side='down'", "'lower'"),
+    "a pilot of two rows and a half": ({"method": Sequential(pilot=2.5)}, "pilot=2.5", "share"),
+    "a radius in words": ({"method": bondic.Dual(radius="big")}, "`radius` of Q is 'big'", "a number"),
+    "how to read what is read": ({"columns": {"rewards": "r"}}, "columns=", "a Transitions already", "Leave it out"),
+}  # fmt: skip
+POLICIES = {
+    "no policy": (None, "No policy was given", "evaluate_policy(log, policy, ...)"),
+    "a name of nothing": ("greedy", "no file greedy", "module:object"),
+    "a class": (UniformPolicy, "UniformPolicy is a class", "UniformPolicy(...)"),
+    "a list": ([0.5, 0.5], "cannot be a list", "TablePolicy(table)"),
+    "an array": (np.full((3, 2), 0.5), "cannot be a ndarray", "RowProbabilities"),
+    "a table": (TABLE, "is a DataFrame, which is no policy"),
+    "True": (True, "is a bool, which is no policy"),
+    "the log": (LOG, "it is a Transitions", "the log comes first"),
+    "logits": (rule(lambda n: np.tile([-1.0, 2.0], (n, 1))), "initial state 0", "SoftmaxPolicy(function)"),
+    "scores": (rule(lambda n: np.ones((n, 2))), "sum to 2, not 1", "Normalize", "SoftmaxPolicy(function)"),
+    "NaN": (rule(lambda n: np.full((n, 2), np.nan)), "initial state 0", "finite"),
+    "the probability of action 1": (rule(lambda n: np.full(n, 0.3)), "0.3", "np.column_stack([1 - p, p])"),
+    "an answer for one state": (rule(lambda _: [0.5, 0.5]), "shape (2,)", "for 30 states", "lambda states:"),
+    "one number for all": (rule(lambda _: 1), "shape ()", "all states at once"),
+    "a condition on one state": (lambda s: 1 if s > 1 else 0, "truth value", "all states at once", "(1, 1)|(30, 1)"),
+    "nothing": (rule(lambda _: None), "returned None", "all states at once"),
+    "rows of unequal length": (rule(lambda n: [[1.0]] * (n - 1) + [[0.5, 0.5]]), "all states at once|shape"),
+    "names of numbered actions": (rule(lambda n: ["run"] * n), "returned names, such as 'run'", "Return numbers"),
+    "too few actions": (rule(lambda n: np.ones((n, 1))), "Row", "actions 0..0 only", "every logged action"),
+    "an action that no row has": (rule(lambda n: np.full(n, 7)), "action 7", "0 to 1", "n_actions=K"),
+    "a number that is no action": (7, "action 7", "0 to 1", "n_actions=K"),
+    "a negative number": (-1, "action -1", "0 to 1"),
+    "a table without a state": ({0: 1, 1: 1}, "no state 2.0", "every state of the log"),
+    "a table with names for states": ({"a": 1}, "the state 'a'", "numbers as in the log"),
+    "a model that is not fitted": (LogisticRegression(), "NotFittedError", "not fitted"),
+    "a regression": (DecisionTreeRegressor().fit(STATE[:, None], COLUMNS["rewards"]), "`predict`", "no action"),
+    "a function of three arguments": (lambda a, b, c: a + b + c, "neither as f(observations)", "f(observations, rng)"),
+    "a sampler for discrete actions": (bondic.GaussianPolicy(lambda s: s, 1.0), "discrete actions", "f(observations)"),
+}
+SOURCES = {
+    "None": (lambda: None, "The first argument is the log", "it is None|the first is None"),
+    "a list": (lambda: [1, 2, 3], "The log is a list", "a mapping of arrays by name"),
+    "an array": (lambda: np.zeros((3, 3)), "without column names", "mapping"),
+    "a policy": (lambda: UniformPolicy(2), "the first is a UniformPolicy", "A log is Transitions"),
+    "a function": (lambda: half, "the first is a function"),
+    "a file that is not there": (lambda: "absent.csv", "no file or folder absent.csv"),
+    "a damaged file": (lambda: "broken.npz", "broken.npz cannot be read", "damaged"),
+    "a file of another format": (lambda: "table.parquet", "cannot be read as Parquet"),
+    "a table without rewards": (lambda: TABLE.drop(columns="reward"), "No column for `rewards`", "Usual names"),
+    "a misspelled column": (
+        lambda: TABLE.rename(columns={"reward": "rewrd"}), "No column for `rewards`", "Did you mean `rewrd`?",
+    ),
+    "a table with a gap": (
+        lambda: TABLE.assign(reward=np.where(SEVENTH, np.nan, 0.5)), "`rewards`", "row 7", "fill in what happened",
+    ),
+    "a table without rows": (lambda: TABLE.iloc[:0], "has no rows"),
+    "a table with a text for a reward": (lambda: TABLE.assign(reward="x"), "'x'", "row 0", "A number is needed"),
+    "a table with dates": (lambda: TABLE.assign(state=pd.Timestamp("2020-01-01")), "state", "given as numbers"),
+    "two columns for one part": (lambda: TABLE.assign(done=False), "terminated, done", "Say which"),
+    "names of actions without an order": (lambda: NAMED, "(run, stop)", "actions=[...]"),
+}  # fmt: skip
+OTHERS = {
+    "a column that is not there": (
+        lambda: ask(TABLE, columns={"rewards": "rewards_"}), "column rewards_", "Did you mean `reward`?",
+    ),
+    "a part that is not there": (lambda: ask(TABLE, columns={"reward": "reward"}), "Did you mean `rewards`?"),
+    "columns as a list": (lambda: ask(TABLE, columns=["state"]), "columns= maps", "list"),
+    "an action with a slip in its name": (
+        lambda: ask(NAMED, rule(lambda n: ["runn"] * n)), "'runn'", "run, stop", "Did you mean `run`?",
+    ),
+    "probabilities for continuous actions": (
+        lambda: ask(columns(actions=ACTION + 0.5)), "(30, 2); (30, 1) is needed", "whole numbers",
+    ),
+    "a discrete policy for continuous actions": (
+        lambda: ask(columns(actions=ACTION + 0.5), UniformPolicy(2)), "continuous", "as integers",
+    ),
+    "a horizon without times": (lambda: ask(columns(timesteps=None), horizon=5), "needs `timesteps`"),
+    "weights that do not sum to 1": (lambda: InitialStates.exact([[0], [1]], [1, 1]), "sum to 2.0, not 1", "Divide"),
+    "more starts than there are": (lambda: InitialStates.from_log(LOG, count=99), "30 episode starts", "leave it out"),
+    "a log for a problem": (lambda: bondic.estimate_interval(LOG), "takes a problem", "evaluate_policy"),
+    "a baseline that nobody knows": (lambda: bondic.make_baseline("tiss"), "no baseline 'tiss'", "`tis`?"),
+    "an option that it does not have": (lambda: bondic.make_baseline("tis", step=3), "`step`", "`steps`?"),
+    "a certificate that is not there": (lambda: bondic.verify("absent", LOG), "no file absent.json"),
+    "a log for a certificate": (lambda: bondic.verify(LOG, "x"), "needs a certificate, not Transitions"),
+    "a number for a path": (lambda: bondic.load_certificate(3), "from a path, not from a int"),
+    "nothing to save": (lambda: bondic.save_certificate(None, "x"), "not NoneType", "leaves none"),
+    "a log to compare": (lambda: bondic.compare(LOG), "a list of results", "Transitions"),
+    "nothing to compare": (lambda: bondic.compare([]), "nothing to compare"),
+    "batches of a CSV file": (lambda: bondic.stream_log("log.csv"), "log.csv is a .csv file", "read_log(path)"),
+    "an amount of memory in words": (lambda: bondic.stream_log("log.csv", memory="lots"), "'lots'", "2GB"),
+    "a number for a log": (lambda: bondic.read_log(3), "The log is a int", "Pass a path"),
+    "a function of a file that is not there": (lambda: bondic.load_policy("rules.py:late"), "no file rules.py"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    TABLE.to_csv("log.csv", index=False)
+    (tmp_path / "broken.npz").write_bytes(b"PK\x03\x04 nothing")
+    (tmp_path / "table.parquet").write_text("a,b\n1,2\n")
+
+
+def check(slip, needles):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bondic.ValidityWarning)
+        with pytest.raises(InvalidInput) as caught:
+            slip()
+    said = str(caught.value)
+    for needle in needles:
+        assert any(word in said for word in needle.split("|")), said
+    assert len(said) < 700, said
+
+
+@pytest.mark.parametrize(("make", "needles"), [(m, w) for m, *w in LOGS.values()], ids=LOGS)
+def test_slips_in_the_log(make, needles):
+    check(make, needles)
+
+
+@pytest.mark.parametrize(("changes", "needles"), [(c, w) for c, *w in STATEMENTS.values()], ids=STATEMENTS)
+def test_slips_in_statements(changes, needles):
+    check(lambda: ask(**changes), needles)
+
+
+@pytest.mark.parametrize(("policy", "needles"), [(p, w) for p, *w in POLICIES.values()], ids=POLICIES)
+def test_slips_in_the_policy(policy, needles):
+    check(lambda: ask(policy=policy), needles)
+
+
+@pytest.mark.parametrize(("make", "needles"), [(m, w) for m, *w in SOURCES.values()], ids=SOURCES)
+def test_slips_in_where_the_log_comes_from(make, needles):
+    check(lambda: ask(make()), needles)
+
+
+@pytest.mark.parametrize(("slip", "needles"), [(s, w) for s, *w in OTHERS.values()], ids=OTHERS)
+def test_other_slips(slip, needles):
+    check(slip, needles)
+
+
+def test_the_question_behind_the_slips_is_sound():
+    """Without it every test above could pass for another reason."""
+    assert ask().low == ask(TABLE).low == ask("log.csv").low
+    assert ask(accept="resets").low == ask().low
+
+
+def test_statements_are_looked_at_before_a_long_log_is_read():
+    check(lambda: ask("absent.csv", gamma=2), ["`gamma` is 2"])
+    check(lambda: ask("absent.csv", reward_range=(1, 0)), ["lowest first"])
+    check(lambda: ask("absent.csv", None), ["No policy was given"])
+    check(lambda: ask("absent.csv", method="dul"), ["Did you mean `dual`?"])
+
+
+def test_a_name_that_bondic_does_not_have_is_near_one_that_it_has():
+    with pytest.raises(AttributeError, match="Did you mean `evaluate_policy`"):
+        _ = bondic.evaluate_polcy

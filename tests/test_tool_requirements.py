@@ -1,0 +1,167 @@
+"""What was required of an interval, names with slips, a folder to verify, and kernels of one's own, on the command line."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.cli.commands import METHODS
+from test_tool import evaluate, place, run
+
+assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+# --- requirements -------------------------------------------------------------------------------------------------------
+
+
+def test_a_requirement_decides_the_exit_code_and_nothing_else(place, capsys):
+    code, plain, _ = evaluate(capsys, "--json", "--out", "plain")
+    low, high = json.loads(plain)["low"], json.loads(plain)["high"]
+    assert code == 0
+    for name, bound, wanted in (
+        ("above", low, 0),
+        ("above", high, 5),
+        ("below", high, 0),
+        ("below", low, 5),
+    ):
+        code, out, err = evaluate(capsys, f"--require-{name}", repr(bound), "--json", "--force", "--out", "asked")
+        assert code == wanted, err
+        assert json.loads(out)["low"] == low
+        assert ("requirement not met" in err) == (wanted == 5)
+        assert (place / "asked" / "certificate.json").is_file()
+    assert f"require-below = {low!r}" in (place / "asked" / "configuration.toml").read_text()
+
+
+def test_what_shows_nothing_meets_no_requirement(capsys):
+    code, _, err = evaluate(capsys, "--method", "lstd", "--require-above", "-99", "--quiet", "--out", "limit")
+    assert code == 5
+    assert "a finite-sample one is needed" in err
+    few = ["--method", "dual", "--gauge", "paper", "--alpha", "0.0001", "--radius", "1e6"]
+    code, _, err = evaluate(capsys, *few, "--require-above", "-99", "--quiet", "--out", "trivial")
+    assert code == 4
+    assert "requirement not met: trivial" in err
+
+
+# --- names with slips ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_a_method_that_nobody_knows_is_refused_before_the_log_is_read(command, capsys):
+    stated = ["--policy", "absent.npz", "--gamma", "0.2", "--reward-range", "0", "1"]
+    code, _, err = run(capsys, command, "absent.parquet", *stated, "--method", "sequental")
+    assert code == 2
+    assert "Did you mean `sequential`?" in " ".join(err.split())
+    assert "absent" not in err
+    assert all(name in err for name in METHODS[:4])
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["--columns", "rewards=rewrd"], "`reward`"),
+        (["--columns", "reward=reward"], "`rewards`"),
+        (["--method", "tis", "--with", "step=3"], "`steps`"),
+        (["--categorical", "obs_1"], "`obs_0`"),
+        (["--requir-above", "3"], "--require-above"),
+    ],
+)
+def test_slips_are_answered_with_what_was_meant(words, meant, capsys):
+    code, _, err = evaluate(capsys, *words)
+    assert code == 2
+    assert "Did you mean" in " ".join(err.split())
+    assert meant in err
+
+
+def test_a_slip_in_a_file_of_options_as_well(place, capsys):
+    (place / "options.toml").write_text("gama = 0.5\n")
+    code, _, err = evaluate(capsys, "--config", "options.toml")
+    assert code == 2
+    assert "Did you mean `gamma`?" in err
+
+
+def test_batches_of_a_csv_file_are_not_called_damaged(capsys):
+    code, _, err = evaluate(capsys, "--memory", "1GB", log="log.csv")
+    assert code == 2
+    assert "damaged" not in err
+    assert "leave out --memory" in err
+
+
+# --- verifying ----------------------------------------------------------------------------------------------------------
+
+
+def test_verify_takes_the_folder_of_a_result(place, capsys):
+    assert evaluate(capsys, "--out", "res", "--quiet")[0] == 0
+    by_file = run(capsys, "verify", "res/certificate.json", "log.csv")
+    assert run(capsys, "verify", "res", "log.csv") == by_file
+    assert by_file[0] == 0
+    (place / "empty").mkdir()
+    code, _, err = run(capsys, "verify", "empty", "log.csv")
+    assert code == 2
+    assert "empty/certificate.json" in err
+
+
+OWN_KERNEL = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from bondic import Leaf, register
+
+
+@register("kernel", "test-inverse-square")
+@dataclass(frozen=True, eq=False)
+class InverseSquare(Leaf):
+    on: ClassVar = "observation"
+    bandwidth: float = 1.0
+    sup_diag: ClassVar = 1.0
+
+    def block(self, x, y):
+        return 1.0 / (1.0 + (((x[:, None, :] - y[None, :, :]) / self.bandwidth) ** 2).sum(axis=2))
+
+    def diag(self, x):
+        return np.ones(x.shape[0])
+
+    def value_error(self, x, y):
+        return (x.shape[1] + 6) * 2.0**-52
+"""
+CERTIFY = """
+import bondic, own_kernel
+
+log = bondic.read_log("small.npz").transitions
+start = bondic.InitialStates.exact(log.observations[:1])
+kernel = own_kernel.InverseSquare() * bondic.Dirac() + bondic.Constant(1.0)
+method = bondic.Dual(instruments=bondic.Instruments(kernel), ball=bondic.Ball(kernel, 3.0), gauge=bondic.PlugIn(1e-3))
+asked = {"gamma": 0.5, "reward_range": (0, 1), "initial": start, "method": method}
+bondic.evaluate_policy(log, bondic.UniformPolicy(2), **asked).save("own")
+"""
+
+
+def alone(*words):
+    """A command in a process of its own, which has not met the kernel."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_kernel_of_ones_own_is_verified_once_its_module_is_named(place):
+    (place / "own_kernel.py").write_text(OWN_KERNEL)
+    demo = bondic.load_demo().log.columns()
+    np.savez("small.npz", **{name: column[:400] for name, column in demo.items() if column is not None})
+    code, said = alone("-c", CERTIFY)
+    assert code == 0, said
+    code, said = alone("-m", "bondic", "verify", "own", "small.npz")
+    assert code == 1
+    assert "there is no kernel 'test-inverse-square'" in said
+    assert "--import MODULE" in said
+    for module in ("own_kernel", "own_kernel.py"):
+        code, said = alone("-m", "bondic", "verify", "own", "small.npz", "--import", module)
+        assert code == 0, said
+        assert "the kernel 'test-inverse-square'" in said
+    code, said = alone("-m", "bondic", "verify", "own", "small.npz", "--import", "absent_module")
+    assert code == 2
+    assert "absent_module cannot be imported" in said

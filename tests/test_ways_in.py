@@ -1,0 +1,216 @@
+"""Logs and policies in every form in which people have them: the same question, the same interval."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+import bondic
+from bondic import InitialStates, InvalidInput, PolicyError, Sequential, Transitions, read_log, verify
+from test_mistakes import ACTION, COLUMNS, LOG, NAMED, RNG, STATE, TABLE
+
+START = InitialStates.exact([[0.0]])
+ASKED = {"gamma": 0.5, "reward_range": (0, 1), "initial": START, "method": Sequential()}
+TAKES = np.array([1, 0, 1])
+PROBS = np.eye(2)[TAKES]
+
+
+def ask(log=LOG, policy=None, **changes):
+    return bondic.evaluate_policy(log, _probabilities if policy is None else policy, **ASKED | changes)
+
+
+def _probabilities(states):
+    return PROBS[states[:, 0].astype(int)]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return ask()
+
+
+# --- logs ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: TABLE,
+        lambda _: pl.from_pandas(TABLE),
+        lambda _: pa.Table.from_pandas(TABLE),
+        lambda _: dict(COLUMNS),
+        lambda _: read_log(TABLE),
+        lambda folder: folder / "log.csv",
+        lambda folder: str(folder / "log.npz"),
+        lambda folder: folder / "log.parquet",
+    ],
+    ids=["pandas", "polars", "pyarrow", "mapping", "LoadedLog", "csv", "npz", "parquet"],
+)
+def test_a_log_in_any_form_gives_the_same_interval(make, tmp_path, plain):
+    TABLE.to_csv(tmp_path / "log.csv", index=False)
+    np.savez(tmp_path / "log.npz", **COLUMNS)
+    TABLE.to_parquet(tmp_path / "log.parquet")
+    found = ask(make(tmp_path))
+    assert (found.low, found.high) == (plain.low, plain.high)
+    assert found.hashes["log"] == plain.hashes["log"]
+
+
+def test_how_a_table_is_read_can_be_said_where_it_is_evaluated(plain):
+    table = TABLE.rename(columns={"state": "wear", "reward": "payoff", "next_state": "wear_after"})
+    columns = {"observations": "wear", "rewards": "payoff", "next_observations": "wear_after"}
+    found = ask(table, columns=columns)
+    assert found.low == plain.low
+    assert "`rewards`: column payoff." in found.notes
+    assert found.to_dict()["notes"] == list(found.notes)
+    assert found.question.names == ("wear",)
+
+
+def test_doubts_of_a_reader_travel_with_the_result():
+    table = TABLE.drop(columns=["terminated", "truncated"]).assign(done=TABLE["truncated"])
+    with pytest.warns(bondic.ValidityWarning, match="Column done"):
+        found = ask(table, accept=["time-limit"])
+    assert any("Column done" in text for text in found.to_dict()["doubts"])
+
+
+def test_one_step_logs_need_no_discount():
+    table = pd.DataFrame({"obs": STATE, "action": ACTION, "reward": COLUMNS["rewards"]})
+    stated = {"gamma": None, "initial": None, "one_step": True}
+    assert ask(table, **stated).value_range.high == pytest.approx(1.0)
+    assert ask(read_log(table, one_step=True), gamma=None, initial=None).low == ask(table, **stated).low
+    with pytest.raises(InvalidInput, match="`gamma` is None"):
+        ask(TABLE, gamma=None)
+
+
+def test_make_problem_starts_where_the_log_does_unless_told():
+    problem = bondic.make_problem(LOG, _probabilities, gamma=0.5, reward_range=(0, 1))
+    assert problem.initial_states.kind == "sample"
+    assert len(problem.initial_states) == 30
+
+
+# --- policies -----------------------------------------------------------------------------------------------------------
+
+
+class Predicts:
+    """The style of scikit-learn."""
+
+    def predict(self, states):
+        return TAKES[np.asarray(states)[:, 0].astype(int)]
+
+
+class Remembers:
+    """The style of stable-baselines3: actions, and a state of its own."""
+
+    def predict(self, states, state=None, deterministic=False):
+        assert not deterministic
+        return Predicts().predict(states), state
+
+
+FORMS = {
+    "probabilities": _probabilities,
+    "whole numbers": lambda s: TAKES[s[:, 0].astype(int)],
+    "a column of whole numbers": lambda s: TAKES[s[:, 0].astype(int)][:, None],
+    "floats that are whole": lambda s: TAKES[s[:, 0].astype(int)].astype(float),
+    "flags": lambda s: s[:, 0] != 1,
+    "a list": lambda s: [int(x != 1) for x in s[:, 0]],
+    "one-hot": lambda s: PROBS[s[:, 0].astype(int)].astype(int),
+    "a dict": {0: 1, 1: 0, 2: 1},
+    "a dict of probabilities": {0: [0, 1], 1: [1, 0], 2: [0.0, 1.0]},
+    "a column by state": pd.Series([1, 0, 1], index=[0, 1, 2]),
+    "predict": Predicts(),
+    "predict with a state": Remembers(),
+    "a classifier": DecisionTreeClassifier().fit([[0], [1], [2]], TAKES),
+    "a table": bondic.TablePolicy(PROBS),
+    "stated": bondic.DeterministicPolicy(lambda s: TAKES[s[:, 0].astype(int)], n_actions=2),
+}
+
+
+@pytest.mark.parametrize("policy", FORMS.values(), ids=FORMS)
+def test_a_policy_in_any_form_gives_the_same_interval(policy, plain):
+    found = ask(policy=policy)
+    assert (found.low, found.high) == (plain.low, plain.high)
+    assert verify(found.certificate, LOG, policy).low == pytest.approx(found.low)
+
+
+def test_a_policy_in_columns_of_the_log(plain):
+    probs = PROBS[STATE]
+    table = TABLE.assign(logged_action_probs_0=probs[:, 0], logged_action_probs_1=probs[:, 1])
+    following = PROBS[COLUMNS["next_observations"][:, 0].astype(int)]
+    table = table.assign(next_action_probs_0=following[:, 0], next_action_probs_1=following[:, 1])
+    found = ask(table, "columns", initial=None)
+    assert found.low == ask(policy=_probabilities, initial=None).low
+    assert verify(found.certificate, read_log(table), "columns").low == pytest.approx(found.low)
+    with pytest.raises(InvalidInput, match="no columns with the policy's probabilities"):
+        ask(TABLE, "columns", initial=None)
+    with pytest.raises(InvalidInput, match="one that read_log has read"):
+        ask(LOG, "columns")
+    with pytest.raises(InvalidInput, match="episode starts of the log as initial states"):
+        ask(table, "columns", initial=START)  # the probabilities in the log are those at other states
+    assert plain.low >= 0
+
+
+def test_a_number_is_that_action_everywhere():
+    assert ask(policy=1).low == ask(policy=bondic.TablePolicy([[0, 1]] * 3)).low
+    assert ask(policy=np.int64(0)).low == ask(policy=bondic.TablePolicy([[1, 0]] * 3)).low
+
+
+def test_actions_by_their_names_need_no_order(plain):
+    names = np.array(["stop", "run"])
+    by_name = ask(NAMED, lambda s: names[TAKES[s[:, 0].astype(int)]])
+    stated = ask(NAMED, _probabilities, actions=["stop", "run"])
+    assert by_name.low == pytest.approx(stated.low)
+    assert stated.low == plain.low == ask(NAMED, _probabilities, actions=names).low
+    read = read_log(NAMED, actions=["stop", "run"])
+    assert ask(read, _probabilities).low == plain.low
+
+
+def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
+    log = Transitions(**COLUMNS | {"actions": RNG.random(300)})
+    sampler = bondic.CallableSampler(lambda s, _: 0.25 + 0 * s, deterministic=True)
+    few = {"method": bondic.Dual(choices=bondic.Choices(categorical=False))}
+    wanted = ask(log, sampler, **few)
+    for policy in (lambda s: np.full(len(s), 0.25), lambda s: 0.25 + 0 * s, 0.25):
+        found = ask(log, policy, **few)
+        assert (found.low, found.high) == (wanted.low, wanted.high)
+
+
+def test_the_number_of_actions_is_a_statement_only_where_it_was_taken_from_the_log():
+    """A plan that knew a later row's action before its time would not be made from earlier rows alone."""
+    said = [item.text for item in ask(policy=1).assumptions if item.name == "log"]
+    assert len(said) == 1
+    assert "2 actions, 0 to 1" in said[0]
+    assert "known before the log was made" in said[0]
+    named = ask(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run")).assumptions[-1].text
+    assert "2 actions, run, stop" in named
+    for policy in (_probabilities, FORMS["stated"], FORMS["a dict of probabilities"], FORMS["a classifier"]):
+        assert not [item for item in ask(policy=policy).assumptions if item.name == "log"]
+
+
+def test_a_growing_log_has_no_largest_action():
+    monitor = bondic.SequentialMonitor(
+        lambda s: TAKES[s[:, 0].astype(int)],
+        START,
+        gamma=0.5,
+        reward_range=(0, 1),
+        planned_rows=300,
+        method=Sequential(pilot=100),
+    )
+    with pytest.raises(PolicyError, match="n_actions=K"):
+        monitor.update(LOG)
+
+
+def test_an_answer_that_changes_its_meaning_is_noticed():
+    """Whole at the start, fractions later: the probability of action 1, not an action."""
+    with pytest.raises(PolicyError, match="probability of action 1"):
+        ask(policy=lambda s: np.where(s[:, 0] == 2, 0.5, 1.0))
+
+
+def test_methods_go_by_name():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert ask(method="sequential").low == ask().low
+        assert ask(method="lstd").method == bondic.make_baseline("lstd").run(ask().question, 0.1, None).method
+    with pytest.raises(InvalidInput, match="Did you mean `lstd`"):
+        ask(method="lsdt")

@@ -1,0 +1,225 @@
+"""What a result can be turned into: pair, dict, row, frame, picture, page, folder; and several of them into a table."""
+
+import json
+import math
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+import bondic
+from bondic import InvalidInput, Status
+from bondic.folders import WRITTEN
+from test_ways_in import ASKED, LOG, TABLE, _probabilities, ask
+
+
+@pytest.fixture(scope="module")
+def result():
+    return ask(TABLE)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    stated = {name: value for name, value in ASKED.items() if name != "method"}
+    return bondic.make_problem(TABLE, _probabilities, **stated)
+
+
+def test_the_interval_is_a_pair(result):
+    low, high = result.interval
+    assert (low, high) == (result.low, result.high) == tuple(result.interval)
+    assert result.interval.length == result.length
+    assert (low + high) / 2 in result.interval
+    assert high + 1 not in result.interval
+    assert "a word" not in result.interval
+
+
+def test_texts_are_short_and_rounded_outward(result):
+    low, high = (float(word) for word in str(result.interval)[1:-1].split(", "))
+    assert low <= result.low
+    assert high >= result.high
+    assert str(result.interval) in repr(result)
+    assert len(repr(result)) < 200
+    assert str(result) == result.summary()
+    assert "<section>" in result._repr_html_()
+
+
+def test_a_dict_is_what_the_file_holds(result, tmp_path):
+    folder = result.save(tmp_path / "out")
+    assert json.loads((folder / "result.json").read_text()) == result.to_dict()
+    assert result.to_dict()["low"] == result.low
+    assert result.to_dict()["notes"]
+
+
+def test_a_row_and_a_frame(result, monkeypatch):
+    frame = pd.concat([result.to_frame(), replace(result, method="another").to_frame()], ignore_index=True)
+    assert frame["low"].tolist() == [result.low, result.low]
+    assert frame["method"].tolist() == ["sequential", "another"]
+    assert list(frame.columns) == list(result.to_row())
+    header, line = bondic.result_csv(result).splitlines()
+    assert header.split(",") == list(result.to_row())
+    assert float(line.split(",")[0]) == result.low
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InvalidInput, match=r"pip install pandas.*to_row"):
+        result.to_frame()
+
+
+def test_a_picture(result, problem):
+    assert "interval" in result.plot().axes[0].get_legend_handles_labels()[1]
+    comparison = bondic.compare(problem, ["sequential", "lstd"]).plot()
+    assert [text.get_text() for text in comparison.axes[0].get_yticklabels()] == ["sequential", "lstd"]
+
+
+def test_a_report_is_one_file(result, tmp_path):
+    path = result.report(tmp_path / "page.html", title="Wear & tear")
+    assert "<h1>Wear &amp; tear</h1>" in path.read_text()
+    assert result.report(str(path)) == path  # written again, as a whole
+    for wrong in (tmp_path, tmp_path / "absent" / "page.html"):
+        with pytest.raises(InvalidInput, match="a folder that exists"):
+            result.report(wrong)
+    with pytest.raises(InvalidInput, match="no longer holds its question"):
+        replace(result, question=None).report(path)
+
+
+def test_a_folder_is_that_of_the_command_and_can_be_verified(result, tmp_path):
+    folder = result.save(tmp_path / "out")
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"certificate.json", "certificate.npz", "report.html", "result.json"}
+    assert names <= set(WRITTEN)
+    assert bondic.verify(folder, LOG).low == pytest.approx(result.low)
+    assert bondic.verify(str(folder / "certificate.json"), TABLE, _probabilities).headline == ()
+    assert bondic.verify(result, LOG).high == pytest.approx(result.high)
+    with pytest.raises(InvalidInput, match="overwrite=True"):
+        result.save(folder)
+    (folder / "mine.txt").write_text("keep me")
+    assert (result.save(folder, overwrite=True) / "mine.txt").read_text() == "keep me"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_folder_without_rows_withholds_them(tmp_path):
+    table = TABLE.assign(ward="a", next_ward="a")
+    table.loc[TABLE["truncated"], "next_ward"] = "rarely"
+    columns = {"observations": ["state", "ward"], "next_observations": ["next_state", "next_ward"]}
+    found = ask(table, columns=columns, initial=None)
+    assert "rarely" in (found.save(tmp_path / "open") / "result.json").read_text()
+    folder = found.save(tmp_path / "closed", no_rows=True)
+    assert not any(b"rarely" in path.read_bytes() for path in folder.iterdir())
+    assert bondic.load_certificate(folder).asked.answers.next is None
+
+
+def test_a_method_without_a_proof_leaves_a_result_and_a_page(problem, tmp_path):
+    found = bondic.estimate_interval(problem, method="lstd")
+    assert sorted(path.name for path in found.save(tmp_path / "out").iterdir()) == ["report.html", "result.json"]
+    assert "leaves no certificate" in found.report(tmp_path / "page.html").read_text()
+    with pytest.raises(InvalidInput, match="whose method leaves one"):
+        bondic.verify(found, LOG)
+
+
+# --- requirements -------------------------------------------------------------------------------------------------------
+
+
+def test_a_requirement_is_met_or_says_why_not(result):
+    assert result.status is Status.INTERVAL
+    assert result.unmet(above=result.low) == ()
+    assert result.unmet(below=result.high) == ()
+    assert result.unmet(above=-1.0, below=99.0) == ()
+    (low,) = result.unmet(above=math.nextafter(result.low, 9))
+    assert "lower end" in low
+    both = result.unmet(above=1.9, below=0.1)
+    assert ["lower end" in both[0], "upper end" in both[1]] == [True, True]
+    with pytest.raises(InvalidInput, match="above= or below="):
+        result.unmet()
+
+
+def test_what_is_no_finite_sample_interval_meets_no_requirement(result):
+    for other in (
+        replace(result, guarantee="asymptotic"),
+        replace(result, guarantee="none"),
+        replace(result, status=Status.TRIVIAL),
+        replace(result, status=Status.REJECTED),
+    ):
+        assert other.unmet(above=-1e9)
+        assert other.unmet(below=1e9)
+    assert "asymptotic" in replace(result, guarantee="asymptotic").unmet(above=0)[0]
+
+
+# --- comparisons --------------------------------------------------------------------------------------------------------
+
+
+def test_results_side_by_side(result, tmp_path):
+    other = replace(result, method="another", low=result.low - 1)
+    table = bondic.compare([result, other])
+    assert [line.name for line in table] == ["sequential", "another"]
+    assert table["another"] is other
+    assert len(table) == 2
+    rows = table.to_rows()
+    assert [row["length"] for row in rows] == [result.length, other.length]
+    assert rows[0]["guarantee"] == result.held
+    assert rows[0]["seconds"] > 0
+    assert table.to_frame()["method"].tolist() == ["sequential", "another"]
+    for word in ("method", "low", "high", "guarantee", "length", "seconds", "another"):
+        assert word in str(table)
+    assert "another" in table.report(tmp_path / "table.html").read_text()
+    assert "policy" not in str(table)
+
+
+def test_results_of_one_method_are_told_apart(result):
+    assert [line.name for line in bondic.compare([result, result])] == ["sequential 1", "sequential 2"]
+    named = bondic.compare({"old": result, "new": result})
+    assert [line.name for line in named] == ["old", "new"]
+    assert "old" in str(named)
+    assert "new" in named._repr_html_()
+
+
+def test_methods_side_by_side(problem):
+    table = bondic.compare(problem, ["sequential", bondic.Dual(), "tis", "lstd"])
+    assert [line.name for line in table] == ["sequential", "dual", "tis", "lstd"]
+    assert table["sequential"].low == bondic.estimate_interval(problem, method="sequential").low
+    tis = table.to_rows()[2]
+    assert tis["low"] is None
+    assert "exact list of initial states" in tis["reason"]
+    assert "exact list of initial states" in str(table)
+    with pytest.raises(InvalidInput, match="tis gave no interval"):
+        table["tis"]
+    with pytest.raises(InvalidInput, match="no line 'dm'"):
+        table["dm"]
+    with pytest.raises(bondic.BondicError, match="exact list of initial states"):
+        bondic.compare(problem, ["tis"])  # alone it is an error
+
+
+def test_methods_have_names_of_their_own_or_are_numbered(problem):
+    rough = bondic.Dual(radius=3.0)
+    named = bondic.compare(problem, {"as it is": "dual", "rough": rough})
+    assert [line.name for line in named] == ["as it is", "rough"]
+    assert named["rough"].assumptions != named["as it is"].assumptions
+    assert [line.name for line in bondic.compare(problem, [rough, "dual", "lstd"])] == ["dual 1", "dual 2", "lstd"]
+
+
+def test_intervals_that_hold_at_once_divide_alpha(problem):
+    table = bondic.compare(problem, ["sequential", "dual"], alpha=0.1, joint=True)
+    assert all(line.result.alpha <= 0.05 for line in table)
+    assert "at once" in table.title
+    alone = bondic.compare(problem, ["sequential"], alpha=0.1)
+    assert table["sequential"].low <= alone["sequential"].low
+
+
+@pytest.mark.parametrize(
+    ("what", "methods", "words"),
+    [
+        ([], None, "nothing to compare"),
+        ([3], None, "not a Result"),
+        ("results", None, "a list of results"),
+        ([], ["dual"], "methods= is for a problem"),
+    ],
+)
+def test_what_cannot_be_compared(what, methods, words):
+    with pytest.raises(InvalidInput, match=words):
+        bondic.compare(what, methods)
+
+
+def test_methods_to_compare_have_to_be_named(problem):
+    for methods in (None, [], "dual"):
+        with pytest.raises(InvalidInput, match="in a list"):
+            bondic.compare(problem, methods)
+    with pytest.raises(InvalidInput, match="Did you mean `dual`"):
+        bondic.compare(problem, ["dul"])
