@@ -70,7 +70,7 @@ class Dask(Remote):
                 self._cluster = distributed.LocalCluster(
                     n_workers=self._count or super().workers,
                     threads_per_worker=1,
-                    dashboard_address=None,
+                    dashboard_address=":0",
                     silence_logs=logging.CRITICAL,
                 )
             try:
