@@ -353,3 +353,23 @@ class TestPropensities:
         result = b.estimate_interval(asked(log, b.LoggedTarget(), horizon=2))
         assert result.method == "propensities"
         assert result.rows == (0, 2400)
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize("gamma", [0.0, 0.9])
+def test_ranges_that_leave_one_value_are_answered_with_it(names, gamma):
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 4, (600, 1)).astype(float) if names else rng.normal(size=(600, 1))
+    nothing, rows = np.zeros(600), np.arange(600)
+    log = b.Transitions(
+        states,
+        rng.integers(0, 2, 600),
+        nothing,
+        np.roll(states, -1, axis=0),
+        nothing,
+        rows == 599,
+        episode_ids=nothing.astype(int),
+        timesteps=rows,
+    )
+    found = b.evaluate_policy(log, lambda s: np.full((len(s), 2), 0.5), gamma=gamma, reward_range=(0, 0))
+    assert tuple(found.interval) == (0.0, 0.0)

@@ -18,7 +18,7 @@ from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
 from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import Sequential
+from bondic.methods.sequential import Sequential, settled
 from bondic.methods.setting import tuning_problem
 from bondic.noise.bound import NoiseBound
 from bondic.result import Result
@@ -146,6 +146,8 @@ class Default:
             return *self._dual(why), None
         sequential = replace(sequential, rank=rank)
         larger = replace(sequential, pilot=PILOT_SHARE) if self.pilot is None else sequential
+        if known := settled(problem):  # there is no Q to choose
+            return sequential, f"sequential, as {known}", None
         for method in (sequential, larger):
             found = None if isinstance(self.ball, Span) else _found(method, problem, alpha)
             if found is None or _promises(found, problem):
