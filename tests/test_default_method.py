@@ -373,3 +373,20 @@ def test_ranges_that_leave_one_value_are_answered_with_it(names, gamma):
     )
     found = b.evaluate_policy(log, lambda s: np.full((len(s), 2), 0.5), gamma=gamma, reward_range=(0, 0))
     assert tuple(found.interval) == (0.0, 0.0)
+
+
+def test_other_methods_with_the_same_promise_are_named():
+    demo = b.load_demo()
+    question = {"gamma": 0.8, "reward_range": (0, 1), "initial": demo.initial}
+    first = b.Transitions(**{name: getattr(demo.log, name)[:1000] for name in COLUMNS})
+    assert "dual" in b.evaluate_policy(first, demo.policy, **question).choices["other methods"]
+    named = b.evaluate_policy(first, demo.policy, method=b.Default(gauge="paper"), **question)
+    assert "sequential" in named.choices["other methods"]
+    logged = replace(first, behavior_action_probs=np.full(1000, 0.5))
+    assert "propensities" in b.evaluate_policy(logged, demo.policy, **question).choices["other methods"]
+
+
+COLUMNS = (
+    *("observations", "actions", "rewards", "next_observations"),
+    *("terminations", "truncations", "episode_ids", "timesteps"),
+)

@@ -96,7 +96,8 @@ class Default:
             return result.with_choice("other methods", _OTHERS)
         method, why, chosen = self._by_class(problem, alpha)
         known = {} if chosen is None or isinstance(method, Dual) else {"chosen": chosen}
-        return method.run(problem, alpha, progress, **known).with_choice("method", why)
+        result = method.run(problem, alpha, progress, **known).with_choice("method", why)
+        return result.with_choice("other methods", self._others(method, problem))
 
     def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Propensities | Sequential | Dual, str]:
         """The method, and why it is that one, in words."""
@@ -104,6 +105,17 @@ class Default:
         return (
             self._by_class(problem, alpha)[:2] if found is None else (self._stated(), f"propensities, as {found.why}")
         )
+
+    def _others(self, method: Sequential | Dual, problem: Rows) -> str:
+        """Methods with the same promise that could have been named instead."""
+        names = []
+        if isinstance(method, Sequential) and not isinstance(self.ball, Span):
+            names.append("dual (--method) applies too, with the worst noise that the ranges allow")
+        if isinstance(method, Dual) and not self._too_short(problem):
+            names.append("sequential (--method) may apply too")
+        if with_propensities.logged(problem):
+            names.append("propensities applies too: the log holds them, and nothing is assumed about q* then")
+        return "; ".join(names) or "none"
 
     def _stated(self) -> Propensities:
         return replace(self.propensities or Propensities(), side=self.side)
