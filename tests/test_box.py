@@ -276,4 +276,4 @@ def test_a_support_function_that_leaves_rows_out_is_not_believed(batches, monkey
     _, log, policy, start = tabular(600)
     problem = b.make_problem(log, policy, start, gamma=0.8, reward_range=(0, 1), accept=None)
     with pytest.raises(NumericalError, match=f"{256 * batches} of 600 rows"):
-        weigh(problem, Hasty(1.0), [Candidate(None)])
+        weigh(problem, Hasty(1.0), [Candidate(constant_function(1.0, problem.layout))])

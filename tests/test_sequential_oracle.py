@@ -90,7 +90,9 @@ def smaller_supremum(*arguments):
 
 
 def narrower(ellipsoid, given):
-    middles = [(0.5 * (found.low + found.high), 0.4 * (found.high - found.low)) for found in PRODUCTS(ellipsoid, given)]
+    middles = [
+        (0.5 * (found.low + found.high), 0.35 * (found.high - found.low)) for found in PRODUCTS(ellipsoid, given)
+    ]
     return tuple(Between(middle - half, middle + half) for middle, half in middles)
 
 
@@ -115,7 +117,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_wrong_evaluation_is_contradicted(error, monkeypatch):
-    """Ten or twenty per cent too little anywhere, and q* lies where the evaluation says that it cannot."""
+    """Ten to thirty per cent too little anywhere, and q* lies where the evaluation says that it cannot."""
     logs = sharp_logs()  # of the library as it is
     for owner, name, wrong in ERRORS[error]:
         monkeypatch.setattr(owner, name, wrong)

@@ -107,7 +107,9 @@ class Reference:
         rates = {end: float(d["lambda_tails"].sum() / len(self.rows)) for end in ("lower", "upper")}
         weights = {"lower": d["v_lower"], "upper": d["v_upper"]}
         instruments = d["phi"] * d["lambda_vector"][:, None]
-        return Columns(d["r_hat"], kappa, instruments, Between(d["A"], d["B"]), weights, rates)
+        return Columns(
+            d["r_hat"], kappa, instruments, Between(d["A"], d["B"]), weights, rates, np.ones(len(self.rows), dtype=bool)
+        )
 
     @cached_property
     def localizer(self):

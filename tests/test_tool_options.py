@@ -201,6 +201,7 @@ def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
     table = columns()
     rare = np.arange(len(LOG)) == 900
     table["obs_0"] = np.where(rare, 77.0, table["obs_0"])
+    table["next_obs_0"] = np.where(np.roll(rare, -1), 77.0, table["next_obs_0"])
     pq.write_table(pa.table(table), "rare.parquet")
     (place / "rule.py").write_text(
         f"import numpy as np\ndef policy(x):\n    return np.full((len(x), {MDP.target.shape[1]}), {1 / MDP.target.shape[1]})\n"
