@@ -354,8 +354,8 @@ def settled(problem: Rows) -> str:
 
 
 def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
-    """The mean of the doubly robust values behind the ends."""
-    values = [claim[VALUE].mid for claim in claims]
+    """The mean of the doubly robust values behind the ends, of those alone that rows have moved."""
+    values = [claim[VALUE].mid for claim in claims if claim.uses_log] or [claim[VALUE].mid for claim in claims]
     return sum(values) / len(values) if values else otherwise
 
 

@@ -17,6 +17,7 @@ from bondic.data.log import Log, is_log
 from bondic.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
+from bondic.policies.adapters.sklearn import ClassifierPolicy
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
@@ -126,7 +127,13 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
         return _with_actions(policy, source)
     if not source.order_stated and not isinstance(policy, _READY):
         refuse_unstated_order(source.loaded)
-    return policy, ()
+    return policy, (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
+
+
+_DRAWN = (
+    "The policy draws its action from predict_proba of the classifier. For the action that the classifier finds most likely pass "
+    "its method `predict` in place of the classifier."
+)
 
 
 def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **reading: Any) -> Any:
