@@ -293,11 +293,11 @@ def _short(changes: dict[str, Any]) -> str:
 
 PAGE = """# Advice, followed
 
-Twenty small logs whose answer is trivial, wide or rejected. For such answers bondic [says what would help](report.md#what-to-do-next). Here the
-advice was followed. The table shows what was promised and what came out. Lengths are shares of the value range before the advice was
-taken (for another discount, of the new value range). "Kept" allows a factor of {lenient}: these are guesses, labeled as such, and no
-part of a guarantee. In practice such advice is for the *next* log, or for a statement that you can make without this one.
-This page is written by
+Twenty small logs whose answer is trivial, wide or rejected. For such answers bondic [says what would
+help](report.md#what-to-do-next). Here the advice was followed. The table shows what was promised and what came out. Lengths
+are shares of the value range before the advice was taken (for another discount, of the new value range). "Kept" allows a
+factor of {lenient}: these are guesses, labeled as such, and no part of a guarantee. In practice such advice is for the
+*next* log, or for a statement that you can make without this one. This page is written by
 
 ```sh
 python experiments/ways_out.py --page docs/ways-out.md  # part of make experiments
