@@ -147,11 +147,12 @@ def page(lines: list[str]) -> str:
 
 PAGE = """# Real logs
 
-Data that nobody here wrote, as published packages bring them. Default settings at α = 0.1, one log each, and the truth beside
-the interval; for the shop two statements more: every item was shown by chance, all alike, and the largest share that the new
-policy gives to an item. In the shop's log items were drawn at random. Labels were half random, half the wish of a confused
-scorer. In games half of the actions were the best ones, half any.
-How often the defaults miss on many such logs is counted [elsewhere](defaults.md). Written by
+Data that come with published packages and were not made for bondic. Each line is one log, evaluated with default settings at
+α = 0.1, with the true value before the interval. For the shop two more statements were made: every item was shown with the
+same probability, and the largest share that the new policy gives to an item. In the shop's log items were drawn at random.
+Labels were drawn uniformly half of the time, and otherwise from a softmax of a random linear score. In games, half of the
+logged actions were the best ones and half were random. How often the defaults miss on many such logs is counted on the page
+[default settings](defaults.md). This page is written by
 
 ```sh
 python experiments/real_logs.py --page docs/real-logs.md  # part of make experiments
@@ -161,11 +162,11 @@ python experiments/real_logs.py --page docs/real-logs.md  # part of make experim
 |---|---|---|---|---|---|---|---|
 LINES
 
-Values of the shop are clicks per visit; those of labels are the share that is right; those of games are discounted sums.
-"Measured on its own days" is the mean of another log, and uncertain itself. Seconds are those of two cores that other
-jobs used at the same time.
+Values of the shop are clicks per visit. Values of labels are the share that is right. Values of games are discounted sums.
+"Measured on its own days" is the mean of another log, recorded under the new policy. It is uncertain itself. Times were
+measured on two cores that other jobs used at the same time.
 
-The short way to each of these: [clicks and prices](tutorials/clicks-and-prices.md) for the shop and for labels,
+Tutorials for logs of these kinds: [clicks and prices](tutorials/clicks-and-prices.md) for the shop and for labels,
 [reinforcement learning](tutorials/reinforcement-learning.md) for games.
 """
 

@@ -291,24 +291,24 @@ def _short(changes: dict[str, Any]) -> str:
     )
 
 
-PAGE = """# Ways out, followed
+PAGE = """# Advice, followed
 
-Twenty small logs whose answer is trivial, wide or rejected. bondic names [ways out](report.md#what-to-do-next). Here each was
-followed, and the answer that came out stands beside what was promised. Lengths are shares of the value range before the way out
-was taken (of the new one for another discount). "Kept" allows a factor of {lenient}: these are guesses, labeled as such, and no
-part of a guarantee. In practice a way out is for the *next* log, or for a statement that you can make without this one.
-Written by
+Twenty small logs whose answer is trivial, wide or rejected. For such answers bondic [says what would
+help](report.md#what-to-do-next). Here the advice was followed. The table shows what was promised and what came out. Lengths
+are shares of the value range before the advice was taken (for another discount, of the new value range). "Kept" allows a
+factor of {lenient}: these are guesses, labeled as such, and no part of a guarantee. In practice such advice is for the
+*next* log, or for a statement that you can make without this one. This page is written by
 
 ```sh
 python experiments/ways_out.py --page docs/ways-out.md  # part of make experiments
 ```
 
-| log | answer | way out | promised | came out | kept |
+| log | answer | advice | promised | came out | kept |
 |---|---|---|---|---|---|
 {lines}
 
-{kept} of {count} were kept. The advice was made more cautious after a first run of these cases, in which 16 were kept: they
-are no independent test.
+{kept} of {count} were kept. The advice was made more cautious after a first run of these cases, in which 16 were kept. So
+these cases are not an independent test.
 """
 
 

@@ -33,7 +33,7 @@ BASIS = {
     "one-step": "expected length of bets on weighted rewards, in the worst case for the largest ratio",
     "episodes": "expected length of bets on whole episodes, in the worst case for the largest ratio of one decision",
     "table": "a rule of thumb from the limits of the theory and measured lengths: within a factor of about three",
-    "continuous": "a rule of thumb: how many situations differ is your guess, and the number of rows hangs on it",
+    "continuous": "a rule of thumb: how many situations differ is your guess, and the number of rows depends on it",
 }
 """How far the numbers are known, in words; none of them is guaranteed."""
 _TIGHTNESS, _LEARNING, _LEARNING_RATE = 1.5, 5.0, 1.5

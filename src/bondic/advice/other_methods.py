@@ -37,7 +37,7 @@ def _propensities(situation: Situation) -> Iterator[NextStep]:
         if share < _SHORTER * situation.share:
             yield NextStep(
                 "method",
-                f"The log holds propensities: --method propensities is foreseen to give about {share:.0%} of the value range, "
+                f"The log holds propensities: --method propensities is expected to give about {share:.0%} of the value range, "
                 "and assumes nothing about the value function. Name a method before you see its interval.",
                 "extrapolated",
                 numbers={"share": share},
@@ -60,7 +60,7 @@ def _sequential(situation: Situation) -> Iterator[NextStep]:
     if rows < FEWEST_ROWS:
         words = f"The sequential method, which is far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
     else:
-        words = "--method sequential pays for the noise that the log shows, and is shorter as a rule."
+        words = "--method sequential allows only for the noise that the log shows, and is usually shorter."
     yield NextStep("method", f"{words} Name a method before you see its interval.", numbers={"rows": rows})
 
 
@@ -94,6 +94,6 @@ def _caps(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "method",
             "If no action was ever taken with less than some probability p, by design, state it (--with least_behavior_prob=p): "
-            "rewards that can be predicted then cost less.",
+            "the interval is then shorter where rewards can be predicted.",
             "yours",
         )

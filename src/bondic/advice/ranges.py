@@ -37,8 +37,8 @@ def _returns(situation: Situation) -> Iterator[NextStep]:
     if share < _NARROW and situation.problem.terms.value_range is None:
         yield NextStep(
             "range",
-            f"Discounted returns of the log's episodes lie in [{three(seen[0])}, {three(seen[1])}], and the length is paid for "
-            f"[{three(limits.low)}, {three(limits.high)}]. If you know a narrower range of every return, state it "
+            f"Discounted returns of the log's episodes lie in [{three(seen[0])}, {three(seen[1])}], but the interval allows "
+            f"for all of [{three(limits.low)}, {three(limits.high)}]. If you know a narrower range of every return, state it "
             f"(--value-range): the interval shrinks in proportion. {_NOT_FROM_HERE}",
             "yours",
             numbers={"share": share},

@@ -27,7 +27,7 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
     yield NextStep(
         "rejected",
         "Look at the log first: rows out of order or copied, rows left out because of what they earned, actions numbered in "
-        f"another way than the policy has them, a wrong reward range. `bondic check` draws it.{doubt}",
+        f"another way than the policy has them, a wrong reward range. `bondic check` shows the log.{doubt}",
     )
     yield _weakest(situation)
 

@@ -78,7 +78,7 @@ _WORK = [
         "processes of this machine), ray://HOST:PORT, ray://N. Default: threads of this process.",
         metavar="NAME",
     ),
-    opt.option("--checkpoints", "Keep the results of finished parts here: the same command goes on.", type=opt.FOLDER),
+    opt.option("--checkpoints", "Keep results of finished parts here: the same command continues.", type=opt.FOLDER),
     opt.flag("--send-policy-by-pickle", "Send the policy to other processes as a pickle, not as a file they read."),
 ]
 
@@ -105,7 +105,7 @@ _ONE = [
         "--method",
         "auto",
         "sequential, dual, propensities, or the short name of a baseline; auto: propensities where the log "
-        "has them and they say enough, else sequential where it applies, else dual.",
+        "has them and they are useful, else sequential where it applies, else dual.",
         shell_complete=_methods,
         callback=_known_methods,
     ),
@@ -113,7 +113,8 @@ _ONE = [
 _REQUIRED = [
     opt.option(
         "--require-above",
-        "End with exit code 5 unless the interval shows that the value is at least this. Answer and files come all the same.",
+        "End with exit code 5 unless the interval shows that the value is at least this. Answer and files are "
+        "written either way.",
         type=float,
         metavar="X",
     ),
@@ -172,7 +173,7 @@ _WATCHED = [
         "--log", "New rows, or the whole log as it is now.", required=True, metavar="FILE", shell_complete=_files
     ),
     opt.option("--policy", "module:object, or a file (ONNX, NPZ, ...).", required=True, metavar="SPEC"),
-    opt.option("--planned-rows", "How many rows there will be, about.", type=int, required=True),
+    opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
     opt.default("--alpha", 0.1, "Probability that any of all intervals may miss the value."),
     opt.default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
     opt.option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic on the pilot.", type=float),
@@ -183,7 +184,7 @@ _WATCHED = [
 ]
 _PLANNED = [
     opt.choice("--kind", KINDS, "Kind of log, where there is none yet."),
-    opt.option("--length", "The length that the interval shall have: how many rows does it take?", type=float),
+    opt.option("--length", "The length that the interval should have: how many rows does it take?", type=float),
     opt.option(
         "--rows", "The number of rows that there will be: how long will the interval be?", type=click.IntRange(min=1)
     ),

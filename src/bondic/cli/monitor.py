@@ -84,8 +84,8 @@ def _refuse_other_statements(folder: Path, stated: str) -> None:
     if held != given:
         names = sorted({line.partition(" = ")[0] for line in held ^ given})
         raise InvalidInput(
-            f"{folder} was begun with other statements: {shown([f'--{name}' for name in names])}. They are fixed before the "
-            f"first row, and stand in {path}: leave them out, or begin another folder."
+            f"{folder} was begun with other values of these options: {shown([f'--{name}' for name in names])}. They are "
+            f"fixed before the first row, and are recorded in {path}: leave them out, or begin another folder."
         )
 
 

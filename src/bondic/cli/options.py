@@ -72,7 +72,7 @@ LOG = [
     several(
         "--columns",
         "PART=COL[,COL...]",
-        "Columns that hold a part of a transition, where their names do not tell; 'user_feature_*' for all that are called so; "
+        "Columns that hold a part of a transition, where their names are unusual; 'user_feature_*' for all with such names; "
         "terminations=none (or "
         "truncations=none) states that there are none. May be repeated.",
     ),
@@ -98,13 +98,13 @@ STATES = [
         "--categorical",
         "obs|COL",
         "Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
-        "columns. May be repeated. Default: taken from the log, and said.",
+        "columns. May be repeated. Default: taken from the log, and printed.",
     ),
     flag("--numeric", "All observation columns hold quantities: states are related by distance."),
 ]
 _OUTPUTS = ("probabilities", "logits", "actions")
 POLICY_OUTPUT = [
-    choice("--policy-output", _OUTPUTS, "What an ONNX or torch model returns, where its output's name does not tell.")
+    choice("--policy-output", _OUTPUTS, "What an ONNX or torch model returns, if its output's name is unclear.")
 ]
 _RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
 QUESTION = [
@@ -137,7 +137,7 @@ QUESTION = [
     several(
         "--accept",
         None,
-        "A kind of finding about log or policy that is right as it is; it is then printed as an assumption that you "
+        "A kind of finding about the log or policy that is no fault here; it is then printed as an assumption that you "
         "state. May be repeated.",
         type=click.Choice(list(ACCEPTABLE)),
     ),
@@ -155,7 +155,7 @@ METHOD = [
     ),
     option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic.", type=float),
     option("--pilot", "Rows set aside for tuning: a share such as 0.2, or a whole number.", type=str),
-    option("--planned-rows", "Planned length of the log, when it was stopped by looking at it.", type=int),
+    option("--planned-rows", "Planned number of rows, if the log was stopped because of what it showed.", type=int),
     default("--misspecification", 0.0, "Distance of q* to Q, at most; more than 0 asks for the dual method."),
     option(
         "--weight-bandwidth",

@@ -51,7 +51,7 @@ def command(log: str | None, **options: Any) -> int:
 def _before_a_log(options: dict[str, Any]) -> _Plan:
     if options["kind"] is None:
         raise InvalidInput(
-            "Without a LOG the kind of log has to be said: --kind one-step, episodes, table or continuous."
+            "Without a LOG the kind of log must be given: --kind one-step, episodes, table or continuous."
         )
     if options["gamma"] is None and options["kind"] != "one-step":
         raise InvalidInput("--gamma is needed, or --kind one-step.")
@@ -91,7 +91,7 @@ def _foreseen(problem: Rows, alpha: float) -> tuple[Callable[[float], float], st
     }
     known = {name: guess for name, guess in found.items() if guess is not None}
     if not known:
-        raise InvalidInput("The log is too short to foresee anything from: plan without it, by --kind.")
+        raise InvalidInput("The log is too short to plan from. Plan without it, by --kind.")
     seen = max(guess.seen for guess in known.values())
     words = f"what {' or '.join(known)} foresees from {seen} rows of this log: within a factor of two or three"
     return lambda rows: min(guess.share(rows) for guess in known.values()), words
@@ -130,7 +130,7 @@ def _print(made: _Plan, console: Console) -> None:
     low, high = number(made.limits.low), number(made.limits.high)
     if made.asked is not None:
         rows, length = made.asked
-        words = f"about {rounded(rows)} rows" if math.isfinite(rows) else "more rows than can be said"
+        words = f"about {rounded(rows)} rows" if math.isfinite(rows) else "too many rows to give a number"
         share = length / made.limits.width
         console.print(
             f"{words}: an interval of length {three(length)}, {share:.0%} of [{low}, {high}] ({_LABEL})",

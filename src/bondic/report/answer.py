@@ -105,7 +105,7 @@ def _condition(result: Result, elsewhere: str) -> str:
         [
             ("roughness that bondic assumes", f"radius {three(found.radius)}"),
             ("the interval says the same up to", _times(found.same_up_to)),
-            ("it says something up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
+            ("it is informative up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
         ]
     )  # fmt: skip
     return (

@@ -40,7 +40,7 @@ def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) ->
         note += "<p>The log contradicts what was stated: nothing is assumed about the value function that could be weakened.</p>"
     elif rejected:
         note += (
-            "<p>The log contradicts the reported choice. A larger radius mends that only if the radius was what was wrong: "
+            "<p>The log contradicts the reported choice. A larger radius helps only if the radius was what was wrong: "
             "the intervals here hold under all the other assumptions.</p>"
         )
     stated = frontier.setting.problem.terms.value_range is not None
