@@ -150,8 +150,9 @@ PAGE = """# Real logs
 Data that come with published packages and were not made for bondic. Each line is one log, evaluated with default settings at
 α = 0.1, with the true value before the interval. For the shop two more statements were made: every item was shown with the
 same probability (`least_behavior_prob`), and what the new policy does most, relative to it (`largest_ratio`). In the
-shop's log items were drawn at random. Labels were drawn uniformly half of the time, and otherwise from a softmax of a random linear score. In games, half of the
-logged actions were the best ones and half were random. How often the defaults miss on many such logs is counted on the page
+shop's log items were drawn at random. Labels were drawn uniformly half of the time, and otherwise from a softmax of a
+random linear score. In games, half of the logged actions were the best ones and half were random. How often the defaults miss
+on many such logs is counted on the page
 [default settings](defaults.md). This page is written by
 
 ```sh
