@@ -348,7 +348,7 @@ def _start_bets(
     else:
         values = past.rows.coordinates @ found.fitted.guess + past.rows.values
     log_term = math.log(len(ends) / budget["initial"])
-    # the set that all rows may leave, and how much the guess moves with the rows that it comes from
-    moved = abs(float(past.start @ (found.fitted.guess - found.first.guess)))
-    off = float(found.final.widths(past.start[None])[0]) + _MOVED * moved
+    # between how much the guess moves with the rows that it comes from, and the set that all rows may leave
+    moved = _MOVED * abs(float(past.start @ (found.fitted.guess - found.first.guess)))
+    off = math.sqrt(moved * float(found.final.widths(past.start[None])[0]))
     return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term, off)
