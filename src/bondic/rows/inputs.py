@@ -127,7 +127,12 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
         return _with_actions(policy, source)
     if not source.order_stated and not isinstance(policy, _READY):
         refuse_unstated_order(source.loaded)
-    return policy, (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
+    return policy, ()
+
+
+def notes_on(policy: Any) -> tuple[str, ...]:
+    """How the policy was read, where it could have been read in another way."""
+    return (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
 
 
 _DRAWN = (
