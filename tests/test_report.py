@@ -218,7 +218,7 @@ def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():
     frontier = bondic.result_frontier(result, problem)
     data = frontier.to_dict()
     assert data["noise"] == {"kind": "fixed", "epsilon": frontier.setting.epsilon().upper}
-    assert "α cannot be moved" in report_page(result, problem, title="t", sensitivity=frontier)
+    assert "α cannot be changed" in report_page(result, problem, title="t", sensitivity=frontier)
 
 
 def test_feature_functions_of_the_caller_are_handed_through():

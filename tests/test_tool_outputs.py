@@ -117,7 +117,7 @@ def test_doubts_reach_every_reader(place, capsys):
         text = (place / "res" / name).read_text()
         assert warned in text
         assert "column reward." in text
-    assert "A warning about the log stands" in (place / "res" / "report.html").read_text()
+    assert "There is a warning about the log" in (place / "res" / "report.html").read_text()
     asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
     for extra in (["--json"], ["--quiet"], [], ["--verbose"]):
         code, out, err = run(capsys, *asked, *extra)
