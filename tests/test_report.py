@@ -369,7 +369,7 @@ def test_only_a_proved_bound_is_called_valid(gauge):
     assert ("is proved" in words) == proved
     assert ("holds for all radii at once" in words) == proved
     assert ("none of these intervals has a guarantee" in words) == (not proved)
-    assert "better ω in the searched space could gain" in words
+    assert "Better weights in the searched space could shorten the interval by at most" in words
 
 
 def test_without_a_command_line_the_check_names_blanks(world):

@@ -251,7 +251,7 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
             (place / out / "report.html").read_text()
         )
         assert ("chosen by bondic" in said) == (out == "numbers")
-    assert "taken for names" in found["table"]["choices"]["states"]
+    assert "treated as names" in found["table"]["choices"]["states"]
     assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
         "table"
     }

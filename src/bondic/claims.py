@@ -36,7 +36,9 @@ class Status(StrEnum):
 
     INTERVAL = "interval: narrower than what the reward range alone implies"
     TRIVIAL = "trivial: the log adds nothing to what the reward range alone implies"
-    REJECTED = "rejected: the log contradicts the assumptions (q* in Q, the reward range, or how the log arose)"
+    REJECTED = (
+        "rejected: the log contradicts at least one assumption: on the value function q*, the reward range, or the log itself"
+    )
 
 
 @dataclass(frozen=True)

@@ -267,15 +267,15 @@ class Result(Shortcuts):
 
     @property
     def condition(self) -> str:
-        """What a chosen class makes the interval conditional on, and how far it carries beyond that."""
+        """What a chosen class makes the interval conditional on, and how much rougher the value function may be."""
         text, found = "valid if the value function is no rougher than bondic assumes", self.robustness
         if found is None:
             return text
         if math.isinf(found.same_up_to):
-            return f"{text}; the interval says the same however rough it is"
-        text += f"; the interval says the same up to {three(found.same_up_to)} times that roughness"
+            return f"{text}; the interval stays the same however rough it is"
+        text += f"; the interval stays the same up to {three(found.same_up_to)} times that roughness"
         further = found.informative_up_to > found.same_up_to
-        return f"{text}, and something up to {three(found.informative_up_to)} times" if further else text
+        return f"{text}, and says something up to {three(found.informative_up_to)} times" if further else text
 
     @property
     def ranges(self) -> tuple[str, str]:
@@ -291,7 +291,7 @@ class Result(Shortcuts):
             str(self.status)
             .replace("the reward range alone implies", f"{ranges} alone {verb}")
             .replace("the reward range", ranges)
-            .replace("q* in Q", "q* in Q" if self._rests_on_class else "the propensities")
+            .replace("the value function q*", "the value function q*" if self._rests_on_class else "the propensities")
         )
 
     @property
@@ -303,7 +303,7 @@ class Result(Shortcuts):
     def told(self) -> tuple[str, ...]:
         """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
         method = self.choices.get("method")
-        rule = () if method is None else (f"chosen by rule, before a certified row was seen: {method}",)
+        rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
         return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
 
     @property
@@ -313,9 +313,9 @@ class Result(Shortcuts):
         if not known:
             return ""
         if not all(map(math.isfinite, known.values())):
-            return "how much a better search could gain is not known"
+            return "how much a better search could shorten the interval is not known"
         gains = ", ".join(f"{three(gap)} ({end})" for end, gap in known.items())
-        return f"a better ω in the searched space could gain at most {gains}"
+        return f"better weights in the searched space could shorten the interval by at most {gains}"
 
     def view(self) -> View:
         """What every view shows, as plain data."""
@@ -351,12 +351,12 @@ class Result(Shortcuts):
         yield (
             f"point estimate {three(self.estimate)} ({worth})"
             if self.estimated
-            else "no point estimate, as no row was used"
+            else "no point estimate, because no row was used"
         )
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
         used = self.effective_sample_size >= 0 and self.estimated
-        carried = f", worth about {self.effective_sample_size:.0f}" if used else ""
+        carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
         yield from self.told

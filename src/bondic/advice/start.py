@@ -21,8 +21,8 @@ def cost_of_starts(situation: Situation) -> Iterator[NextStep]:
     alone = "" if situation.verdict == "wide" else " Alone it may not be enough."
     yield NextStep(
         "start",
-        f"Where the process starts costs {three(cost)} of the length: {count} starts are a sample of all. If the question is "
-        f"about starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it."
+        f"The unknown start adds {three(cost)} to the length: the {count} starts are only a sample. If your question is about "
+        f"starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it."
         f"{alone}",
         numbers={"part": cost, "starts": count},
     )

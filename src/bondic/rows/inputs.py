@@ -193,8 +193,8 @@ def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
     known = rule.actions if rule.actions is not None else int(source.log.inspection.action_counts.size)
     which = f"{known} actions, 0 to {known - 1}" if isinstance(known, int) else f"{len(known)} actions, {shown(known)}"
     words = (
-        f"There are {which}, and they were known before the log was made: the policy returns actions, and those of the log are "
-        "taken for all."
+        f"There are {which}, and they were known before the log was made. (The policy returns actions, and the log is assumed "
+        "to show all that there are.)"
     )
     return rule.with_actions(known), (words,)
 
