@@ -37,7 +37,7 @@ class Status(StrEnum):
     INTERVAL = "interval: narrower than what the reward range alone implies"
     TRIVIAL = "trivial: the log adds nothing to what the reward range alone implies"
     REJECTED = (
-        "rejected: the log contradicts at least one assumption: on the value function q*, the reward range, or the log itself"
+        "rejected: the log contradicts an assumption: on the value function q*, the reward range, or the log itself"
     )
 
 
