@@ -295,7 +295,7 @@ def test_check_says_what_states_would_be_taken_for(place, capsys):
     pq.write_table(pa.table(many), "many.parquet")
     code, out, _ = run(capsys, "check", "many.parquet")
     assert code == 0  # the log is fine: only a statement is missing
-    assert "names of states, or a quantity?" in out
+    assert "are they names, or a quantity?" in out
     (place / "rule.py").write_text(RULE)
     code, _, err = run(capsys, "evaluate", "many.parquet", "--policy", "rule.py:policy", *QUESTION, "--out", "x")
     assert code == 2
