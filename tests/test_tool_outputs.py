@@ -34,7 +34,7 @@ def test_without_rows_report_and_result_speak_of_the_certificate_that_was_writte
     page = (place / "res" / "report.html").read_text()
     for name in ("report.html", "result.csv", "summary.md"):
         assert shipped in (place / "res" / name).read_text()
-    assert "asks the policy again" in page
+    assert "the policy is needed again" in page
     assert "Neither the policy" not in page
 
 
