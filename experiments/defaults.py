@@ -67,8 +67,8 @@ def page(data: dict[str, Any]) -> str:
         f"All cells together: {misses} misses in {runs} runs; P( Bin({runs}, α) ≥ {misses} ) = {pooled(lines):.2g}. "
         f"Violated: {', '.join(bad) if bad else 'none'}.",
         "",
-        "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound allows for the "
-        "whole value range (see [how to choose](how-to-choose.md)). Where it is a kernel ball, the class that is wide enough "
+        "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound allows for "
+        "the whole value range (see [how to choose](how-to-choose.md)). Where it is a kernel ball, the class that is wide enough "
         "to be right is often too wide to say anything.",
         "",
     ]

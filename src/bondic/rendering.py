@@ -16,7 +16,7 @@ STATE_WORDS = {
     "checked": "checked",
     "rejected": "rejected",
 }
-"""Who vouches for an assumption, in the words of every view."""
+"""Where an assumption comes from, in the words of every view."""
 _DIGITS, _MOST_DIGITS = 3, 15
 _LOSS = 0.05
 """Share of its length by which an end may move when an interval is rounded for a sentence."""

@@ -59,11 +59,11 @@ class ConfidenceInterval(NamedTuple):
 class Result(Shortcuts):
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
-    low: float  # lower end; that of the value range where it was not asked for
+    low: float  # lower end; that of the value range where it was not computed
     high: float  # upper end, likewise
     estimate: float  # point estimate: no guarantee of its own
     alpha: float  # probability that the interval may miss the value
-    side: Side  # which ends were asked for
+    side: Side  # which ends were computed
     method: str  # the name of the method
     guarantee: Guarantee  # what alpha means: for this log, in the limit of long logs, or nothing
     status: Status  # whether the log narrowed the value range, or contradicts the assumptions
@@ -73,7 +73,7 @@ class Result(Shortcuts):
     gap: tuple[float, float]  # how far each end may be from the best ω could do
     rows: tuple[int, int]  # certified rows of the log
     budget: ErrorBudget  # how alpha was divided over events
-    assumptions: tuple[Assumption, ...]  # what the interval rests on, and who vouches for it
+    assumptions: tuple[Assumption, ...]  # what the interval rests on, and who has stated it
     choices: dict[str, str]  # every default that was filled in, in words
     seeds: dict[str, int]  # every seed, by what it draws
     versions: dict[str, str]  # of the libraries that computed the numbers
@@ -86,7 +86,7 @@ class Result(Shortcuts):
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
-    steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was asked for
+    steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was requested
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -308,7 +308,7 @@ class Result(Shortcuts):
 
     @property
     def search_words(self) -> str:
-        """What a better search could still change; empty where nothing was searched. An end not asked for is left out."""
+        """What a better search could still change; empty where nothing was searched. An end that was not computed is left out."""
         known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
         if not known:
             return ""

@@ -25,7 +25,7 @@ _LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, n
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; `states` says who vouches for each row, where that is what the rows are about."""
+    """A table; `states` says where the statement of each row comes from, if rows are statements."""
 
     title: str
     header: tuple[str, ...]

@@ -117,7 +117,7 @@ class LogDesign:
         """Rows for an expected length."""
         if not 0 < length < self.limits.width:
             raise InvalidInput(
-                f"A length of {length:g} is not possible: it lies between 0 and {self.limits.width:g}, the width of the value range."
+                f"A length of {length:g} is not possible: it is between 0 and {self.limits.width:g}, that of the value range."
             )
         if self.length(_MOST_ROWS) > length:
             return math.inf

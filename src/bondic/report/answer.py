@@ -1,4 +1,4 @@
-"""The top of the page: the interval, what it is worth, and who vouches for what it rests on."""
+"""The top of the page: the interval, what it is worth, and who has stated what it rests on."""
 
 from __future__ import annotations
 

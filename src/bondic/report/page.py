@@ -42,7 +42,7 @@ def report_page(
 ) -> str:
     """The whole report as HTML text.
 
-    `problem` is the question that `result` answers; `larger` are intervals of `larger_radii`, where they were asked for;
+    `problem` is the question that `result` answers; `larger` are intervals of `larger_radii`, if there are any;
     `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of

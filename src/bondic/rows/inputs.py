@@ -184,7 +184,7 @@ def refuse_unstated_order(loaded: LoadedLog | None) -> None:
 
 
 def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
-    """A rule that answers with actions has to know how many there are; the log shows it, the caller vouches for it."""
+    """A rule that answers with actions has to know how many there are; the log shows it, the caller states it."""
     answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
     if answers != "names" and not source.order_stated:
         refuse_unstated_order(source.loaded)
