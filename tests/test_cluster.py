@@ -25,8 +25,8 @@ from bondic.executors.named import named_executor
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.policies.travel import PolicyFile
-from bondic.sums.blocks import sum_blocks
 from bondic.sums.forms import Sums
+from bondic.sums.spool import sum_blocks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]
 

@@ -18,7 +18,7 @@ from bondic.executors.here import Here
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import upper_sum
-from bondic.sums import blocks
+from bondic.sums import elsewhere as sums_elsewhere
 from bondic.sums.engine import Survey, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
@@ -184,8 +184,8 @@ def test_the_engine_of_workers_is_found_by_its_name(name, monkeypatch):
     (mdp, log, policy, start), sums = synthetic(300), Sums.named(name)
     question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
     done = []
-    original = blocks.sum_pair
-    monkeypatch.setattr(blocks, "sum_pair", lambda job, number: done.append(number) or original(job, number))
+    original = sums_elsewhere.sum_pair_at
+    monkeypatch.setattr(sums_elsewhere, "sum_pair_at", lambda job, number: done.append(number) or original(job, number))
     found = [
         bondic.estimate_interval(question, method=bondic.Dual(engine=replace(sums, executor=executor)))
         for executor in (Serial(), Here())

@@ -28,12 +28,11 @@ from bondic.executors.threads import Serial, Threads
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.policies.travel import PolicyFile, PolicyPickle
 from bondic.rounding import upper_sum
-from bondic.sums import blocks
-from bondic.sums.blocks import sum_blocks
+from bondic.sums import elsewhere as sums_elsewhere
 from bondic.sums.engine import Engine, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.reference import Reference
-from bondic.sums.spool import Direct
+from bondic.sums.spool import Direct, sum_blocks
 from test_one_answer import EASY, KERNELS, columns, method
 
 BLOCK = 128
@@ -436,8 +435,8 @@ def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatc
     monkeypatch.setattr("bondic.sums.forms.MOST_HELD", most)
     monkeypatch.setattr(Direct, "block", 64)
     done = []
-    original = blocks.sum_pair
-    monkeypatch.setattr(blocks, "sum_pair", lambda job, number: done.append(number) or original(job, number))
+    original = sums_elsewhere.sum_pair_at
+    monkeypatch.setattr(sums_elsewhere, "sum_pair_at", lambda job, number: done.append(number) or original(job, number))
     question, engines = ask(place), Sums.named(engine).engines
     here = answer(question, engines=engines, executor=Serial())
     assert not done
@@ -474,5 +473,5 @@ def mp_sum(points, u, bandwidth):
 
 def test_a_pair_of_blocks_that_is_not_there_is_refused():
     with pytest.raises(ExecutorError, match="no pair of blocks"):
-        blocks._place(3, 2)
-    assert [blocks._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+        sums_elsewhere._place(3, 2)
+    assert [sums_elsewhere._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]

@@ -24,10 +24,9 @@ from bondic.engines.recipes import HALF_LOG2E, NEAR, FloatArray, ProductPlan, Re
 from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Term
 from bondic.rounding import U, inflate
-from bondic.sums.blocks import Block
 from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
-from bondic.sums.spool import Direct
+from bondic.sums.spool import Block, Direct
 
 if TYPE_CHECKING:
     import torch

@@ -1,22 +1,31 @@
-"""Direct sums over pairs: of points in memory, or put aside in a temporary file and summed over pairs of its blocks."""
+"""Direct sums over pairs: of points in memory, or put aside in a temporary file, by pairs of blocks:
+
+    u^T K u = sum_a u_a^T K u_a + 2 sum_{a<b} u_a^T K u_b.
+
+Pairs (a, b) are numbered row by row, and added in this order whoever has computed them (`sums.elsewhere`): the bits are the
+same with any number of workers.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.kernels.normal_form import Term
-from bondic.rounding import TINY, U, certified_dot
-from bondic.sums.blocks import Block, sum_blocks
+from bondic.rounding import TINY, U, certified_dot, certified_sum
 from bondic.sums.engine import Collected, Engine, Partial, Progress, Share, Survey
-from bondic.sums.executor import Executor
+from bondic.sums.executor import Executor, Sender
 
 FloatArray = npt.NDArray[np.float64]
+Block = tuple[FloatArray, FloatArray]
+"""Points (N, D) and their embedded columns (N, C)."""
 
 
 class Direct(Engine):
@@ -55,6 +64,66 @@ class Direct(Engine):
             return [sum_blocks(self, term, rows, block, survey.executor, survey.progress)]
 
         return Collected(survey, finish) if survey.whole else Spooled(self, term, survey)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSum:
+    """What one pair of blocks adds: totals (C,), off by relative times both masses, plus absolute (C,)."""
+
+    totals: FloatArray
+    absolute: FloatArray
+    relative: float
+
+    @staticmethod
+    def of(share: Share) -> PairSum:
+        found = [certified_sum(np.ascontiguousarray(column)) for column in share.totals.T]
+        own = np.array([value.rad for value in found])
+        return PairSum(
+            np.array([value.mid for value in found]), (own + share.absolute) * (1 + 4 * U), float(share.relative)
+        )
+
+
+def sum_blocks(
+    engine: Direct,
+    term: Term,
+    rows: int,
+    block: Callable[[int], Block],
+    executor: Executor,
+    progress: Progress | None = None,
+) -> Share:
+    """u^T K u over so many rows; `block` gives the rows from engine.block * index on.
+
+    The largest relative error of a pair of blocks serves all: their masses add up to that of all points.
+    """
+    places = -(-rows // engine.block)
+    found: list[PairSum] = []
+    if isinstance(executor, Sender) and engine.known_elsewhere and places > 1:
+        from bondic.sums.elsewhere import pairs_from_others
+
+        pairs = pairs_from_others(engine, term, [block(index) for index in range(places)], executor)
+    else:
+        pairs = _pairs(engine, term, places, block, executor)
+    for pair in pairs:
+        found.append(pair)
+        if progress is not None:
+            progress(len(found) / (places * (places + 1) / 2))
+    totals = np.array([pair.totals for pair in found])
+    absolute = np.sum([pair.absolute for pair in found], axis=0) * (1 + 4 * len(found) * U)
+    return Share(totals, max(pair.relative for pair in found), absolute=absolute)
+
+
+def sum_pair(engine: Direct, term: Term, x: Block, y: Block | None, executor: Executor) -> PairSum:
+    """Of one block with itself (y is None), or of two."""
+    return PairSum.of(engine.own(term, *x, executor) if y is None else engine.between(term, x, y, executor))
+
+
+def _pairs(
+    engine: Direct, term: Term, places: int, block: Callable[[int], Block], executor: Executor
+) -> Iterator[PairSum]:
+    for a in range(places):
+        x = block(a)
+        for b in range(a, places):
+            yield sum_pair(engine, term, x, None if a == b else block(b), executor)
 
 
 class Spooled(Partial):
