@@ -21,6 +21,8 @@ METHODS = (
 """bondic's own, and the names of bondic.baselines.registry."""
 KINDS = ("one-step", "episodes", "table", "continuous")
 """Those of bondic.advice.design."""
+ENGINES = ("auto", "pairs", "series", "cutoff", "reference", "cuda", "cuda32")
+"""Those of bondic.sums.standard."""
 PICTURES = ("png", "svg", "pdf")
 
 
@@ -72,6 +74,11 @@ _MEMORY = opt.option("--memory", "Read the log in batches within this budget, e.
 
 _WORK = [
     _MEMORY,
+    opt.choice(
+        "--engine",
+        ENGINES,
+        "How sums over pairs are made; auto takes the cheapest, cuda and cuda32 (single precision) an NVIDIA GPU.",
+    ),
     opt.option(
         "--executor",
         "Where the rows of a Parquet log are worked on: serial, threads://N, dask://HOST:PORT (a scheduler), dask://N (N "
