@@ -116,7 +116,7 @@ class InitialStates:
         if count is not None and states.shape[0] < count:
             raise InvalidInput(
                 f"The log has {states.shape[0]} episode starts, fewer than the {count} that were stated. A number that was "
-                "fixed beforehand is not changed afterwards. Leave it out, and all starts are used; the interval is a little longer."
+                "fixed beforehand is not changed afterwards. Leave it out: all starts are then used (a slightly longer interval)."
             )
         sample = InitialStates.sample(states[:count], count_fixed=count is not None)
         return replace(sample, from_rows=True)
