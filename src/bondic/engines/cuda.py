@@ -26,7 +26,7 @@ from bondic.kernels.normal_form import Term
 from bondic.rounding import U, inflate
 from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
-from bondic.sums.spool import PointBlock, Direct
+from bondic.sums.spool import Direct, PointBlock
 
 if TYPE_CHECKING:
     import torch

@@ -17,7 +17,7 @@ from bondic.executors.parcel import Parcel, open_job, pack, pack_job
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Term
 from bondic.sums.executor import Sender
-from bondic.sums.spool import PointBlock, Direct, PairSum, sum_pair
+from bondic.sums.spool import Direct, PairSum, PointBlock, sum_pair
 from bondic.sums.standard import engine_called
 
 FloatArray = npt.NDArray[np.float64]
