@@ -157,7 +157,7 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
 
 def with_sums(method: Method, sums: Sums) -> Method:
     """The method with these sums; methods that have none of their own work in this process."""
-    if sums == Sums():
+    if sums.executor is None and sums.engines is None:
         return method
     if isinstance(method, Default | Sequential | Dual):
         return replace(method, engine=sums)
