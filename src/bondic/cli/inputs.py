@@ -111,7 +111,7 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             **{name: options[name] for name in _ASKED},
         )
     names = () if inputs.loaded is None else inputs.loaded.names
-    return replace(question, names=names, notes=inputs.notes)
+    return replace(question, names=names, notes=(*inputs.notes, *question.notes))
 
 
 _ASKED = ("reward_range", "horizon", "value_range", "draws", "seed", "accept")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.errors import InvalidInput, did_you_mean, one_line, shown
+from bondic.policies.adapters.fitted import words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.adapters.sklearn import ClassifierPolicy
@@ -48,7 +49,7 @@ class GivenLog:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return () if self.loaded is None else self.loaded.names
+        return self.log.observation_names if self.loaded is None else self.loaded.names
 
     @property
     def one_step(self) -> bool:
@@ -120,7 +121,7 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else.
     """
-    policy = chosen_policy(given, source.loaded, starts)
+    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
@@ -132,7 +133,9 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
 
 def notes_on(policy: Any) -> tuple[str, ...]:
     """How the policy was read, where it could have been read in another way."""
-    return (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
+    drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
+    found = words_on(policy.model, policy.names) if isinstance(policy, ClassifierPolicy | Rule) else None
+    return drawn if found is None else (*drawn, found)
 
 
 _DRAWN = (
@@ -147,7 +150,15 @@ def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **re
         return LoggedTarget()
     if isinstance(given, str) and given == COLUMNS:
         return _in_columns(loaded, starts)
-    return given if isinstance(given, _READY) else load_policy(given, actions=action_names(loaded), **reading)
+    if isinstance(given, _READY):
+        return given
+    policy = load_policy(given, actions=action_names(loaded), **reading)
+    return policy if loaded is None else _with_names(policy, loaded.names)
+
+
+def _with_names(policy: Any, names: tuple[str, ...]) -> Any:
+    """A model that was fitted on a table is asked by the names of its columns."""
+    return replace(policy, names=names) if names and isinstance(policy, ClassifierPolicy | Rule) else policy
 
 
 def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:

@@ -1,0 +1,126 @@
+"""What newcomers did with real logs: every slip is met by words that name it, or by what was meant."""
+
+import json
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import bondic
+from bondic import PolicyError, load_policy
+from test_tool import run
+
+ONE = {"gamma": 0, "reward_range": (0, 1), "one_step": True}
+PARTS = {"observations": ["age", "dose"], "actions": "given", "rewards": "well", "behavior_action_probs": "p"}
+
+
+def patients(rows=300, seed=0):
+    """Two columns of very different meaning, and an action that should follow the second alone."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"age": rng.normal(size=rows), "dose": rng.normal(size=rows)})
+    table["given"] = rng.integers(0, 2, rows)
+    table["well"] = (table["given"] == (table["dose"] > 0)).astype(float)
+    table["p"] = 0.5
+    return table
+
+
+TABLE = patients()
+TREE = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose", "age"]], TABLE["dose"] > 0)
+TREE.classes_ = np.array([0, 1])
+
+
+def asked(policy, log=TABLE, **changes):
+    return bondic.evaluate_policy(log, policy, **{**ONE, "columns": PARTS, **changes})
+
+
+# --- models that were fitted on a table ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [TREE, TREE.predict], ids=["probabilities", "predict"])
+def test_a_model_is_asked_with_the_columns_in_the_order_of_its_fit(policy):
+    """The tree looks at `dose`, its first column and the log's second: by position it would look at `age`."""
+    found = asked(policy)
+    assert found.estimate > 0.9
+    assert any("in the order in which it was fitted: dose, age" in note for note in found.notes)
+    same = asked(policy, columns=PARTS | {"observations": ["dose", "age"]})
+    assert same.estimate == pytest.approx(found.estimate, abs=0.05)
+    assert not any("in which it was fitted" in note for note in same.notes)
+
+
+def test_a_model_leaves_out_columns_that_it_does_not_know():
+    tree = DecisionTreeClassifier(max_depth=1).fit(TABLE[["dose"]], (TABLE["dose"] > 0).astype(int))
+    found = asked(tree)
+    assert found.estimate > 0.9
+    assert any("does not use age" in note for note in found.notes)
+
+
+def test_a_model_whose_columns_the_log_lacks_is_refused_by_their_names():
+    other = TABLE.rename(columns={"dose": "milligrams"})
+    parts = PARTS | {"observations": ["age", "milligrams"]}
+    with pytest.raises(PolicyError, match=r"lack dose\. The log has milligrams besides.*--columns observations="):
+        asked(TREE, other, columns=parts)
+
+
+@pytest.mark.parametrize("make", [lambda m: m, lambda m: m.predict, load_policy], ids=["itself", "predict", "loaded"])
+def test_another_number_of_columns_is_refused_with_those_that_were_taken(make):
+    """26 columns where 13 were meant: a gap in every column adds its 0/1 column."""
+    rng = np.random.default_rng(1)
+
+    class Careless(LogisticRegression):
+        """Takes whatever it gets, as many models of people's own do."""
+
+        def predict_proba(self, states):
+            return np.full((len(states), 2), 0.5)
+
+        def predict(self, states):
+            return np.zeros(len(states), dtype=int)
+
+    model = make(Careless().fit(rng.normal(size=(20, 1)), np.arange(20) % 2))
+    with pytest.raises(PolicyError, match=r"fitted on 1 columns.* have 2: age, dose.*--columns observations="):
+        asked(model)
+    arrays = bondic.Transitions.one_step(TABLE[["age", "dose"]].to_numpy(), TABLE["given"], TABLE["well"])
+    with pytest.raises(PolicyError, match="fitted on 1 columns, and the states of the log have 2"):
+        bondic.evaluate_policy(arrays, model, gamma=0, reward_range=(0, 1))
+
+
+def test_states_without_names_are_taken_in_order_and_that_is_said():
+    """Arrays have no names to go by, nor have the numbered columns of one."""
+    states = TABLE[["dose", "age"]].to_numpy()
+    log = {"observations": states, "actions": TABLE["given"], "rewards": TABLE["well"], "pscore": TABLE["p"]}
+    for given in (log, bondic.read_log(log, one_step=True).transitions):
+        more = {} if given is not log else {"one_step": True}
+        found = bondic.evaluate_policy(given, TREE, gamma=0, reward_range=(0, 1), **more)
+        assert found.estimate > 0.9
+        assert any("have no names, and are taken to be these in this order" in note for note in found.notes)
+
+
+def test_a_pipeline_that_looks_columns_up_by_name_can_be_asked():
+    chain = make_pipeline(make_column_transformer((StandardScaler(), ["dose"])), DecisionTreeClassifier(max_depth=1))
+    chain.fit(TABLE[["dose", "age"]], (TABLE["dose"] > 0).astype(int))
+    assert asked(chain).estimate > 0.9
+
+
+def test_the_command_line_asks_by_name_and_says_so(tmp_path, capsys):
+    (tmp_path / "tree.pkl").write_bytes(pickle.dumps(TREE))
+    TABLE.to_parquet(tmp_path / "log.parquet")
+    words = ["evaluate", tmp_path / "log.parquet", "--policy", tmp_path / "tree.pkl", "--trust-pickle", "--one-step",
+             "--columns", "observations=age,dose", "--columns", "actions=given", "--columns", "rewards=well",
+             "--columns", "behavior_action_probs=p", "--reward-range", "0", "1"]  # fmt: skip
+    estimates = []
+    for number, more in enumerate(((), ("--memory", "1GB"))):
+        _, out, _ = run(capsys, *words, "--out", tmp_path / str(number), *more)
+        assert "in the order in which it was fitted: dose, age" in out
+        estimates.append(json.loads((tmp_path / str(number) / "result.json").read_text())["estimate"])
+    assert estimates[0] == estimates[1] > 0.9
+
+
+def test_verifying_asks_by_name():
+    found = asked(TREE)
+    log = bondic.read_log(TABLE, columns=PARTS, one_step=True)
+    assert "policy gives the stored answers" in " ".join(bondic.verify(found.certificate, log, TREE).checks)
