@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -14,6 +15,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 from bondic import PolicyError, load_policy
+from test_mistakes import TABLE as EPISODES
 from test_tool import run
 
 ONE = {"gamma": 0, "reward_range": (0, 1), "one_step": True}
@@ -124,3 +126,68 @@ def test_verifying_asks_by_name():
     found = asked(TREE)
     log = bondic.read_log(TABLE, columns=PARTS, one_step=True)
     assert "policy gives the stored answers" in " ".join(bondic.verify(found.certificate, log, TREE).checks)
+
+
+# --- horizons and discounts ---------------------------------------------------------------------------------------------------
+
+
+def test_a_horizon_that_cuts_episodes_says_what_is_evaluated(tmp_path, capsys):
+    """A newcomer took the horizon for the length of a simulation, and the value for that of whole episodes."""
+    found = bondic.make_problem(EPISODES, lambda s: np.full((len(s), 2), 0.5), gamma=1, reward_range=(0, 1), horizon=4)
+    (note,) = (note for note in found.notes if "horizon" in note)
+    assert note.startswith(
+        "Only the first 4 steps count (horizon 4): what is earned later is no part of the value. 30 of"
+    )
+    assert "30 episodes (100%) are longer, up to 10 steps" in note
+    whole = bondic.make_problem(EPISODES, lambda s: np.full((len(s), 2), 0.5), gamma=1, reward_range=(0, 1), horizon=10)
+    assert not any("horizon" in note for note in whole.notes)
+    np.savez(tmp_path / "policy.npz", probs=np.full((3, 2), 0.5))
+    EPISODES.to_parquet(tmp_path / "log.parquet")
+    files = [tmp_path / "log.parquet", "--policy", tmp_path / "policy.npz", "--out", tmp_path / "out"]
+    _, out, _ = run(capsys, "evaluate", *files, "--gamma", 1, "--horizon", 4, "--reward-range", 0, 1)
+    assert note in out
+
+
+# --- advice that is of use ------------------------------------------------------------------------------------------------------
+
+
+def images(rows=600, **changes):
+    """One-step decisions about digits, without propensities; the policy is right about most of them."""
+    pixels, digits = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    seen = rng.integers(0, 300, rows)
+    taken = rng.integers(0, 10, rows)
+    log = bondic.Transitions.one_step(pixels[seen], taken, (taken == digits[seen]).astype(float))
+    model = LogisticRegression(max_iter=300).fit(pixels[:300] / 16, digits[:300])
+    return bondic.evaluate_policy(log, lambda s: model.predict_proba(s / 16), gamma=0, reward_range=(0, 1), **changes)
+
+
+def test_advice_names_no_option_that_is_in_force_and_the_real_reason():
+    found = images()
+    assert found.status.name == "TRIVIAL"
+    assert found.choices["states"].startswith("states are numbers")
+    words = " ".join(map(str, found.next_steps()))
+    assert "--numeric" not in words + found.choices["states"]
+    assert "States have 64 columns, and hardly two of" in words
+    assert "smaller discount" not in words  # it is 0
+    assert "1 steps" not in words
+    assert "half the value range takes" not in words  # what foresaw these rows to be enough is no guide to more
+
+
+def test_a_class_that_was_given_up_is_the_reason(monkeypatch):
+    monkeypatch.setattr("bondic.methods.sequential.refuted", lambda *_: "the log contradicts it")
+    found = images(rows=900)
+    steps = found.next_steps()
+    words = " ".join(map(str, steps))
+    assert "gave it up: the log contradicts it" in words
+    assert not {"--numeric", "too short"} & set(words.split())
+    assert "too short" not in words
+    assert not [step for step in steps if step.kind in ("rows", "discount")]
+
+
+def test_states_that_were_stated_to_be_names_are_not_questioned():
+    rng = np.random.default_rng(0)
+    log = bondic.Transitions.one_step(rng.integers(0, 40, (300, 1)), rng.integers(0, 2, 300), rng.random(300))
+    for stated in (None, True):
+        found = bondic.evaluate_policy(log, 1, gamma=0, reward_range=(0, 20), categorical=stated)
+        assert ("--numeric" in " ".join(map(str, found.next_steps()))) == (stated is None)

@@ -19,10 +19,11 @@ def cost_of_starts(situation: Situation) -> Iterator[NextStep]:
     if whole == 0 or cost < _WORTH_SAYING * whole:
         return
     alone = "" if situation.verdict == "wide" else " Alone it may not be enough."
+    exact = "--initial FILE" if situation.problem.initial_states.from_rows else "--initial-kind exact"
     yield NextStep(
         "start",
         f"Where the process starts costs {three(cost)} of the length: {count} starts are a sample of all. If the question is "
-        f"about starts that you can list, list them (--initial FILE), and this part is 0. Otherwise {4 * count} starts halve it."
+        f"about starts that you can list, list them ({exact}), and this part is 0. Otherwise {4 * count} starts halve it."
         f"{alone}",
         numbers={"part": cost, "starts": count},
     )

@@ -33,6 +33,19 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
     return replace(question, doubts=doubts, stated=stated)
 
 
+def cut_by_horizon(question: Rows) -> tuple[str, ...]:
+    """A note where episodes of the log are longer than what was asked about."""
+    horizon, lengths = question.terms.horizon, question.log.inspection.episode_lengths
+    longer = 0 if horizon is None else int((lengths > horizon).sum())
+    if not longer:
+        return ()
+    first = "the first step counts" if horizon == 1 else f"the first {horizon} steps count"
+    return (
+        f"Only {first} (horizon {horizon}): what is earned later is no part of the value. {longer} of the log's {lengths.size} "
+        f"episodes ({longer / lengths.size:.0%}) are longer, up to {lengths.max()} steps, and their later rows are left out.",
+    )
+
+
 def unseen_actions(question: Rows) -> Iterator[Finding]:
     """Where the policy goes beyond the log's actions, no row says what it earns."""
     if isinstance(question.policy, LoggedTarget):

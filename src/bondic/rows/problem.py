@@ -11,7 +11,7 @@ import numpy as np
 
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
-from bondic.rows.doubts import inspected
+from bondic.rows.doubts import cut_by_horizon, inspected
 from bondic.rows.inputs import notes_on, refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
@@ -81,4 +81,5 @@ def make_problem(
     asked, stated = take_policy(policy, source, len(starts) if starts.from_rows else None)
     rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     rows = rows if accept is None else inspected(rows, accept)
-    return replace(rows, stated=(*rows.stated, *stated), names=source.names, notes=(*source.notes, *notes_on(asked)))
+    notes = (*source.notes, *notes_on(asked), *cut_by_horizon(rows))
+    return replace(rows, stated=(*rows.stated, *stated), names=source.names, notes=notes)
