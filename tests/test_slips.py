@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import bondic
-from bondic import PolicyError, load_policy
+from bondic import InvalidInput, PolicyError, load_policy
 from test_mistakes import TABLE as EPISODES
 from test_tool import run
 
@@ -191,3 +191,25 @@ def test_states_that_were_stated_to_be_names_are_not_questioned():
     for stated in (None, True):
         found = bondic.evaluate_policy(log, 1, gamma=0, reward_range=(0, 20), categorical=stated)
         assert ("--numeric" in " ".join(map(str, found.next_steps()))) == (stated is None)
+
+
+def test_a_discount_of_1_is_answered_with_what_serves_best():
+    """A chain that ends: a discount just below 1 says something, a horizon makes a table of every step, and says nothing."""
+    rng, rows = np.random.default_rng(0), []
+    for episode in range(500):
+        state, time = 0, 0
+        while state < 3:
+            action = int(rng.integers(0, 2))
+            following = state + int(rng.random() < (0.5 if action else 0.3))
+            rows.append((state, action, float(following == 3), following, following == 3, episode, time))
+            state, time = following, time + 1
+    table = pd.DataFrame(
+        rows, columns=["state", "action", "reward", "next_state", "terminated", "episode_id", "timestep"]
+    )
+    asking = {"initial": bondic.InitialStates.exact([[0.0]]), "reward_range": (0, 1), "value_range": (0, 1)}
+    with pytest.raises(InvalidInput, match=r"nothing bounds a sum.*just below 1.*value_range=.*gamma=0.99.*horizon=H"):
+        bondic.evaluate_policy(table, 1, gamma=1, **asking)
+    near, steps = (
+        bondic.evaluate_policy(table, 1, **asking, **how) for how in ({"gamma": 0.999}, {"gamma": 1, "horizon": 50})
+    )
+    assert near.length < 0.5 * steps.length
