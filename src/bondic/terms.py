@@ -23,8 +23,8 @@ FloatArray = npt.NDArray[np.float64]
 _UNDISCOUNTED = (
     "`gamma` is 1: nothing bounds a sum that need not end. If episodes end by themselves, take a discount just below 1 (a reward "
     "100 steps later then counts 0.9 of itself with gamma=0.999), and state the range of their returns if you know it: "
-    "value_range=(lowest, highest) (--value-range). If the near future is what matters, a smaller discount: gamma=0.99 counts about "
-    "100 steps. If exactly H steps count: horizon=H (--horizon H); values then depend on the step, so a table of states "
+    "value_range=(lowest, highest) (--value-range). If the near future is what matters, a smaller discount: gamma=0.99 counts "
+    "about 100 steps. If exactly H steps count: horizon=H (--horizon H); values then depend on the step, so a table of states "
     "becomes H times as large and takes far more rows, while short episodes with propensities lose nothing by it."
 )
 MOST_STEPS = 2**53
