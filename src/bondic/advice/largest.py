@@ -26,8 +26,11 @@ _WHOLE = (
 )
 
 
-def largest_part(situation: Situation) -> Iterator[NextStep]:
-    """One line; where the ends use no row there is no part to name."""
+def largest_part(situation: Situation, only: str | None = None, share: float = 0.0) -> Iterator[NextStep]:
+    """One line, where the part is this share of the length and, if told, the only one of interest.
+
+    Where the ends use no row there is no part to name.
+    """
     sizes = {name: size for name, size in situation.spreads.items() if name != START}
     if not situation.uses_log:
         if situation.verdict == "trivial" and not situation.given_up:
@@ -38,6 +41,8 @@ def largest_part(situation: Situation) -> Iterator[NextStep]:
         return
     name = max(sizes, key=sizes.__getitem__)
     total = sum(situation.spreads.values())
+    if only not in (None, name) or sizes[name] < share * total:
+        return
     cure = _DUAL_NOISE if name == NOISE and situation.result.method == "dual" else _CURES.get(name, "")
     cure += _against_bias(situation) if name == BIAS else ""
     yield NextStep(

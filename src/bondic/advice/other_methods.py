@@ -29,7 +29,7 @@ def other_methods(situation: Situation) -> Iterator[NextStep]:
     yield from _propensities(situation)
     yield from _sequential(situation)
     yield from _states(situation)
-    yield from _caps(situation)
+    yield from bound_of_ratios(situation)
 
 
 def _class(situation: Situation) -> Iterator[NextStep]:
@@ -114,13 +114,14 @@ def _states(situation: Situation) -> Iterator[NextStep]:
         )
 
 
-def _caps(situation: Situation) -> Iterator[NextStep]:
+def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
     """A bound of the ratios allows doubly robust values."""
     result = situation.result
     if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
         yield NextStep(
             "method",
-            "If no action was ever taken with less than some probability p, by design, state it (--with least_behavior_prob=p): "
-            "the interval is then shorter where rewards can be predicted.",
+            "If no action could be taken with less than some probability p, by design, state it (--with least_behavior_prob=p); "
+            "or the largest ratio of the two policies' probabilities (--with largest_ratio=R). The interval is then shorter "
+            "where rewards can be predicted. Take the number from how the log was made, never from what it shows.",
             "yours",
         )

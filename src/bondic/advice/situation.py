@@ -18,6 +18,9 @@ Verdict = Literal["rejected", "trivial", "wide", "sharp"]
 WIDE = 0.25
 """Share of the value range above which an interval is called wide."""
 
+DOMINANT = 0.4
+"""Share of the length from which on one part is worth a word, however short the interval is."""
+
 
 @dataclass(frozen=True, eq=False)
 class Situation:
