@@ -213,3 +213,33 @@ def test_a_discount_of_1_is_answered_with_what_serves_best():
         bondic.evaluate_policy(table, 1, **asking, **how) for how in ({"gamma": 0.999}, {"gamma": 1, "horizon": 50})
     )
     assert near.length < 0.5 * steps.length
+
+
+@pytest.mark.parametrize("gamma", [None, 0, 0.9, 1])
+def test_a_discount_means_nothing_where_every_row_stands_alone(gamma):
+    """r / (1 - gamma) is ten times too long a range for one reward."""
+    found = asked(1, gamma=gamma)
+    assert (found.value_range.low, found.value_range.high) == pytest.approx((0, 1))
+    assert found.interval == asked(1).interval
+    assert any(f"gamma = {gamma} is not used" in note for note in found.notes) == bool(gamma)
+
+
+def test_a_discount_means_nothing_on_the_command_line_either(tmp_path, capsys):
+    table = TABLE.rename(columns={"age": "obs_0", "dose": "obs_1", "given": "action", "well": "reward", "p": "pscore"})
+    table.to_parquet(tmp_path / "log.parquet")
+    (tmp_path / "one.py").write_text("def always(states):\n    return [1] * len(states)\n")
+    ends = []
+    for number, more in enumerate(((), ("--gamma", "0.9"))):
+        words = ["--policy", f"{tmp_path / 'one.py'}:always", "--one-step", "--reward-range", 0, 1, *more]
+        code, out, err = run(capsys, "evaluate", tmp_path / "log.parquet", *words, "--out", tmp_path / str(number))
+        assert code == 0, err
+        ends.append(json.loads((tmp_path / str(number) / "result.json").read_text())["low"])
+        assert ("gamma = 0.9 is not used" in out) == bool(more)
+    assert ends[0] == ends[1]
+
+
+def test_rows_that_all_end_raise_the_question_whether_anything_can_follow():
+    log = bondic.Transitions.one_step(TABLE[["age", "dose"]], TABLE["given"], TABLE["well"])
+    (note,) = (note for note in bondic.make_problem(log, 1, gamma=0.9, reward_range=(0, 1)).notes if "ends its" in note)
+    assert "one reward in [0, 1]; gamma = 0.9 allows for [0, 10]" in note
+    assert not any("ends its" in note for note in bondic.make_problem(log, 1, gamma=0, reward_range=(0, 1)).notes)

@@ -60,6 +60,11 @@ class Inspection:
         """Rows of every episode."""
         return self._walk.lengths
 
+    @property
+    def one_step(self) -> bool:
+        """Whether every row ends an episode of its own."""
+        return bool((self._walk.lengths == 1).all() and (self._walk.ends == 1).all())
+
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
         keyed = self._walk.has_ids and self._timed
