@@ -61,8 +61,8 @@ def ends_at_once(question: Rows) -> tuple[str, ...]:
         return ()
     limits, (low, high) = range_of(terms), terms.reward_range
     return (
-        f"Every row of the log ends its episode. If nothing can follow a decision, gamma=0 (--one-step) says so, and the value is "
-        f"one reward in [{low:g}, {high:g}]; gamma = {in_full(terms.gamma)} allows for [{limits.low:g}, {limits.high:g}].",
+        f"Every row of the log ends its episode. If nothing can follow a decision, gamma=0 (--one-step) says so, and the value "
+        f"is one reward in [{low:g}, {high:g}]; gamma = {in_full(terms.gamma)} allows for [{limits.low:g}, {limits.high:g}].",
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
 from bondic.rows.doubts import cut_by_horizon, ends_at_once, inspected, undiscounted
-from bondic.rows.inputs import notes_on, refuse_no_policy, take_initial, take_log, take_policy
+from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
 from bondic.terms import make_terms
@@ -78,9 +78,9 @@ def make_problem(
     )
     terms = stated_terms(0.0 if source.one_step else gamma)
     starts = take_initial(initial, source.log)
-    asked, stated = take_policy(policy, source, len(starts) if starts.from_rows else None)
+    asked, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
     rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
-    notes = (*source.notes, *notes_on(asked), *cut_by_horizon(rows), *discounts)
-    return replace(rows, stated=(*rows.stated, *stated), names=source.names, notes=notes)
+    notes = (*source.notes, *read, *cut_by_horizon(rows), *discounts)
+    return replace(rows, names=source.names, notes=notes)
