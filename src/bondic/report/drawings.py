@@ -46,7 +46,8 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     allow = "allows" if imply == "implies" else "allow"
     axis = Axis(limits.low, limits.high)
     low, high = axis.at(result.low), axis.at(result.high)
-    shown = bound_text(result.low, -1, result.length), bound_text(result.high, 1, result.length)
+    length = result.high - result.low
+    shown = bound_text(result.low, -1, length), bound_text(result.high, 1, length)
     narrow = high - low < 45  # percent: labels within both ends would meet
     anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
     if anchors[0] == anchors[1] and high - low < 20:  # one beside the other does not fit either
