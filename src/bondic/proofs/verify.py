@@ -34,7 +34,7 @@ class Verification:
     high: float  # upper end, likewise
     status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
     alpha: float  # probability that the interval may miss the value
-    side: Side  # which ends were asked for
+    side: Side  # which ends were computed
     guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]  # what was compared and found right, in words
