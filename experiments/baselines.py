@@ -78,7 +78,7 @@ class Tally:
         self.logs += 1
         slack = ROUNDING * result.value_range.width
         self.misses += not result.low - slack <= truth <= result.high + slack
-        self.lengths.append(result.length / result.value_range.width)
+        self.lengths.append((result.high - result.low) / result.value_range.width)
         self.errors.append(result.estimate - truth)
         self.seconds += seconds
 

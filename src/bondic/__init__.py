@@ -114,6 +114,7 @@ _HOMES = {
     "InvalidInput": "bondic.errors",
     "PolicyError": "bondic.errors",
     "TunedOnCertifiedRows": "bondic.errors",
+    "NoInterval": "bondic.errors",
     "NumericalError": "bondic.errors",
     "VerificationError": "bondic.errors",
     "ExecutorError": "bondic.errors",

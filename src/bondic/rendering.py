@@ -79,6 +79,11 @@ def bound_text(value: float, direction: int, length: float = math.inf) -> str:
     return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
 
 
+def counted(number: float, thing: str) -> str:
+    """ "1 step", "3 steps"."""
+    return f"{three(number)} {thing}{'' if number == 1 else 's'}"
+
+
 def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.errors import InvalidInput, Listing
+from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.proof import Claims, Proof
@@ -59,8 +59,8 @@ class ConfidenceInterval(NamedTuple):
 class Result(Shortcuts):
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
-    low: float  # lower end; that of the value range where it was not computed
-    high: float  # upper end, likewise
+    low: float  # lower end; that of the value range where it was not asked for, and after a rejection
+    high: float  # upper end, likewise: after a rejection no comparison with the ends shows anything
     estimate: float  # point estimate: no guarantee of its own
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
@@ -148,11 +148,15 @@ class Result(Shortcuts):
 
     @property
     def interval(self) -> ConfidenceInterval:
+        """[low, high]; NoInterval after a rejection."""
+        if self.status is Status.REJECTED:
+            raise NoInterval
         return ConfidenceInterval(self.low, self.high)
 
     @property
     def length(self) -> float:
-        return self.high - self.low
+        """high - low; NoInterval after a rejection."""
+        return self.interval.length
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
@@ -190,8 +194,9 @@ class Result(Shortcuts):
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
+        given = f"{level} {kind} {self.interval}" if self.status is not Status.REJECTED else f"no {kind} at {level}"
         return (
-            f"Result({level} {kind} {self.interval}, estimate={three(self.estimate)}, status={self.status.name}, "
+            f"Result({given}, estimate={three(self.estimate)}, status={self.status.name}, "
             f"guarantee={self.guarantee!r}, method={self.method!r}, n={self.rows[1] - self.rows[0]})"
         )
 

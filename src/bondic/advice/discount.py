@@ -19,6 +19,8 @@ def discount(situation: Situation) -> Iterator[NextStep]:
     terms, result = situation.problem.terms, situation.result
     if situation.verdict != "trivial" or terms.gamma <= min(_DISCOUNTS) or result.method == "propensities":
         return
+    if situation.given_up:
+        return
     if terms.horizon is not None:
         shorter = max(terms.horizon // 4, 1)
         yield NextStep(

@@ -34,6 +34,8 @@ _MORE = 1.5
 
 def rows_needed(situation: Situation) -> Iterator[NextStep]:
     """For half the length; for half the value range where the answer is no shorter than that."""
+    if situation.given_up:  # no number of rows brings a class back
+        return
     if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
         yield from _by_guess(situation)
     elif situation.uses_log:
@@ -95,7 +97,7 @@ def _by_guess(situation: Situation) -> Iterator[NextStep]:
         guess = sequential_guess(situation.problem, result.alpha, result.side, categorical=situation.names)
         taught = len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
-    if found is None:
+    if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not
         return
     wanted = max(found + taught, _MORE * rows)
     aim = "For an interval of half the value range" if situation.verdict == "trivial" else "For half the length"

@@ -44,22 +44,24 @@ def command(log: str, **options: Any) -> int:
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
     doubts: list[str] = []
+    notes = list(inputs.notes)
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         tell = progress or (lambda *_: None)
         for policy in policies:
             question = make_question(inputs, policy, options)
             doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
+            notes = list(dict.fromkeys([*notes, *question.notes]))
             for name in methods:
                 tell(f"{policy} {name}"[:40], 0.0)
                 run = partial(_run, question, alpha, name, options, inputs)
                 lines.append(tried(policy, name, run, strict=len(methods) == 1))
                 tell(f"{policy} {name}"[:40], 1.0)
-    say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
+    say_doubts(list(dict.fromkeys([*doubts, *notes])))
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
         console = Console()
-        print_notes(console, inputs.notes if options["verbose"] else ())
+        print_notes(console, notes if options["verbose"] else ())
         print_comparison(console, lines, joint_title(alpha, joint=options["joint"]))
     if plot is not None:
         _save(lines, plot)

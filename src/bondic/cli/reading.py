@@ -51,12 +51,17 @@ def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, A
     return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
 
 
+def one_step(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> bool:
+    """Whether it was stated, or is known of the format, that every row is an episode of its own."""
+    return bool(options["one_step"] or (loaded is not None and loaded.one_step))
+
+
 def stated_gamma(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> float:
     """The discount; that of steps which do not exist need not be stated."""
+    if one_step(options, loaded):
+        return 0.0
     if options["gamma"] is not None:
         return float(options["gamma"])
-    if options["one_step"] or (loaded is not None and loaded.one_step):
-        return 0.0
     raise InvalidInput(
         "--gamma is missing: the discount of later rewards, in [0, 1). With --one-step it is not needed."
     )

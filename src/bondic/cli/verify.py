@@ -70,8 +70,9 @@ def _print(checked: Verification) -> None:
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
     chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
+    ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
     click.echo(
-        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {interval_text(checked.low, checked.high)} at alpha = "
+        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {ends} at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
         + (", valid if what bondic chose holds" if chosen else "")
     )

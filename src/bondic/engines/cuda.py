@@ -26,7 +26,7 @@ from bondic.kernels.normal_form import Term
 from bondic.rounding import U, inflate
 from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
-from bondic.sums.spool import Block, Direct
+from bondic.sums.spool import Direct, PointBlock
 
 if TYPE_CHECKING:
     import torch
@@ -145,7 +145,7 @@ class Cuda(Direct):
         extra = (roundings + 3) * unit * (1 + 1e-3) + rest + (count * 2.0**-100 if self.single else 0.0)
         return (1 + value) * extra + value
 
-    def between(self, term: Term, x: Block, y: Block, executor: Executor) -> Share:
+    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Executor) -> Share:
         planned = certain(plan(term, x[0]))
         gaussian = planned.gaussian()
         if gaussian is None or not self.device.startswith("cuda") or x[1].shape[1] > _MOST_FUSED:

@@ -232,7 +232,8 @@ class Propensities:
             found["planned"] = f"{proof.planned} {units}, the log's own length"
         if proof.value == "contexts":
             found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
-        if columns.episodes is None and self.off_by == 1.0 and self.stated.cap() is None:
+        bounded = columns.episodes is None or columns.terms.horizon is not None
+        if bounded and self.off_by == 1.0 and self.stated.cap() is None:
             found["control variate"] = (
                 "none, as no bound of the ratios was stated: largest_ratio= or least_behavior_prob= may shorten the interval"
             )

@@ -18,7 +18,7 @@ from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
-from bondic.methods.setting import tuning_problem
+from bondic.methods.setting import GIVEN_UP, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
@@ -210,6 +210,8 @@ class Sequential:
         notes["Q"] = (
             f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
         )
+        if told:
+            notes[GIVEN_UP] = why
         proof = _value_range_proof(certified, alpha, self.side)
         return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
 

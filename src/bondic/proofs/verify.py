@@ -30,8 +30,8 @@ _OTHER_MACHINES = 1e-12
 class Verification:
     """A passed verification: the recomputed interval (use this one) and what was checked."""
 
-    low: float  # lower end, recomputed
-    high: float  # upper end, recomputed
+    low: float  # lower end, recomputed; that of the value range after a rejection
+    high: float  # upper end, likewise
     status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed

@@ -38,8 +38,10 @@ class Line:
 
     def to_row(self) -> dict[str, Any]:
         """Every number in full, and None for each where there is no interval."""
-        found, names = self.result, ("low", "high", "length", "estimate", "alpha")
-        numbers = {name: None if found is None else getattr(found, name) for name in names}
+        found = self.result
+        given = found is not None and found.status is not Status.REJECTED
+        numbers = {name: getattr(found, name) if given else None for name in ("low", "high", "length")}
+        numbers |= {name: None if found is None else getattr(found, name) for name in ("estimate", "alpha")}
         return {
             "name": self.name,
             "method": self.method,
@@ -103,7 +105,7 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
             table.add_row(*title_of, line.method, "", "", "", Text("see below", style="dim"))
             continue
         picture = [bar(line.result, low, high, width)] if width else []
-        spent = [three(line.result.length), f"{sum(line.result.seconds.values()):.1f}"] if costs else []
+        spent = [_length(line.result), f"{sum(line.result.seconds.values()):.1f}"] if costs else []
         table.add_row(*title_of, line.method, *line_ends(line.result), *_labels(line.result), *spent, *picture)
     return table
 
@@ -116,6 +118,10 @@ def _notes(results: list[Result]) -> Iterator[Text]:
         yield Text("○ an estimate outside its interval: it has no guarantee")
     for states in dict.fromkeys(result.choices["states"] for result in results if "states" in result.choices):
         yield Text(f"states: {states}", style="dim")
+
+
+def _length(result: Result) -> str:
+    return "-" if result.status is Status.REJECTED else three(result.length)
 
 
 def line_ends(result: Result) -> tuple[str, str, str]:

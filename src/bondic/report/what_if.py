@@ -73,7 +73,7 @@ data-radius="{"free" if free else "varies"}">{head.format(what=what)}
 
 def rougher(result: Result, larger: Mapping[float, ConfidenceInterval]) -> str:
     """The interval at larger radii, each made anew."""
-    found = {1.0: result.interval, **larger}
+    found = {1.0: ConfidenceInterval(result.low, result.high), **larger}
     rows = [
         (f"{three(multiple)} ×", interval_text(item.low, item.high), three(item.length))
         for multiple, item in sorted(found.items())

@@ -17,13 +17,13 @@ from bondic.executors.parcel import Parcel, open_job, pack, pack_job
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Term
 from bondic.sums.executor import Sender
-from bondic.sums.spool import Block, Direct, PairSum, sum_pair
+from bondic.sums.spool import Direct, PairSum, PointBlock, sum_pair
 from bondic.sums.standard import engine_called
 
 FloatArray = npt.NDArray[np.float64]
 
 
-def pairs_from_others(engine: Direct, term: Term, blocks: list[Block], executor: Sender) -> Iterator[PairSum]:
+def pairs_from_others(engine: Direct, term: Term, blocks: list[PointBlock], executor: Sender) -> Iterator[PairSum]:
     """Of all pairs of blocks, row by row."""
     points, columns = (np.concatenate([one[k] for one in blocks]) for k in (0, 1))
     job = pack_job(engine=engine.name, block=engine.block, term=term, points=points, columns=columns)

@@ -24,7 +24,7 @@ from bondic.sums.engine import Collected, Engine, Partial, Progress, Share, Surv
 from bondic.sums.executor import Executor, Sender
 
 FloatArray = npt.NDArray[np.float64]
-Block = tuple[FloatArray, FloatArray]
+PointBlock = tuple[FloatArray, FloatArray]
 """Points (N, D) and their embedded columns (N, C)."""
 
 
@@ -40,7 +40,7 @@ class Direct(Engine):
     ) -> Share:
         """u^T K u over all pairs of these points."""
 
-    def between(self, term: Term, x: Block, y: Block, executor: Executor) -> Share:
+    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Executor) -> Share:
         """2 u^T K v, for u on the points of one block and v on those of another."""
         (points, u), (others, v) = x, y
         crossed = self.cross(term, points, others, v, executor)
@@ -57,7 +57,7 @@ class Direct(Engine):
             if rows <= self.block:
                 return [self.own(term, points, columns, survey.executor, survey.progress)]
 
-            def block(index: int) -> Block:
+            def block(index: int) -> PointBlock:
                 part = slice(index * self.block, (index + 1) * self.block)
                 return points[part], columns[part]
 
@@ -87,7 +87,7 @@ def sum_blocks(
     engine: Direct,
     term: Term,
     rows: int,
-    block: Callable[[int], Block],
+    block: Callable[[int], PointBlock],
     executor: Executor,
     progress: Progress | None = None,
 ) -> Share:
@@ -112,13 +112,13 @@ def sum_blocks(
     return Share(totals, max(pair.relative for pair in found), absolute=absolute)
 
 
-def sum_pair(engine: Direct, term: Term, x: Block, y: Block | None, executor: Executor) -> PairSum:
+def sum_pair(engine: Direct, term: Term, x: PointBlock, y: PointBlock | None, executor: Executor) -> PairSum:
     """Of one block with itself (y is None), or of two."""
     return PairSum.of(engine.own(term, *x, executor) if y is None else engine.between(term, x, y, executor))
 
 
 def _pairs(
-    engine: Direct, term: Term, places: int, block: Callable[[int], Block], executor: Executor
+    engine: Direct, term: Term, places: int, block: Callable[[int], PointBlock], executor: Executor
 ) -> Iterator[PairSum]:
     for a in range(places):
         x = block(a)
@@ -164,7 +164,7 @@ class Spooled(Partial):
         else:
             self._result = [Share(np.zeros((1, self._survey.width)), 0.0)]
 
-    def _block(self, index: int) -> Block:
+    def _block(self, index: int) -> PointBlock:
         width = self._dimension + self._survey.width
         first = index * self._engine.block
         rows = min(self._engine.block, self._rows - first)

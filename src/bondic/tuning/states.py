@@ -15,6 +15,8 @@ FloatArray = npt.NDArray[np.float64]
 Categorical = bool | tuple[int, ...] | None
 """True: every column holds names; False: none does; numbers of columns; None: look at the states."""
 
+STATED = "as you stated"
+"""Ends what is said of states that the user described."""
 _FEW = 1000
 """Distinct states that are certainly few enough for a table."""
 _FEW_NAMES = 50
@@ -50,16 +52,16 @@ def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> 
     """Decide from the statement, or else from these points alone (columns: observation, time, continuous action)."""
     observed = points[:, : layout.observation_dim]
     if categorical is False:
-        return StateKind(False, (), "states are numbers, as you stated")
+        return StateKind(False, (), f"states are numbers, {STATED}")
     if isinstance(categorical, tuple):
         everything = len(categorical) == layout.observation_dim
         if not (everything and layout.discrete):
-            return StateKind(False, categorical, f"columns {list(categorical)} hold names, as you stated")
+            return StateKind(False, categorical, f"columns {list(categorical)} hold names, {STATED}")
         categorical = True
     if categorical:
         if not layout.discrete:
-            return StateKind(False, tuple(range(layout.observation_dim)), "states are names, as you stated")
-        return StateKind(True, (), "states are names, as you stated: a table")
+            return StateKind(False, tuple(range(layout.observation_dim)), f"states are names, {STATED}")
+        return StateKind(True, (), f"states are names, {STATED}: a table")
     return _kind_seen(observed, points[:, : layout.observation_dim + int(layout.has_time)], layout)
 
 
@@ -101,7 +103,8 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
         False,
         tuple(few),
         f"states are numbers ({why}); {'; '.join(taken)}",
-        "categorical=[...] (--categorical COLUMN) or categorical=False (--numeric) states which are names",
+        "categorical=[...] (--categorical COLUMN) says which are names"
+        + (", categorical=False (--numeric) that none is" if few else ""),
     )
 
 

@@ -12,7 +12,7 @@ from bondic.data.hygiene.copies import Pieces, copied
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
 from bondic.data.hygiene.resets import ResetCheck
-from bondic.data.hygiene.walk import FloatArray, Walk
+from bondic.data.hygiene.walk import FloatArray, IntArray, Walk
 
 if TYPE_CHECKING:
     from bondic.data.transitions import Transitions
@@ -54,6 +54,16 @@ class Inspection:
             )
         else:
             self.action_range = widened(self.action_range, part.actions)
+
+    @property
+    def episode_lengths(self) -> IntArray:
+        """Rows of every episode."""
+        return self._walk.lengths
+
+    @property
+    def one_step(self) -> bool:
+        """Whether every row ends an episode of its own."""
+        return bool((self._walk.lengths == 1).all() and (self._walk.ends == 1).all())
 
     def findings(self, *, gamma: float | None = None, horizon: int | None = None) -> tuple[Finding, ...]:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""

@@ -107,7 +107,7 @@ def wrap_function(function: Any, spec: str) -> Any:
     """f(observations) returns probabilities or actions, f(observations, rng) draws actions."""
     needed = _needed(function)
     if needed in (1, None):
-        return Rule(function)
+        return Rule(function, model=getattr(function, "__self__", None))
     if needed == 2:
         return CallableSampler(function)
     raise InvalidInput(
