@@ -129,7 +129,7 @@ def test_pairs_without_a_row_are_counted():
     assert facts.target == pytest.approx([0.5, 0.5])
     assert facts.logged.sum() == 400
     steps = bondic.next_steps(bondic.estimate_interval(problem), problem)
-    assert any("has no row" in step.text for step in only(steps, "overlap"))
+    assert any("was never tried there" in step.text for step in only(steps, "overlap"))
 
 
 # --- parts ----------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_a_rejection_is_explained():
     assert kinds(steps) == ["rejected"] * 3
     assert steps[0].loud
     assert "p-value" in steps[0].text
-    assert "no interval is given" in steps[0].text
+    assert "No interval is given" in steps[0].text
     assert "radius" in steps[2].text
 
 

@@ -187,7 +187,7 @@ OTHERS = {
     ),
     "a horizon without times": (lambda: ask(columns(timesteps=None), horizon=5), "needs `timesteps`"),
     "weights that do not sum to 1": (lambda: InitialStates.exact([[0], [1]], [1, 1]), "sum to 2.0, not 1", "Divide"),
-    "more starts than there are": (lambda: InitialStates.from_log(LOG, count=99), "30 episode starts", "leave it out"),
+    "more starts than there are": (lambda: InitialStates.from_log(LOG, count=99), "30 episode starts", "Leave it out"),
     "a log for a problem": (lambda: bondic.estimate_interval(LOG), "takes a problem", "evaluate_policy"),
     "a baseline that nobody knows": (lambda: bondic.make_baseline("tiss"), "no baseline 'tiss'", "`tis`?"),
     "an option that it does not have": (lambda: bondic.make_baseline("tis", step=3), "`step`", "`steps`?"),

@@ -218,7 +218,7 @@ def test_a_noise_bound_without_a_known_formula_keeps_its_alpha():
     frontier = bondic.result_frontier(result, problem)
     data = frontier.to_dict()
     assert data["noise"] == {"kind": "fixed", "epsilon": frontier.setting.epsilon().upper}
-    assert "α cannot be moved" in report_page(result, problem, title="t", sensitivity=frontier)
+    assert "α cannot be changed" in report_page(result, problem, title="t", sensitivity=frontier)
 
 
 def test_feature_functions_of_the_caller_are_handed_through():
@@ -369,7 +369,7 @@ def test_only_a_proved_bound_is_called_valid(gauge):
     assert ("is proved" in words) == proved
     assert ("holds for all radii at once" in words) == proved
     assert ("none of these intervals has a guarantee" in words) == (not proved)
-    assert "better ω in the searched space could gain" in words
+    assert "Better weights in the searched space could shorten the interval by at most" in words
 
 
 def test_without_a_command_line_the_check_names_blanks(world):

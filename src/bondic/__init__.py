@@ -107,7 +107,7 @@ _HOMES = {
     "evaluate_policy": "bondic.estimate",
     "Certificate": "bondic.proofs.certificate",
     "Verification": "bondic.proofs.verify",
-    "verify": "bondic.proofs.verify",
+    "verify": "bondic.verification",
     "save_certificate": "bondic.proofs.io",
     "load_certificate": "bondic.proofs.io",
     "BondicError": "bondic.errors",

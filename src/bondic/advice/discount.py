@@ -36,7 +36,7 @@ def discount(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "discount",
             f"With --gamma {found:g} these rows would say something: {three(1 / (1 - found))} steps count then, now "
-            f"{three(situation.steps)}. It is another question: take it if the near future is what matters.",
+            f"{three(situation.steps)}. That is a different question: ask it only if the near future is what matters to you.",
             "extrapolated",
             numbers={"gamma": found},
         )

@@ -12,17 +12,18 @@ from bondic.view import NextStep
 
 _CURES = {
     NOISE: "More rows make it smaller, like 1/sqrt(n); a narrower true range (--reward-range, --value-range) in proportion.",
-    RARE: "It pays for what no row has shown. More rows make it smaller, like 1/n; a narrower true range (--value-range) in "
-    "proportion.",
-    BIAS: "It pays for what the rows leave open about the value function.",
+    RARE: "It covers events that no row shows but that may still happen. More rows make it smaller, like 1/n; a narrower true "
+    "range (--value-range) in proportion.",
+    BIAS: "It covers what the log does not tell about the value function.",
     ALLOWANCE: "It is the allowance that you stated (--misspecification), times the steps that count.",
 }
 _DUAL_NOISE = (
-    "The dual method pays for the widest noise that the ranges allow: --method sequential, if it applies, pays less."
+    "The dual method allows for the largest noise that is possible in the stated ranges: --method sequential, if it applies, "
+    "allows only for the noise that the log shows."
 )
 _WHOLE = (
-    "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows would cost more than they "
-    "gain, and the ends are those of the value range."
+    "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
+    "anything, so the interval is the whole value range."
 )
 
 

@@ -85,9 +85,9 @@ def _sequential(situation: Situation) -> Iterator[NextStep]:
         return
     rows = len(problem.rows)
     if rows < FEWEST_ROWS:
-        words = f"The sequential method, which is far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
+        words = f"The sequential method, whose intervals are far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
     else:
-        words = "--method sequential allows only for the noise that the log shows, and is usually shorter."
+        words = "--method sequential allows only for the noise that the log shows. Its interval is usually shorter."
     yield NextStep("method", f"{words} Name a method before you see its interval.", numbers={"rows": rows})
 
 
@@ -99,15 +99,15 @@ def _states(situation: Situation) -> Iterator[NextStep]:
     if few and not result.is_assumption_free and "states" in result.choices and situation.uses_log:
         yield NextStep(
             "method",
-            f"There are {facts.states} different states. If they are names, or nothing relates their values, --categorical obs "
-            "makes a table of them, and nothing is assumed about the value function.",
+            f"There are {facts.states} different states. If they are names, --categorical obs treats them as "
+            "a table, and nothing is assumed about the value function.",
             "yours",
             numbers={"states": facts.states},
         )
     if situation.names and facts.rows < _VISITS * facts.states * len(facts.logged):
         yield NextStep(
             "method",
-            f"States are taken for names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
+            f"States are treated as names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
             "are quantities, --numeric lets near states learn from each other; bondic then chooses a class of value functions.",
             "yours",
             numbers={"states": facts.states},

@@ -23,8 +23,8 @@ def cost_of_starts(situation: Situation, share: float = _WORTH_SAYING) -> Iterat
     part = min(cost / whole, 1.0)
     yield NextStep(
         "start",
-        f"Where the process starts costs {three(cost)}, {part:.0%} of the length: {count} starts are a sample of all. If the "
-        f"question is about starts that you can list, list them ({exact}), and this part is 0. Otherwise {4 * count} starts "
+        f"The unknown start adds {three(cost)}, {part:.0%} of the length: the {count} starts are only a sample. If your question "
+        f"is about starts that you can list, list them ({exact}), and this part is 0. Otherwise {4 * count} starts "
         f"halve it.{alone}",
         numbers={"part": cost, "starts": count, "share": part},
     )

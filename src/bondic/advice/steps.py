@@ -30,7 +30,7 @@ def next_steps(result: Result, problem: Rows | None = None, *, no_rows: bool = F
     `problem` is the one that the result answers; a result that still holds it needs no other. Made after the interval, from
     the result, its problem and counts of its log; takes a second or two where no row was used.
     Nothing of it is guaranteed, and nothing of it moves an interval. What it suggests on the ground of this log is for the
-    next one: a range, a radius or a method that is stated because the outcome did not please has no guarantee. `no_rows` leaves
+    next one: a range, a radius or a method that is changed because of the outcome has no guarantee. `no_rows` leaves
     out what quotes the least or largest value of a row.
     """
     problem = result.question if problem is None else problem

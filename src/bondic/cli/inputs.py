@@ -159,11 +159,11 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
 
 def with_sums(method: Method, sums: Sums) -> Method:
     """The method with these sums; methods that have none of their own work in this process."""
-    if sums.executor is None:
+    if sums.executor is None and sums.engines is None:
         return method
     if isinstance(method, Default | Sequential | Dual):
         return replace(method, engine=sums)
-    raise InvalidInput("--executor and --checkpoints are for the methods dual, sequential and auto.")
+    raise InvalidInput("--engine, --executor and --checkpoints are for the methods dual, sequential and auto.")
 
 
 def _propensities(options: Mapping[str, Any]) -> Method:

@@ -25,7 +25,7 @@ from bondic.policies.adapters.imported import import_module
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
-from bondic.proofs.verify import Verification, verify
+from bondic.proofs.verify import Verification, verify_certificate
 from bondic.rendering import STATE_WORDS, interval_text
 from bondic.rows.inputs import action_names
 
@@ -43,7 +43,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
     retest = _retest if options["retest"] else None
     with sums_of(options) as sums:
-        checked = verify(found, rows, chosen, initial=initial, retest=retest, sums=sums)
+        checked = verify_certificate(found, rows, chosen, initial=initial, retest=retest, sums=sums)
     _print(checked)
 
 

@@ -56,10 +56,10 @@ class Dual:
         Q, the functions that q* is assumed to be among. None: a box where states are names, else a ball.
     gauge : str or NoiseBound, default "half"
         The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
-        the features of W), "self-normalized" (pays for the mean square of ω; for features and tables), "plug-in" (no
+        the features of W), "self-normalized" (depends on the mean square of ω; for features and tables), "plug-in" (no
         guarantee), or an object.
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     radius : float, default None
         Radius of Q with the kernel left to the library; None: the log suggests one. Not together with `ball`.
     misspecification : float, default 0

@@ -34,7 +34,7 @@ FloatArray = npt.NDArray[np.float64]
 
 NAME = "propensities"
 PILOT = 0.05
-"""Share of the rows before the first block of a control variate, and before the contexts whose value is asked for."""
+"""Share of the rows before the first block of a control variate, and before the contexts whose value is estimated."""
 _ENOUGH = 200
 _BOTH: tuple[End, ...] = ("lower", "upper")
 _MOST_NUMBERS = 2**24
@@ -57,7 +57,7 @@ class Propensities:
         The value over the distribution that states (starts of episodes) are drawn from, or over the states of the certified
         rows, wherever they come from (single decisions only).
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     off_by : float, default 1
         Γ: no action was drawn with more than Γ times the probability that the log states.
     largest_ratio : float, default None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from bondic.claims import Status
 from bondic.errors import printable
-from bondic.rendering import ends_text, three
+from bondic.rendering import bound_text, ends_text, padded, three
 from bondic.result import CONDITIONAL, Result
 
 _WIDEST, _NARROWEST = 40, 12
@@ -125,7 +126,8 @@ def _length(result: Result) -> str:
 
 def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
-    (low, high), estimate = ends_text(result.low, result.high), three(result.estimate)
+    low, high = ends_text(result.low, result.high)
+    estimate = padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high))
     return ("-", estimate, "-") if result.status is Status.REJECTED else (low, estimate, high)
 
 

@@ -151,7 +151,7 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
 
 
 def _grid(grid: Grid) -> list[str]:
-    """Its columns after the first hold numbers, unless its rows are statements that somebody vouches for."""
+    """Its columns after the first hold numbers, unless its rows are statements."""
     rule = "---" if grid.states else "---:"
     return [_row(grid.header), _row(["---", *(rule for _ in grid.header[1:])]), *map(_row, grid.rows)]
 

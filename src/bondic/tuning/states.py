@@ -76,16 +76,16 @@ def _kind_seen(observed: FloatArray, states: FloatArray, layout: Layout) -> Stat
         names = int(np.unique(observed).size)
         if names > max(_FEW, count / _VISITS):
             raise InvalidInput(
-                f"States are one column of whole numbers, {names} different ones among {count} states: names of states, or a "
-                "quantity? Names are compared for equality only, numbers by their distance, and the wrong one gives a wrong "
+                f"States are one column of whole numbers, {names} different values among {count} states: are they names, or a "
+                "quantity? Names are compared for equality only, numbers by their distance, and the wrong choice gives a wrong "
                 "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--numeric) for numbers."
             )
-        few = f"states are whole numbers in one column, {names} different ones, and are taken for names: a table"
-        return StateKind(True, (), few, "if they are a quantity, categorical=False (--numeric) says so")
+        few = f"states are whole numbers in one column ({names} different values) and are treated as names: a table"
+        return StateKind(True, (), few, "if they are quantities, state categorical=False (--numeric)")
     if distinct <= _FEW and distinct * _VISITS <= count:
-        text = f"the first {count} states of the log show only {distinct} different ones: a table"
-        return StateKind(True, (), text, "categorical=False (--numeric) relates states by their distance instead")
-    return _line(observed, numbers, f"{distinct} different ones among {count} states are too many for a table")
+        text = f"the first {count} states of the log have only {distinct} different values: a table"
+        return StateKind(True, (), text, "categorical=False (--numeric) compares states by their distance instead")
+    return _line(observed, numbers, f"{distinct} different values among {count} states are too many for a table")
 
 
 def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
@@ -93,12 +93,12 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
     if not numbers:
         return StateKind(False, (), f"states are numbers ({why})")
     if observed.shape[1] == 1:
-        return StateKind(False, (0,), f"states are whole numbers and are taken for names ({why})")
+        return StateKind(False, (0,), f"states are whole numbers and are treated as names ({why})")
     mixed = not np.all(observed == np.round(observed))
     few = [c for c in numbers if mixed and np.unique(observed[:, c]).size <= _FEW_NAMES]
-    taken = [f"columns {_shown(few)} hold few whole numbers and are taken for names"] if few else []
+    taken = [f"columns {_shown(few)} hold few different whole numbers and are treated as names"] if few else []
     others = [c for c in numbers if c not in few]
-    taken += [f"columns {_shown(others)} hold whole numbers and are taken for quantities"] if others else []
+    taken += [f"columns {_shown(others)} hold whole numbers and are treated as quantities"] if others else []
     return StateKind(
         False,
         tuple(few),
