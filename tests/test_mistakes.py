@@ -82,7 +82,7 @@ LOGS = {
     "one end for all": (lambda: columns(terminations=False), "`terminations` has shape ()", "one flag per row"),
 }  # fmt: skip
 STATEMENTS = {
-    "gamma of 1": ({"gamma": 1}, "`gamma` is 1", "pass horizon="),
+    "gamma of 1": ({"gamma": 1}, "`gamma` is 1", "horizon=H"),
     "gamma in percent": ({"gamma": 99}, "`gamma` is 99", "[0, 1)"),
     "gamma as a text": ({"gamma": "0.9"}, "`gamma` is '0.9'", "such as gamma=0.9"),
     "no gamma": ({"gamma": None}, "`gamma` is None", "such as gamma=0.9"),
@@ -127,9 +127,9 @@ POLICIES = {
     "a table": (TABLE, "is a DataFrame, which is no policy"),
     "True": (True, "is a bool, which is no policy"),
     "the log": (LOG, "it is a Transitions", "the log comes first"),
-    "logits": (rule(lambda n: np.tile([-1.0, 2.0], (n, 1))), "initial state 0", "SoftmaxPolicy(function)"),
+    "logits": (rule(lambda n: np.tile([-1.0, 2.0], (n, 1))), "initial state number 0", "SoftmaxPolicy(function)"),
     "scores": (rule(lambda n: np.ones((n, 2))), "sum to 2, not 1", "Normalize", "SoftmaxPolicy(function)"),
-    "NaN": (rule(lambda n: np.full((n, 2), np.nan)), "initial state 0", "finite"),
+    "NaN": (rule(lambda n: np.full((n, 2), np.nan)), "initial state number 0", "finite"),
     "the probability of action 1": (rule(lambda n: np.full(n, 0.3)), "0.3", "np.column_stack([1 - p, p])"),
     "an answer for one state": (rule(lambda _: [0.5, 0.5]), "shape (2,)", "for 30 states", "lambda states:"),
     "one number for all": (rule(lambda _: 1), "shape ()", "all states at once"),

@@ -92,6 +92,20 @@ def check_alpha(alpha: float) -> None:
         )
 
 
+_LIKELY = 0.5
+"""Nobody asks for an interval that is more likely wrong than right."""
+
+
+def unusual_alpha(alpha: float) -> str | None:
+    """A warning where the confidence was probably taken for alpha."""
+    if alpha <= _LIKELY:
+        return None
+    return (
+        f"alpha is {alpha:g}: the interval may miss the value with that probability, and holds with probability {1 - alpha:.3g} "
+        f"alone. For {alpha:.0%} confidence alpha is {1 - alpha:.3g} (--alpha {1 - alpha:.3g})."
+    )
+
+
 def ends_of(side: Side) -> tuple[End, ...]:
     """The ends to compute, the lower one first."""
     if side not in ("both", "lower", "upper"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,10 @@ import click
 from rich.console import Console
 
 from bondic.baselines.registry import BASELINES
+from bondic.claims import unusual_alpha
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
-from bondic.errors import Doubt, InvalidInput
+from bondic.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.proofs.io import write_atomically
 from bondic.report.compare import joint_title, line_alpha, tried
@@ -43,7 +45,7 @@ def command(log: str, **options: Any) -> int:
     pairs = [(policy, name) for policy in policies for name in methods]
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
-    doubts: list[str] = []
+    doubts: list[str] = [Doubt(text) for text in (unusual_alpha(alpha),) if text is not None]
     notes = list(inputs.notes)
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         tell = progress or (lambda *_: None)
@@ -72,7 +74,9 @@ def command(log: str, **options: Any) -> int:
 
 
 def _run(question: Rows, alpha: float, name: str, options: dict[str, Any], inputs: Inputs) -> Result:
-    return estimate_interval(question, alpha=alpha, method=make_method(name, options, inputs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)  # said once for all lines
+        return estimate_interval(question, alpha=alpha, method=make_method(name, options, inputs))
 
 
 def _named(lines: list[Line]) -> list[Line]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from bondic.cli.config import to_toml
 from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
 from bondic.cli.work import WORK, reads_in_parts, sums_of
-from bondic.errors import Doubt
+from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
 from bondic.folders import refuse_existing, result_folder, write_texts
@@ -50,7 +51,9 @@ def command(**options: Any) -> int:
         method = with_sums(make_method(options["method"], options, inputs), sums)
         if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
             talk.print(words, highlight=False)
-        result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
+            result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
         if isinstance(sums.executor, Remote) and not isinstance(result.proof, DualProof):
             talk.print(f"The method {result.method} works in this process: the executor was not used.", highlight=False)
         if progress:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -57,6 +58,24 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[
     if not names or not all(isinstance(name, str) and name for name in names):
         raise click.BadParameter("names with commas between them are needed, such as run,maintain.", ctx, parameter)
     return tuple(names)
+
+
+_PAIRS = ("--reward-range", "--value-range")
+_PAIR = re.compile(r"[\[(]?\s*([^,\s]+)\s*,\s*([^,\s]+?)\s*[\])]?")
+
+
+def spelled_pairs(args: Sequence[str]) -> list[str]:
+    """`--reward-range -100,-1` as `--reward-range -100 -1`; also with brackets, and with `=`."""
+    out: list[str] = []
+    for word in args:
+        name, sign, value = word.partition("=")
+        if sign and name in _PAIRS and (pair := _PAIR.fullmatch(value)):
+            out += [name, *pair.groups()]
+        elif out and out[-1] in _PAIRS and (pair := _PAIR.fullmatch(word)):
+            out += pair.groups()
+        else:
+            out.append(word)
+    return out
 
 
 CONFIG = [
@@ -126,7 +145,8 @@ QUESTION = [
     ),
     option(
         "--initial",
-        "File with the initial states; a column `weight` may hold their weights. Default: the episode starts of the log.",
+        "File with the initial states; a column `weight` may hold their weights. One state can be written out, as in 36 or "
+        "0.5,2. Default: the episode starts of the log.",
         type=PATH,
     ),
     default(

@@ -17,6 +17,7 @@ from bondic.methods import with_propensities
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
 from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
+from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential, settled
 from bondic.methods.setting import tuning_problem
@@ -43,6 +44,7 @@ _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Default:
     """`Propensities` where the log holds them and they say enough, else `Sequential` wherever it applies, else `Dual`.

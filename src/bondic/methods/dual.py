@@ -17,6 +17,7 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
@@ -39,6 +40,7 @@ _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Dual:
     """The dual bound of Feng et al.: min over ω of Ĵ(q̂, ω) + r_Q |μ_ω| + eps |ω|.

@@ -20,6 +20,7 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.listed import listing_options
 from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.proofs.asked import Asked
@@ -40,6 +41,7 @@ _MOST_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Propensities:
     """Intervals from propensities, theory section 13: nothing is assumed about the value function, and nothing about overlap.

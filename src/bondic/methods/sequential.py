@@ -18,6 +18,7 @@ from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.listed import listing_options
 from bondic.methods.setting import GIVEN_UP, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
@@ -70,6 +71,7 @@ START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Sequential:
     """The sequential localized interval, theory section 9: allows for the noise that the log shows, not for the worst.

@@ -14,6 +14,7 @@ from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log
+from bondic.data.names import held_by
 from bondic.errors import InvalidInput, did_you_mean, one_line, shown
 from bondic.policies.adapters.fitted import words_on
 from bondic.policies.adapters.load import load_policy
@@ -216,5 +217,13 @@ def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> 
     for name in given:
         if name not in names:
             raise InvalidInput(
-                f"There is no argument `{one_line(name)}`.{did_you_mean(name, names)} There are {', '.join(names)}."
+                f"There is no argument `{one_line(name)}`.{_meant(name, names)} There are {', '.join(names)}."
             )
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """What was probably meant: a column of the log, or another argument."""
+    part = held_by(name)
+    if part is None:
+        return did_you_mean(name, names)
+    return f" `{part}` belong to the log: name their column, columns={{'{part}': ...}}, or pass them to Transitions({part}=...)."
