@@ -131,6 +131,10 @@ def test_one_start_is_told_by_the_starts_that_are_left_out(kind):
 def test_other_starts_are_paid_as_before():
     assert proposed(walk(others=0.6)) is None
     assert proposed(walk(20, length=60)) is None  # too few are left out to tell
+    whole = walk()
+    few = bondic.InitialStates.from_log(whole.log, count=30)  # a fixed number of them may all stand in the pilot
+    asked = bondic.make_problem(whole.log, bondic.TablePolicy(POLICY), few, gamma=0.8, reward_range=(0, 1))
+    assert proposed(asked) is None
 
 
 def test_later_starts_leave_no_trace_in_what_is_proposed():

@@ -102,12 +102,13 @@ class StartPath:
 def propose_one_start(problem: Rows, pilot: Rows, times: float, width: float, log_term: float) -> OneStart | None:
     """The start that most of the skipped ones share, with the best bet for their share of others.
 
-    None where that promises no less than Hoeffding's inequality for all starts, or no starts were skipped. `times` is how many
-    times as many rows follow as the pilot has, which is as many times as many starts where they are the log's.
+    None where that promises no less than Hoeffding's inequality for all starts, or no starts were skipped; and for a fixed number
+    of the log's starts, which may all stand in the pilot. `times` is how many times as many rows follow as the pilot has, which is
+    as many times as many starts where they are the log's.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
     skipped, cloud = starts.skipped, starts.cloud
-    if skipped < _FEWEST or not (states.from_rows or states.count_fixed):
+    if skipped < _FEWEST or states.from_rows == states.count_fixed:
         return None
     count = max(times * skipped if states.from_rows else float(len(states) - skipped), 1.0)
     seen = np.hstack([cloud.points, cloud.weights])[cloud.rows < skipped] + 0.0
