@@ -198,7 +198,7 @@ import sys
 import numpy as np, bondic
 from bondic.sums.forms import Sums
 from bondic.proofs.io import load_certificate
-from bondic.proofs.verify import verify
+from bondic.proofs.verify import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))

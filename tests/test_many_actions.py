@@ -199,7 +199,7 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
             out[np.all(observations == states[217], axis=1)] *= 2
             return out
 
-    with pytest.raises(PolicyError, match="initial state 217 sum to 2"):
+    with pytest.raises(PolicyError, match=r"initial state number 217 \(counted from 0\) sum to 2"):
         ask(Wrong())
     monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
     with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):

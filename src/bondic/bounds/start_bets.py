@@ -1,4 +1,4 @@
-"""A sampled initial distribution, paid for in betting form at what q* can still be (section 9).
+"""A sampled initial distribution, bounded by bets at what q* can still be (section 9).
 
 Starts x_1, x_2, ... are independent with E q*(x_j) = J*. For a guess c of J* and a bet b that were fixed before them,
 

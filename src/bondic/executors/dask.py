@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -107,7 +108,9 @@ class _DaskLine:
         self._client, self._task, self._retries = client, task, retries
         self._futures: dict[Any, int] = {}
         self._done: queue.Queue[Any] = queue.Queue()
-        self._job = client.submit(bytes, job, pure=False)
+        with warnings.catch_warnings():  # the points of a sum over pairs are large, and sent once
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            self._job = client.submit(bytes, job, pure=False)
 
     def submit(self, place: int) -> None:
         future = self._client.submit(perform, self._task, self._job, place, pure=False, retries=self._retries)

@@ -17,6 +17,7 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
@@ -39,6 +40,7 @@ _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Dual:
     """The dual bound of Feng et al.: min over ω of Ĵ(q̂, ω) + r_Q |μ_ω| + eps |ω|.
@@ -54,10 +56,10 @@ class Dual:
         Q, the functions that q* is assumed to be among. None: a box where states are names, else a ball.
     gauge : str or NoiseBound, default "half"
         The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
-        the features of W), "self-normalized" (pays for the mean square of ω; for features and tables), "plug-in" (no
+        the features of W), "self-normalized" (depends on the mean square of ω; for features and tables), "plug-in" (no
         guarantee), or an object.
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     radius : float, default None
         Radius of Q with the kernel left to the library; None: the log suggests one. Not together with `ball`.
     misspecification : float, default 0

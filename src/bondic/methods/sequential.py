@@ -18,7 +18,8 @@ from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
-from bondic.methods.setting import tuning_problem
+from bondic.methods.listed import listing_options
+from bondic.methods.setting import GIVEN_UP, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
@@ -70,9 +71,10 @@ START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Sequential:
-    """The sequential localized interval, theory section 9: pays for the noise that the log shows, not for the worst possible.
+    """The sequential localized interval, theory section 9: allows for the noise that the log shows, not for the worst.
 
     Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
     rows; bad ones make the interval longer, never wrong. It holds at every number of rows at once. Not guaranteed: anything
@@ -86,7 +88,7 @@ class Sequential:
     radius : float, default None
         Radius of Q with the kernel left to the library. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     pilot : float or int, default None
         Rows set aside at the beginning: a share below 1, or a number. They are not certified. None: 10 % where the library
         chooses Q for states that are numbers, and may fit a center for it; else 5 %.
@@ -210,6 +212,8 @@ class Sequential:
         notes["Q"] = (
             f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
         )
+        if told:
+            notes[GIVEN_UP] = why
         proof = _value_range_proof(certified, alpha, self.side)
         return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
 
@@ -307,7 +311,7 @@ class Sequential:
     def _foreseen(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
         """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
 
-        Coordinates learn where q* can be, which pays once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
+        Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
         ball, ends, sums = chosen.ball, ends_of(self.side), Sums.named(self.engine)
@@ -360,7 +364,7 @@ def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
 
 
 def _without_starts(certified: Rows, plan: Plan | None) -> str:
-    """Starts that were read off the log are paid for by bets on those after the pilot; without any there is no answer.
+    """Starts that were read off the log are bounded by bets on those after the pilot; without any there is no answer.
 
     Falling back on another bound would spend the same part of alpha twice.
     """

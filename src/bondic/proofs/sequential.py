@@ -139,8 +139,8 @@ class SequentialProof(Proof):
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         text = (
-            "Models, instruments, bets and weights of a block come from the rows before it, which a plan does not show. The "
-            "first block"
+            "The models, bets and weights of each block were made from the rows before it. The certificate shows this for the "
+            "first block only"
         )
         own = (fixed_before("plan", text, self._begun, rows),)
         return list_assumptions(rows, self.ball, own, rejected=rejected)

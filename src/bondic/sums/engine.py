@@ -177,6 +177,11 @@ class Engine(ABC):
 
     name: str
 
+    @property
+    def known_elsewhere(self) -> bool:
+        """Whether other processes find it by its name: those from outside the library are not known there."""
+        return type(self).__module__.startswith("bondic.")
+
     @abstractmethod
     def cost(self, term: Term, survey: Survey) -> float | None:
         """In units of one pair of points (module pairs); None: it cannot, or not for less than `survey.least`."""
