@@ -271,6 +271,7 @@ def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
     _, err = running.communicate(timeout=30)
     assert running.returncode == 130, err
     assert b"Traceback" not in err
+    assert b"leaked" not in err
     assert list(kept.glob("*/*.part"))
     deadline = time.monotonic() + 30
     while alive(running.pid) and time.monotonic() < deadline:

@@ -257,3 +257,13 @@ def test_a_task_of_a_stream_that_fails_ends_it():
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(InvalidInput, match="row 3"):
         next(found)
+
+
+def test_tasks_of_a_stream_treat_overflow_as_the_caller_does():
+    def task(k):
+        return float(np.array([1e300])[0] * np.float64(10.0) ** (10 * k))
+
+    with np.errstate(over="ignore"):
+        assert list(in_order(task, range(4), 2)) == [1e300, np.inf, np.inf, np.inf]
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        list(in_order(task, range(4), 2))

@@ -160,7 +160,7 @@ def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(acti
     assert search.model.balance.shape[1] <= 2400 + 1
     found = search.propose(sign=1.0, radius=1.0, kappa=setting.epsilon().upper)
     assert found.omega is not None
-    (_, (nothing,), _), (_, (claim,), _) = evaluate_all(setting, ("upper",), [found.omega])
+    ((_, (nothing,), _), (_, (claim,), _)), _ = evaluate_all(setting, ("upper",), [found.omega])
     assert claim.bound - search.offset >= found.primal - 1e-9
     assert claim.bound < nothing.bound
 

@@ -307,8 +307,8 @@ def test_it_shows_the_interval_every_term_every_assumption_and_the_hashes(world,
     words = " ".join("".join(parse(page).words).split())
     assert " ".join(result.summary().split()) in words
     rows = {name: cells for name, *cells in result.view().parts.rows}
-    # parts that are 0 at both ends are left out
-    assert set(rows) == {name for end in result.terms().values() for name, size in end.items() if size}
+    # parts that are 0 at both ends are left out, and rounding that no digit shows
+    assert set(rows) == {name for end in result.terms().values() for name, size in end.items() if size} - {"rounding"}
     for name, cells in rows.items():
         assert name in words
         assert all(cell in words for cell in cells)

@@ -20,6 +20,8 @@ StepKind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "
 KnownBy = Literal["counted", "extrapolated", "yours"]
 _ROUNDING = 1e-12
 """Share of an interval that is rounding: an end point so close to 0 is shown as 0."""
+_WORTH_A_ROW = 1e-6
+"""Share of an interval below which its rounding is not shown."""
 _LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
 
 
@@ -36,7 +38,8 @@ class Grid:
 def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     """The parts of every end in a column each, with the digits that the interval deserves.
 
-    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out.
+    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out, and so is
+    rounding that no digit shows (`Claim.table` has it).
     """
     ends = [claim for claim in claims if claim.of("spread")]
     if not ends:
@@ -45,7 +48,9 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
     tables = [claim.table() for claim in ends]
     rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
-    shown = [name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name) for table in tables)]
+    shown = [name for name in dict.fromkeys(spreads) if any(table.get(name) for table in tables)]
+    if any(table["rounding"] > _WORTH_A_ROW * length for table in tables):
+        shown.append("rounding")
     rows += [(name, *_cells(tables, name, three)) for name in shown]
     rows.append(("end point", *end_texts(ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))

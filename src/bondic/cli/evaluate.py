@@ -18,7 +18,7 @@ from bondic.advice.steps import with_next_steps
 from bondic.cli.config import to_toml
 from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
-from bondic.cli.work import WORK, reads_in_parts, sums_of
+from bondic.cli.work import WORK, not_elsewhere, reads_in_parts, sums_of
 from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
@@ -28,6 +28,7 @@ from bondic.methods.forecast import forecast
 from bondic.methods.frontier import Frontier
 from bondic.methods.larger_radii import larger_radii
 from bondic.methods.sensitivity import result_frontier
+from bondic.methods.sequential import Sequential
 from bondic.proofs.dual import DualProof
 from bondic.rendering import interval_text, number, three
 from bondic.report.exports import result_csv, result_markdown
@@ -51,11 +52,17 @@ def command(**options: Any) -> int:
         method = with_sums(make_method(options["method"], options, inputs), sums)
         if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
             talk.print(words, highlight=False)
+        if isinstance(sums.executor, Remote) and isinstance(method, Sequential):
+            talk.print(not_elsewhere("sequential"), highlight=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
             result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
-        if isinstance(sums.executor, Remote) and not isinstance(result.proof, DualProof):
-            talk.print(f"The method {result.method} works in this process: the executor was not used.", highlight=False)
+        if (
+            isinstance(method, Default)
+            and isinstance(sums.executor, Remote)
+            and not isinstance(result.proof, DualProof)
+        ):
+            talk.print(not_elsewhere(result.method), highlight=False)  # which method it would be was not known before
         if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows

@@ -25,6 +25,12 @@ def reads_in_parts(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "memory": options["memory"] or _BUDGET} if named else options
 
 
+def not_elsewhere(method: str) -> str:
+    """That a method holds its rows, or plans from them one after the other, and leaves other processes alone."""
+    words = f"The method {method} works in threads of this process: neither executor nor checkpoints are used."
+    return f"{words} --method dual uses them."
+
+
 @contextmanager
 def sums_of(options: dict[str, Any]) -> Iterator[Sums]:
     """Sums with the engine and the executor of the options; connections and processes are given back at the end."""

@@ -9,6 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from bondic.errors import InvalidInput
 
 S = TypeVar("S")
@@ -75,16 +77,22 @@ class Serial:
 def in_order(task: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
     """task(item) for the items of a stream, in their order; the next ones are read and worked on meanwhile.
 
-    Items are read in the calling thread, tasks run in others. Whatever a task raises comes where its result would have come.
+    Items are read in the calling thread, tasks run in others; NumPy treats overflow there as it does in the calling one.
+    Whatever a task raises comes where its result would have come.
     """
     room = min(workers, _AHEAD)
     if room == 1:
         yield from map(task, items)
         return
-    pool, waiting = ThreadPoolExecutor(room), deque[Future[T]]()
+    pool, waiting, treatment = ThreadPoolExecutor(room), deque[Future[T]](), np.geterr()
+
+    def alike(item: S) -> T:
+        with np.errstate(**treatment):
+            return task(item)
+
     try:
         for item in items:
-            waiting.append(pool.submit(task, item))
+            waiting.append(pool.submit(alike, item))
             if len(waiting) > room:
                 yield waiting.popleft().result()
         while waiting:

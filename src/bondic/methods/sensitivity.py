@@ -116,7 +116,7 @@ def _frontier(
             setting.slack(weighed),
             claim[ALLOWANCE],
         )
-        for omega, (claim,), weighed in evaluate_all(setting, ("upper",), proposals, progress=report)
+        for omega, (claim,), weighed in evaluate_all(setting, ("upper",), proposals, progress=report)[0]
         if claim.uses_log  # ω = 0 uses no row: it only repeats Q
     )
     alpha, shares = budget.alpha, {name: part / budget.alpha for name, part in budget.parts.items()}

@@ -85,7 +85,8 @@ def _policy_text(problem: Rows) -> str:
 def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
     """What the initial states of a problem are; `paid` where a number of them that was not fixed has its price."""
     states, draws = problem.initial_states, problem.initial_draws
-    text = f"The initial distribution is exactly the given list of {len(states)} weighted states."
+    given = "state" if len(states) == 1 else f"list of {len(states)} weighted states"
+    text = f"The initial distribution is exactly the given {given}."
     if states.kind == "sample":
         size = (
             "fixed beforehand"

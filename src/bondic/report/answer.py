@@ -45,7 +45,7 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
     rejected = result.status is Status.REJECTED
     if rejected:  # no interval is given: there is nothing to guarantee
-        advice = ", and no basis for a decision"
+        advice = " and is no basis for a decision"
     outside = (
         " <strong>The point estimate lies outside the interval: it has no guarantee.</strong>"
         if result.estimate_outside

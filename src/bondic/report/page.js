@@ -162,7 +162,8 @@
       parts.push('<line class="rule" x1="' + pad.left + '" x2="' + (width - pad.right) + '" y1="' + y(v) + '" y2="' + y(v) + '"/>');
       parts.push('<text x="' + (pad.left - 6) + '" y="' + (y(v) + 4) + '" text-anchor="end">' + text(v) + "</text>");
     }
-    for (let d = Math.ceil(t0); d <= t1; d++) {
+    const every = Math.ceil(56 * (t1 - t0) / (width - pad.left - pad.right));  // decades between labels that have room
+    for (let d = Math.ceil(t0); d <= t1; d += every) {
       const r = Math.pow(10, d);
       parts.push('<text x="' + x(r) + '" y="' + (height - pad.bottom + 16) + '" text-anchor="middle">' + text(r) + "</text>");
     }

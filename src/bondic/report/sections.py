@@ -56,7 +56,7 @@ _COVERED = {
 def _named(parts: Grid) -> str:
     """What each part covers, of those that there are."""
     words = [f"<b>{esc(sentence(row[0]))}</b> covers {_COVERED[row[0]]}." for row in parts.rows if row[0] in _COVERED]
-    return " ".join([*words, "The rest is the computer's rounding."])
+    return " ".join(words)
 
 
 def _searched(result: Result) -> str:

@@ -213,7 +213,8 @@ class Parts:
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(
             f"Actions are text, coded as {_listed(known)}. The policy's "
-            "probabilities must follow that order; actions=[...] (--actions) sets it, and adds actions that the log never took."
+            "probabilities must follow this order. To change it, or to add actions that the log never took: "
+            "actions=[...] (--actions)."
         )
         code = {text: index for index, text in enumerate(known)}
         return np.array([code[text] for text in texts], dtype=np.int64)
