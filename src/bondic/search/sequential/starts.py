@@ -103,8 +103,8 @@ def propose_one_start(problem: Rows, pilot: Rows, times: float, width: float, lo
     """The start that most of the skipped ones share, with the best bet for their share of others.
 
     None where that promises no less than Hoeffding's inequality for all starts, or no starts were skipped; and for a fixed number
-    of the log's starts, which may all stand in the pilot. `times` is how many times as many rows follow as the pilot has, which is
-    as many times as many starts where they are the log's.
+    of the log's starts, which may all stand in the pilot. `times` is how many times as many rows follow as the pilot has,
+    and as many times as many starts where they are the log's.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
     skipped, cloud = starts.skipped, starts.cloud
