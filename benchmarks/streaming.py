@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -99,7 +100,8 @@ def main() -> None:
         print(f"{args.rows} rows in {len(list(folder.iterdir()))} parts, {size / 1e9:.2f} GB on disk", flush=True)
         # in a process of its own, so that the peak is that of the estimate
         command = [sys.executable, __file__, "--one", str(folder), "--memory", args.memory]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        alone = {"OPENBLAS_NUM_THREADS": "1", **os.environ}  # rows are worked on in threads: see docs/large-logs.md
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=alone)
         print(done.stdout.splitlines()[-1])
 
 

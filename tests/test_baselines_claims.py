@@ -123,7 +123,7 @@ def test_a_length_that_steps_states_is_printed_as_an_assumption(method):
     stated = bondic.estimate_interval(problem, method=method(steps=1))
     truth = 1 / (1 - 0.9 * 0.5)
     assert stated.high < truth
-    assert "longer than 1 steps" in words(stated)["length"]
+    assert "longer than 1 step," in words(stated)["length"]
     if method is EmpiricalBernstein:
         open_ended = bondic.estimate_interval(problem, method=method())
         assert open_ended.low <= truth <= open_ended.high

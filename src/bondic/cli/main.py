@@ -33,6 +33,8 @@ def group() -> None:
 
 def main() -> None:
     """Run the command line; errors of ours become one message and an exit code."""
+    # blocks of rows are worked on in threads of our own: those of a matrix product would wait for one another, at full speed
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy is not loaded yet
     try:
         with obeying_interrupts():
             code = group(standalone_mode=False)

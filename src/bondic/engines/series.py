@@ -100,7 +100,8 @@ def choose_split(
     cuts = np.unique(np.linspace(0, count, _BINS + 1).astype(np.int64))[1:]
     edges = norms[order][cuts - 1]
     binned = np.add.reduceat(masses[order], np.concatenate([[0], cuts[:-1]]), axis=0)
-    root = band_root(aims / np.maximum(binned.sum(axis=0) ** 2, 1e-300))
+    with np.errstate(over="ignore", invalid="ignore"):  # sums that are too large end as errors of their own
+        root = band_root(aims / np.maximum(binned.sum(axis=0) ** 2, 1e-300))
     best, limit = None, pairs.pair_cost(count, total) if limit is None else limit
     for share in _FAR_SHARES:
         keep = cuts <= (1.0 - share) * count
