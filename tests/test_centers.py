@@ -233,6 +233,13 @@ def test_leaves_of_a_tree_are_as_large_as_asked():
     assert len(sizes) > 4
 
 
+def test_a_tree_parts_neighboring_floats():
+    low = 1.0 + np.spacing(1.0)  # the middle of this and the next float is rounded to the next one
+    states = np.array([low, low, np.nextafter(low, 2.0)])[:, None]
+    wanted = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(grow_tree(states, wanted, 1).values(states), wanted)
+
+
 def test_fitted_centers_have_smaller_residuals_on_a_rough_world():
     _, found = fitted()
     names = [center.name for center in found.every]
