@@ -224,6 +224,17 @@ def test_the_simulator_finds_steps_and_cliffs():
     assert right.all()
 
 
+@pytest.mark.parametrize(("bend", "degree"), [(0.0, 1), (0.3, 2)])
+def test_a_higher_degree_has_to_pay_for_itself(bend, degree):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        s, a = rng.normal(size=(800, 3)), rng.integers(0, 2, 800)
+        after = 0.9 * s + bend * s[:, ::-1] * s + 0.1 * rng.normal(size=s.shape)
+        found = fit_simulator(Moves(s, a, after, np.zeros(800), np.zeros(800, dtype=bool)), 2)
+        assert len(found.residuals)
+        assert found.steps.monomials.shape[1] == degree
+
+
 def test_leaves_of_a_tree_are_as_large_as_asked():
     rng = np.random.default_rng(0)
     states, wanted = rng.normal(size=(300, 2)), rng.normal(size=(300, 2))
