@@ -32,6 +32,7 @@ from bondic.sums.engine import Share, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.reference import Reference
+from bondic.sums.spool import sum_blocks
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -87,20 +88,36 @@ def exact(points: FloatArray, columns: FloatArray, bandwidth: float) -> npt.NDAr
 
 
 def errors(device: str) -> None:
-    print("\n| precision | columns | certified error | true error |\n|---|---|---|---|")
+    print("\n| precision | columns | points | certified error | true error |\n|---|---|---|---|---|")
     for precision in PRECISIONS:
         for width in (1, 2, 8):
             term, points, columns = problem(6000, width)
-            share = Cuda(precision, device).own(term, points, columns, Serial())
+            engine = Cuda(precision, device)
             masses = [upper_sum(np.abs(columns[:, c])) ** 2 for c in range(width)]
-            found, truth = enclose([share], width, masses), exact(points, columns, 1.2)
-            true = max(float(abs(f.mid - t)) / m for f, t, m in zip(found, truth, masses, strict=True))
-            radius = max(f.rad / m for f, m in zip(found, masses, strict=True))
-            if true > radius:
-                raise SystemExit(
-                    f"{precision}, {width} columns: true error {true:.2e} beyond the certified {radius:.2e}"
-                )
-            print(f"| {precision} | {width} | {radius:.1e} | {true:.1e} |")
+            truth = exact(points, columns, 1.2)
+            for how, share in (
+                ("all at once", engine.own(term, points, columns, Serial())),
+                ("in four blocks", blocks(engine, term, points, columns, 1501)),
+            ):
+                found = enclose([share], width, masses)
+                true = max(float(abs(f.mid - t)) / m for f, t, m in zip(found, truth, masses, strict=True))
+                radius = max(f.rad / m for f, m in zip(found, masses, strict=True))
+                if true > radius:
+                    raise SystemExit(
+                        f"{precision}, {width} columns: error {true:.2e} beyond the certified {radius:.2e}"
+                    )
+                print(f"| {precision} | {width} | {how} | {radius:.1e} | {true:.1e} |")
+
+
+def blocks(engine: Cuda, term: Term, points: FloatArray, columns: FloatArray, size: int) -> Share:
+    """The sum over pairs of blocks, as workers of a cluster do it."""
+    engine.block = size
+
+    def block(index: int) -> tuple[FloatArray, FloatArray]:
+        part = slice(index * size, (index + 1) * size)
+        return points[part], columns[part]
+
+    return sum_blocks(engine, term, len(points), block, Serial())
 
 
 def speeds(device: str, count: int) -> None:
@@ -117,6 +134,10 @@ def speeds(device: str, count: int) -> None:
             f"| {precision} | {seconds:.2f} | {rate:.3g} | {bound:.3g} ({megahertz:.0f} MHz) | {rate / bound:.2f} | "
             f"{rate / recipe_rate:.1f} x |"
         )
+        for _ in range(2):  # the first one compiles
+            start = time.perf_counter()
+            blocks(Cuda(precision, device), term, points, columns, Cuda.block)
+        print(f"| {precision}, blocks of {Cuda.block} | {time.perf_counter() - start:.2f} | | | | |")
 
 
 def unfused(precision: Precision, device: str, count: int) -> float:

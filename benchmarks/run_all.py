@@ -16,6 +16,7 @@ SCRIPTS = (
     ["streaming.py", "--rows", "1000000"],
     ["many_actions.py", "--actions", "34", "300"],
     ["tool.py"],
+    ["cluster.py", "--rows", "600000"],
 )
 
 

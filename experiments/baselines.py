@@ -78,7 +78,7 @@ class Tally:
         self.logs += 1
         slack = ROUNDING * result.value_range.width
         self.misses += not result.low - slack <= truth <= result.high + slack
-        self.lengths.append(result.length / result.value_range.width)
+        self.lengths.append((result.high - result.low) / result.value_range.width)
         self.errors.append(result.estimate - truth)
         self.seconds += seconds
 
@@ -147,9 +147,9 @@ def page(data: dict[str, Any]) -> str:
         "in ten. A miss by less than a millionth of the value range does not count. Time is the mean number of seconds per log, "
         "first over the problems, then for each of them in a table of its own.",
         "",
-        "Trajectory methods pay for the steps that were not recorded with the whole range of their value, which makes them "
-        "cover more often than asked on logs of cut episodes; one-step episodes are the extreme. Long products of ratios do "
-        "the opposite: the weights that matter are not in the log, and no sample variance knows of them.",
+        "Trajectory methods add the whole range of possible values for the steps that were not recorded. So on logs of cut "
+        "episodes they cover more often than required; one-step episodes are the extreme. Long products of ratios have the "
+        "opposite effect: the weights that matter are not in the log, and no sample variance can show them.",
         "",
     ]
     lines += [*_tables(data), "", "| problem | what it is |", "|---|---|"]

@@ -62,7 +62,7 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
         method = b.Dual(instruments=question.instruments, ball=question.ball, gauge=gauge)
         result = b.estimate_interval(question.problem, alpha=ALPHA, method=method)
         role = "no guarantee" if gauge == "plug-in" else "claim"
-        length = result.length / result.value_range.width
+        length = (result.high - result.low) / result.value_range.width
         failed = result.status is b.Status.REJECTED or not result.low <= question.value <= result.high
         out.append(Check(f"interval, {gauge}", failed, role=role, length=length))
         level = result.budget["noise"]

@@ -42,7 +42,7 @@ def page(data: dict[str, Any]) -> str:
     runs, misses = sum(line["runs"] for line in lines), sum(line["misses"] for line in lines)
     most = max((line["runs"] + line["refused"] for line in lines), default=0)
     text = [
-        "# Default settings, judged on foreign data",
+        "# Default settings, tested on data of others",
         "",
         "A user who names no kernel and no radius gets what the library chooses. This page counts how often that choice is "
         "wrong, on published data sets, on environments of Gymnasium and on textbook worlds, each with a known value. "
@@ -67,8 +67,8 @@ def page(data: dict[str, Any]) -> str:
         f"All cells together: {misses} misses in {runs} runs; P( Bin({runs}, α) ≥ {misses} ) = {pooled(lines):.2g}. "
         f"Violated: {', '.join(bad) if bad else 'none'}.",
         "",
-        "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound pays for the "
-        "whole value range (see [how to choose](how-to-choose.md)). Where it is a kernel ball, the class that is wide enough "
+        "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound allows for "
+        "the whole value range (see [how to choose](how-to-choose.md)). Where it is a kernel ball, the class that is wide enough "
         "to be right is often too wide to say anything.",
         "",
     ]
@@ -135,7 +135,7 @@ def _real_line(row: Row) -> str:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Default settings on foreign data.")
+    parser = argparse.ArgumentParser(description="Default settings on data of others.")
     parser.add_argument("--cells", default="", metavar="PATTERN", help="cells whose name has this regular expression")
     parser.add_argument("--seeds", type=int, default=20, help="logs per cell")
     parser.add_argument("--jobs", type=int, default=2, help="processes")

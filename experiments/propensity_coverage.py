@@ -87,7 +87,7 @@ def judged(
     result = bondic.estimate_interval(problem, alpha=ALPHA, method=method)
     truth = value(result) if callable(value) else value
     failed = result.status is bondic.Status.REJECTED or truth not in result.interval
-    return Check(name, failed, role, length=result.length / (result.value_range.high - result.value_range.low))
+    return Check(name, failed, role, length=(result.high - result.low) / result.value_range.width)
 
 
 # --- cases ----------------------------------------------------------------------------------------------

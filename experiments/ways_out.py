@@ -243,7 +243,9 @@ class Outcome:
     def share(self) -> float:
         """What came out, in units of the value range before: a smaller range is a gain, too."""
         assert self.after is not None
-        return self.after.length / (self.after if self.case.kind == "discount" else self.before).value_range.width
+        return (self.after.high - self.after.low) / (
+            self.after if self.case.kind == "discount" else self.before
+        ).value_range.width
 
     @property
     def kept(self) -> bool:
@@ -260,7 +262,7 @@ def follow(case: Case) -> Outcome:
     ]
     if not steps:
         return Outcome(case, before, None, None, 0.0)
-    share = min(before.length / before.value_range.width, 1.0)
+    share = min((before.high - before.low) / before.value_range.width, 1.0)
     after = case.ask(**case.follow(steps[0], before)).answer()
     return Outcome(case, before, steps[0], after, case.promise(steps[0], share))
 

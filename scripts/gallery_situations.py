@@ -33,10 +33,11 @@ class Situation:
 
 
 def machine(rows: int | None = None, gamma: float = 0.8) -> bondic.Rows:
-    """The demonstration, or its first rows."""
+    """The demonstration, or its first rows as a log of their own."""
     demo = bondic.load_demo()
-    problem = bondic.make_problem(demo.log, demo.policy, demo.initial, gamma=gamma, reward_range=(0.0, 1.0))
-    return problem if rows is None else problem[:rows]
+    columns = {name: column[:rows] for name, column in demo.log.columns().items() if column is not None}
+    log = bondic.Transitions(**columns)
+    return bondic.make_problem(log, demo.policy, demo.initial, gamma=gamma, reward_range=(0.0, 1.0))
 
 
 def smooth() -> bondic.Rows:
@@ -46,7 +47,9 @@ def smooth() -> bondic.Rows:
     log = bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS})
     start = bondic.InitialStates.exact(world.initial_states, world.initial_probs)
     policy = bondic.CallablePolicy(world.target_probs)
-    return bondic.make_problem(log, policy, start, gamma=0.8, reward_range=world.reward_range)
+    return bondic.make_problem(
+        log, policy, start, gamma=0.8, reward_range=(-1.0, 1.1)
+    )  # a round one around the world's
 
 
 def offers(rows: int, actions: int) -> bondic.Rows:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from bondic.engines import moments
+from bondic.engines.bands import Bands
 from bondic.sums.engine import enclose
 from bondic.sums.forms import Sums
 from bondic.sums.measure import Measure
@@ -26,8 +27,8 @@ def evaluate(terms, x, y, weights, *, engine="auto"):
 def series_form(scaled, columns, norms, degree, progress=None):
     """u_p^T K u_p of every column by the moments of one degree, without far points."""
     sums = moments.Moments(degree, scaled.shape[1], columns.shape[1])
-    sums.add(scaled, columns, progress)
+    sums.add(scaled, columns, progress=progress)
     masses, largest = moments.column_masses(columns), float(norms.max(initial=0.0))
-    tail = moments.tail_error(norms, np.abs(columns), degree)
-    share = moments.near_share(sums.total(), masses, tail, degree, largest, scaled.shape)
+    roots = moments.tail_roots(norms, np.abs(columns), degree)[None]
+    share = moments.near_share(sums, masses, roots, Bands(np.zeros(0), np.array([degree])), largest, scaled.shape)
     return enclose([share], columns.shape[1])

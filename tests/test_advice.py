@@ -129,7 +129,7 @@ def test_pairs_without_a_row_are_counted():
     assert facts.target == pytest.approx([0.5, 0.5])
     assert facts.logged.sum() == 400
     steps = bondic.next_steps(bondic.estimate_interval(problem), problem)
-    assert any("has no row" in step.text for step in only(steps, "overlap"))
+    assert any("was never tried there" in step.text for step in only(steps, "overlap"))
 
 
 # --- parts ----------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_a_rejection_is_explained():
     assert kinds(steps) == ["rejected"] * 3
     assert steps[0].loud
     assert "p-value" in steps[0].text
-    assert "no interval is given" in steps[0].text
+    assert "No interval is given" in steps[0].text
     assert "radius" in steps[2].text
 
 
@@ -316,3 +316,31 @@ def test_saved_results_hold_the_steps(trivial, tmp_path):
     assert len(json.loads((folder / "result.json").read_text())["next_steps"]) == len(result.next_steps())
     with pytest.raises(InvalidInput, match="no longer holds its question"):
         bondic.next_steps(replace(result, question=None))
+
+
+# --- hints beside sharp answers ----------------------------------------------------------------------------------------------
+
+
+def test_starts_that_are_most_of_a_short_interval_are_named():
+    problem, result = ask(20000, 0.8, starts="log")
+    assert result.length < 0.25 * result.value_range.width
+    (step,) = bondic.next_steps(result, problem)
+    assert step.kind == "start"
+    assert step.numbers["share"] > 0.4
+    assert f"{step.numbers['share']:.0%} of the length" in step.text
+    problem, exact = ask(20000, 0.8)
+    assert bondic.next_steps(exact, problem) == ()
+    assert exact.length < 0.75 * result.length
+
+
+def test_a_bound_of_the_ratios_is_suggested_beside_short_intervals_and_shortens_them():
+    case = decisions(4000, seed=3)
+    problem, result = question(case), bondic.estimate_interval(question(case), method=bondic.Propensities())
+    assert result.length < 0.25 * result.value_range.width
+    (step,) = bondic.next_steps(result, problem)
+    assert "least_behavior_prob=p" in step.text
+    assert "largest_ratio=R" in step.text
+    assert not any(character.isdigit() for character in step.text)  # no promise is read off the log
+    stated = bondic.estimate_interval(problem, method=bondic.Propensities(largest_ratio=20.0))
+    assert bondic.next_steps(stated, problem) == ()
+    assert stated.length <= result.length

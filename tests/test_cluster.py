@@ -18,11 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import bondic as b
+from bondic.engines.products import Pairs
 from bondic.errors import ExecutorError, InvalidInput
 from bondic.executors.checkpoints import Checkpoints
 from bondic.executors.named import named_executor
+from bondic.executors.threads import Serial
+from bondic.kernels.normal_form import Layout, normal_form
 from bondic.policies.travel import PolicyFile
 from bondic.sums.forms import Sums
+from bondic.sums.spool import sum_blocks
 
 pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("default")]
 
@@ -125,6 +129,28 @@ def test_points_come_back_where_a_sum_wants_them(place):
     """A short log is held: the workers send measures."""
     with executor(place, "dask://1") as dask:
         assert answer(place, dask) == answer(place)
+
+
+@pytest.mark.parametrize("name", ["dask://2", "ray://2"])
+def test_pairs_of_blocks_are_divided_among_workers(name, place):
+    """Nine blocks of points: 45 tasks, added in their order whoever has done them; every point travels once with the job."""
+    rng = np.random.default_rng(5)
+    points, columns = rng.normal(size=(40_000, 4)), rng.normal(size=(40_000, 2))
+    (term,) = normal_form(b.Gaussian(1.0), Layout(4, False, 0, 1))
+    engine = Pairs()
+    engine.block = 4500
+
+    def total(where):
+        block = lambda i: (points[4500 * i : 4500 * (i + 1)], columns[4500 * i : 4500 * (i + 1)])  # noqa: E731
+        return sum_blocks(engine, term, len(points), block, where)
+
+    alone = total(Serial())
+    assert alone.totals.shape == (45, 2)
+    with executor(place, name) as workers:
+        found = total(workers)
+    assert np.array_equal(found.totals, alone.totals)
+    assert np.array_equal(found.absolute, alone.absolute)
+    assert found.relative == alone.relative
 
 
 def test_what_is_wrong_with_the_data_comes_back_in_words(far):
@@ -245,6 +271,7 @@ def test_ctrl_c_ends_the_tool_and_its_workers(place, tmp_path):
     _, err = running.communicate(timeout=30)
     assert running.returncode == 130, err
     assert b"Traceback" not in err
+    assert b"leaked" not in err
     assert list(kept.glob("*/*.part"))
     deadline = time.monotonic() + 30
     while alive(running.pid) and time.monotonic() < deadline:

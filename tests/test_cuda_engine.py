@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,17 @@ import bondic
 from bondic.engines import power
 from bondic.engines.cuda import SINGLE_EXP, U32, Cuda, _shrunk, check_single
 from bondic.errors import InvalidInput
+from bondic.executors.here import Here
 from bondic.executors.threads import Serial
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.rounding import upper_sum
+from bondic.sums import elsewhere as sums_elsewhere
 from bondic.sums.engine import Survey, enclose
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.measure import Measure
 from bondic.sums.reference import Reference
+from bondic.sums.standard import name_of, named_engines
 from builders import synthetic
 from conformance import EngineCase
 
@@ -101,6 +105,7 @@ from bondic.engines.cuda import Cuda
 from bondic.sums.forms import Sums
 from bondic.sums.linear import Constants, Features
 from bondic.sums.reference import Reference
+from bondic.sums.standard import name_of, named_engines
 from builders import synthetic
 (mdp, log, policy, start), sums = synthetic(120), Sums((Constants(), Features(), Cuda(device="cpu"), Reference()))
 problem = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
@@ -168,3 +173,24 @@ def test_a_whole_interval_and_its_certificate():
     for check in (sums, Sums.reference()):
         found = bondic.verify(device.certificate, log, sums=check)
         assert (found.low, found.high) == pytest.approx((device.low, device.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda32"])
+def test_the_engine_of_workers_is_found_by_its_name(name, monkeypatch):
+    """Pairs of blocks as tasks: a worker makes the engine of its own device (here: the processor), with the same bits."""
+    monkeypatch.setattr(Cuda.__init__, "__defaults__", ("float64", "cpu"))
+    monkeypatch.setattr(Cuda, "block", 64)
+    named_engines.cache_clear()
+    (mdp, log, policy, start), sums = synthetic(300), Sums.named(name)
+    question = bondic.make_problem(log, policy, start, gamma=mdp.gamma, reward_range=mdp.reward_range)
+    done = []
+    original = sums_elsewhere.sum_pair_at
+    monkeypatch.setattr(sums_elsewhere, "sum_pair_at", lambda job, number: done.append(number) or original(job, number))
+    found = [
+        bondic.estimate_interval(question, method=bondic.Dual(engine=replace(sums, executor=executor)))
+        for executor in (Serial(), Here())
+    ]
+    named_engines.cache_clear()
+    assert len(done) == 10  # four blocks
+    assert (found[0].low, found[0].high) == (found[1].low, found[1].high)
+    assert name_of(sums.engines) == name

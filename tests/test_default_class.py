@@ -35,7 +35,7 @@ def kind(observations, categorical=None, *, slots=2, action_dim=0):
 def test_whole_numbers_in_one_column_are_names():
     found = kind(np.arange(200)[:, None] % 60)
     assert found.table
-    assert "60 different ones" in found.text
+    assert "60 different values" in found.text
     assert "--numeric" in found.question
 
 
@@ -62,8 +62,8 @@ def test_few_whole_numbers_beside_measurements_are_names():
     states = np.column_stack([rng.normal(size=500), rng.integers(0, 20, 500), rng.integers(0, 400, 500)])
     found = kind(states)
     assert found.columns == (1,)
-    assert "columns 1 hold few whole numbers and are taken for names" in found.text
-    assert "columns 2 hold whole numbers and are taken for quantities" in found.text
+    assert "columns 1 hold few different whole numbers and are treated as names" in found.text
+    assert "columns 2 hold whole numbers and are treated as quantities" in found.text
     assert kind(states, False).columns == ()
     assert kind(np.round(10 * rng.random((500, 4)))).columns == ()  # nothing but whole numbers: intensities, counts
 

@@ -18,15 +18,21 @@ import pytest
 
 import bondic as b
 from bondic.bounds import elsewhere
+from bondic.engines.products import Pairs
 from bondic.errors import ExecutorError, InvalidInput, PolicyError
-from bondic.executors import checkpoints, named
+from bondic.executors import checkpoints, named, parcel
 from bondic.executors.checkpoints import Checkpoints
 from bondic.executors.here import Here
 from bondic.executors.parcel import Parcel, pack
 from bondic.executors.threads import Serial, Threads
+from bondic.kernels.normal_form import Layout, normal_form
 from bondic.policies.travel import PolicyFile, PolicyPickle
-from bondic.sums.engine import Engine
+from bondic.rounding import upper_sum
+from bondic.sums import elsewhere as sums_elsewhere
+from bondic.sums.engine import Engine, enclose
 from bondic.sums.forms import Sums
+from bondic.sums.reference import Reference
+from bondic.sums.spool import Direct, sum_blocks
 from test_one_answer import EASY, KERNELS, columns, method
 
 BLOCK = 128
@@ -366,8 +372,14 @@ def test_objects_are_not_sent():
 
 def test_another_version_is_refused(place, monkeypatch):
     question = ask(place)
-    real = elsewhere.pack
-    monkeypatch.setattr(elsewhere, "pack", lambda **v: real(**({**v, "version": "0.0.0"} if "version" in v else v)))
+    real = elsewhere.pack_job
+
+    def older(**values):
+        with monkeypatch.context() as patch:
+            patch.setattr(parcel, "__version__", "0.0.0")
+            return real(**values)
+
+    monkeypatch.setattr(elsewhere, "pack_job", older)
     with pytest.raises(ExecutorError, match="Install the same version"):
         answer(question, executor=Here(file(place)))
 
@@ -410,3 +422,56 @@ def test_settings_are_plain_data(place):
     head = json.loads(jobs[0][8 : 8 + int.from_bytes(jobs[0][:8], "little")])
     assert head["values"]["modules"]
     assert head["values"]["version"] == b.__version__
+
+
+# ------------------------------------------------------------------------------------- pairs of blocks of points
+
+
+@pytest.mark.parametrize("most", [2**24, 0], ids=["held", "read again"])
+@pytest.mark.parametrize("engine", ["pairs", "reference"])
+def test_pairs_of_blocks_can_be_summed_elsewhere(engine, most, place, monkeypatch):
+    """Many blocks: one pair of them is one task, and the bits are those of one process; the exact sum lies inside."""
+    whole = answer(ask(place), engines=Sums.named(engine).engines, executor=Serial())
+    monkeypatch.setattr("bondic.sums.forms.MOST_HELD", most)
+    monkeypatch.setattr(Direct, "block", 64)
+    done = []
+    original = sums_elsewhere.sum_pair_at
+    monkeypatch.setattr(sums_elsewhere, "sum_pair_at", lambda job, number: done.append(number) or original(job, number))
+    question, engines = ask(place), Sums.named(engine).engines
+    here = answer(question, engines=engines, executor=Serial())
+    assert not done
+    assert bits(here) == bits(answer(question, engines=engines, executor=Here(file(place))))
+    assert len(done) > 20
+    assert here.low == pytest.approx(whole.low, abs=1e-9)
+    assert here.high == pytest.approx(whole.high, abs=1e-9)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_sums_over_blocks_hold_the_exact_one(width):
+    rng = np.random.default_rng(width)
+    points, columns_ = rng.normal(size=(530, 3)), rng.normal(size=(530, width)) * [10.0**k for k in range(width)]
+    (term,) = normal_form(b.Gaussian(0.8), Layout(3, False, 0, 1))
+    size = [upper_sum(np.abs(columns_[:, c])) ** 2 for c in range(width)]
+    exact = [float(mp_sum(points, columns_[:, c], 0.8)) for c in range(width)]
+    for engine in (Pairs(), Reference()):
+        engine.block = 100
+        share = sum_blocks(
+            engine, term, 530, lambda i: (points[100 * i : 100 * i + 100], columns_[100 * i : 100 * i + 100]), Serial()
+        )
+        assert share.totals.shape == (21, width)
+        for value, truth, mass in zip(enclose([share], width, size), exact, size, strict=True):
+            assert abs(value.mid - truth) <= value.rad + 1e-15 * abs(truth)
+            assert value.rad <= 1e-11 * mass
+
+
+def mp_sum(points, u, bandwidth):
+    """u' K u in extended precision."""
+    z, u = points.astype(np.longdouble) / np.longdouble(bandwidth), u.astype(np.longdouble)
+    square = ((z[:, None] - z[None]) ** 2).sum(axis=2)
+    return u @ np.exp(-square / 2) @ u
+
+
+def test_a_pair_of_blocks_that_is_not_there_is_refused():
+    with pytest.raises(ExecutorError, match="no pair of blocks"):
+        sums_elsewhere._place(3, 2)
+    assert [sums_elsewhere._place(k, 3) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]

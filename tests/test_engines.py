@@ -12,7 +12,7 @@ from bondic.engines.cutoff import Cutoff
 from bondic.engines.products import Pairs
 from bondic.engines.series import Series
 from bondic.errors import InvalidInput
-from bondic.executors.threads import Serial, Threads
+from bondic.executors.threads import Serial, Threads, in_order
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.proofs.io import save_certificate
 from bondic.rounding import U
@@ -167,7 +167,8 @@ def test_the_number_of_numbers_decides_who_holds(rng, monkeypatch):
 
 def test_as_many_weightings_at_once_as_are_held():
     assert Sums().together(1000, 4, 2) == (2**24 // 1000 - 4) // 2
-    assert Sums().together(10**9, 4, 2) == forms.STREAMED_TOGETHER
+    assert Sums().together(10**9, 4, 2) == forms.STREAMED_COLUMNS // 2
+    assert Sums().together(10**9, 4, 100) == forms.STREAMED_TOGETHER
 
 
 @pytest.mark.parametrize("executor", [Serial(), Threads(1), Threads(3)])
@@ -197,7 +198,7 @@ import sys
 import numpy as np, bondic
 from bondic.sums.forms import Sums
 from bondic.proofs.io import load_certificate
-from bondic.proofs.verify import verify
+from bondic.proofs.verify import verify_certificate as verify
 data = dict(np.load(sys.argv[1]))
 verification = verify(load_certificate(sys.argv[2]), bondic.Transitions(**data), sums=Sums.reference())
 print(verification.low, verification.high, *(name for name in ("numba", "bondic.engines") if name in sys.modules))
@@ -224,3 +225,45 @@ def test_a_certificate_is_verified_without_compiled_code(tmp_path):
     assert not loaded
     assert float(low) == pytest.approx(result.low, abs=1e-9)
     assert float(high) == pytest.approx(result.high, abs=1e-9)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 9])
+def test_items_of_a_stream_come_in_order_and_few_are_read_ahead(workers):
+    read, done = [], []
+
+    def items():
+        for k in range(30):
+            read.append(k)
+            yield k
+
+    def task(k):
+        time.sleep(0.001 * (k % 3))
+        return k * k
+
+    for k, found in enumerate(in_order(task, items(), workers)):
+        assert found == k * k
+        assert len(read) <= k + 1 + min(workers, 5)
+        done.append(found)
+    assert len(done) == 30
+
+
+def test_a_task_of_a_stream_that_fails_ends_it():
+    def task(k):
+        if k == 3:
+            raise InvalidInput("row 3")
+        return k
+
+    found = in_order(task, iter(range(100)), 2)
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(InvalidInput, match="row 3"):
+        next(found)
+
+
+def test_tasks_of_a_stream_treat_overflow_as_the_caller_does():
+    def task(k):
+        return float(np.array([1e300])[0] * np.float64(10.0) ** (10 * k))
+
+    with np.errstate(over="ignore"):
+        assert list(in_order(task, range(4), 2)) == [1e300, np.inf, np.inf, np.inf]
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        list(in_order(task, range(4), 2))

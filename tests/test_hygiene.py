@@ -318,4 +318,4 @@ def test_check_lists_what_would_be_refused(tmp_path):
     np.savez(tmp_path / "log.npz", **pasted(table(rng()), rng()))
     done = tool("check", tmp_path / "log.npz")
     assert done.returncode == 2
-    assert "refused: 80 episodes in a row come again" in done.stdout
+    assert "refused: 80 episodes in a row are repeated" in done.stdout

@@ -160,7 +160,7 @@ def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(acti
     assert search.model.balance.shape[1] <= 2400 + 1
     found = search.propose(sign=1.0, radius=1.0, kappa=setting.epsilon().upper)
     assert found.omega is not None
-    (_, (nothing,), _), (_, (claim,), _) = evaluate_all(setting, ("upper",), [found.omega])
+    ((_, (nothing,), _), (_, (claim,), _)), _ = evaluate_all(setting, ("upper",), [found.omega])
     assert claim.bound - search.offset >= found.primal - 1e-9
     assert claim.bound < nothing.bound
 
@@ -199,7 +199,7 @@ def test_initial_states_are_asked_about_in_pieces(monkeypatch):
             out[np.all(observations == states[217], axis=1)] *= 2
             return out
 
-    with pytest.raises(PolicyError, match="initial state 217 sum to 2"):
+    with pytest.raises(PolicyError, match=r"initial state number 217 \(counted from 0\) sum to 2"):
         ask(Wrong())
     monkeypatch.setattr(answers, "MOST_ANSWERS", 1000)
     with pytest.raises(InvalidInput, match=r"250 initial states with 6 actions.*InitialStates.sample"):

@@ -126,7 +126,9 @@ def test_a_rejection_is_for_good():
     assert monitor.status is Status.REJECTED
     monitor.update(part(first, slice(1000, 1500)))
     assert monitor.status is Status.REJECTED
-    assert (monitor.interval.low, monitor.interval.high) == pytest.approx((0.0, 1.0))
+    assert (monitor.running.low, monitor.running.high) == pytest.approx((0.0, 1.0))
+    with pytest.raises(bondic.NoInterval):
+        _ = monitor.interval
 
 
 def test_a_chosen_class_is_given_up_for_good(tmp_path, monkeypatch):

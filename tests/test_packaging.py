@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
@@ -117,12 +118,14 @@ def test_light_constants_of_the_command_line_agree_with_what_they_stand_for() ->
     from bondic.cli import commands, options
     from bondic.methods.default import Default
     from bondic.methods.dual import Dual
+    from bondic.sums.standard import EngineName
     from bondic.tuning.defaults import Choices
     from bondic_lab.commands import FIGURES
     from bondic_lab.reproduction.registry import EXPERIMENTS
 
     assert tuple(EXPERIMENTS) == FIGURES
     assert ("auto", "sequential", "dual", "propensities", *BASELINES) == commands.METHODS
+    assert get_args(EngineName) == commands.ENGINES
     (evaluate,) = (command for command in commands.COMMANDS if command.name == "evaluate")
     defaults = {option.name: option.default for option in evaluate.params}
     assert commands.KINDS == KINDS

@@ -453,11 +453,11 @@ FAULTY = {
         CallablePolicy(lambda x: np.full((len(x), len(x)), 1 / len(x))), "next state have shape (8, 8); (8, 2) is needed",
     ),
     **{
-        f"probabilities {bad}": (second_state(bad), "at initial state 1 are", "finite and >= 0")
+        f"probabilities {bad}": (second_state(bad), "at initial state number 1 (counted from 0) are", "finite and >= 0")
         for bad in [[0.5, 0.6, -0.1], [np.nan, 0.5, 0.5], [np.inf, 0.0, 0.0]]
     },
     **{
-        f"a sum of {total}": (second_state([total / 3] * 3), f"initial state 1 sum to {total:.9g}, not 1", "Normalize")
+        f"a sum of {total}": (second_state([total / 3] * 3), f"number 1 (counted from 0) sum to {total:.9g}, not 1", "Normalize")
         for total in (0.0, 0.9, 1.1, 1 + 2e-6)
     },
     **{
@@ -494,7 +494,7 @@ FAULTY_SAMPLERS = {
         for shape in [(), (2,), (2, 1), (2, 3), (1, 2), (2, 2, 1)]
     },
     "a NaN": (
-        CallableSampler(lambda x, _: np.where(x == 3.0, np.nan, x)), "non-finite action at initial state 1: [nan  2.]",
+        CallableSampler(lambda x, _: np.where(x == 3.0, np.nan, x)), "initial state number 1 (counted from 0): [nan  2.]",
     ),
     "infinity behind terminal rows": (
         CallableSampler(lambda x, _: x + np.where(np.arange(len(x)) == 6, np.inf, 0.0)[:, None]),

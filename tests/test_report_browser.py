@@ -182,7 +182,7 @@ def test_where_nothing_is_assumed_only_alpha_moves(browser, pages):
     browser.open(file)
     assert browser.run("document.getElementById('radius-slider') === null && document.getElementById('curve') === null")
     agree(reading(browser), frontier, frontier.radius, result.alpha)
-    assert browser.run("document.getElementById('what-verdict').textContent") == "The reported choice."
+    assert browser.run("document.getElementById('what-verdict').textContent") == "This is the reported interval."
     browser.type_into("alpha-slider", 200)
     page = reading(browser)
     assert page["alpha"] != result.alpha
@@ -199,7 +199,7 @@ def test_where_nothing_is_assumed_only_alpha_moves(browser, pages):
 def test_the_verdict_says_whose_radius_it_is(browser, pages):
     for name, whose in (("plug-in", True), ("table", False)):
         browser.open(pages(name)[2])
-        assert ("bondic's" in browser.run("document.getElementById('what-verdict').textContent")) == whose
+        assert ("bondic chose" in browser.run("document.getElementById('what-verdict').textContent")) == whose
 
 
 @pytest.mark.parametrize("width", [360, 390, 1280])
@@ -262,7 +262,7 @@ def test_the_numbers_in_the_page_are_those_of_the_frontier(browser, pages):
 
 
 def test_the_page_of_a_sequential_interval_has_no_sliders_and_no_errors(browser, tmp_path):
-    """Its stacks are magnified, larger radii are a table, and nothing is missed by the script."""
+    """Its stacks are enlarged, larger radii are a table, and nothing is missed by the script."""
     mdp, log, policy, initial = synthetic(1200, gamma=0.5)
     problem = bondic.make_problem(log, policy, initial, gamma=0.5, reward_range=mdp.reward_range)
     result = bondic.estimate_interval(problem)
@@ -280,5 +280,5 @@ def test_the_page_of_a_sequential_interval_has_no_sliders_and_no_errors(browser,
     assert browser.run("document.querySelectorAll('#rougher tbody tr').length") == 2
     wide = "Math.max(...[...document.querySelectorAll('#terms svg rect')].map(e => e.getBoundingClientRect().width))"
     assert browser.run(wide) > 20
-    assert "magnified" in browser.run("document.getElementById('terms').textContent")
+    assert "enlarged" in browser.run("document.getElementById('terms').textContent")
     assert "could gain" not in browser.run("document.body.textContent")

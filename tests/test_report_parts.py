@@ -55,13 +55,13 @@ def test_a_part_larger_than_the_value_range_is_drawn_to_its_end(one_step):
     assert "dashed: the value range [0, 100]" in drawn
 
 
-def test_short_stacks_are_magnified_and_say_so(one_step):
+def test_short_stacks_are_enlarged_and_say_so(one_step):
     limits = ValueRange(0.0, 100.0)
     ends = (claim("lower", 50.0, noise=1.0), claim("upper", 50.0, noise=1.0))
     first, last = stacks_between(ends, limits)
     assert 48 < first < 49 < 51 < last < 52
     drawn = stacked_terms(replace(one_step[1], claims=ends, value_range=limits))
-    assert "magnified, inside the value range [0, 100]" in drawn
+    assert "enlarged; the value range is [0, 100]" in drawn
 
 
 def test_parts_that_are_nothing_are_left_out(one_step):

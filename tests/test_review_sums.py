@@ -20,9 +20,9 @@ from bondic.kernels.normal_form import Layout, normal_form
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate, certify
 from bondic.sums import forms as sums_forms
+from bondic.sums import spool
 from bondic.sums.forms import Sums
 from bondic.sums.measure import Measure, Stream
-from bondic.sums.spool import Spooled
 from bondic.terms import range_of
 from bondic_lab.worlds.synthetic import SyntheticMDP
 from builders import columns as columns_of
@@ -85,8 +85,8 @@ def test_more_far_points_than_are_kept_do_not_loop_for_ever(monkeypatch):
 
 def test_a_finished_term_is_not_summed_again(monkeypatch):
     calls = []
-    original = Spooled._sum_pairs
-    monkeypatch.setattr(Spooled, "_sum_pairs", lambda self: calls.append(1) or original(self))
+    original = spool.sum_blocks
+    monkeypatch.setattr(spool, "sum_blocks", lambda *given: calls.append(1) or original(*given))
     terms = normal_form(bondic.Gaussian(1.0) + bondic.Laplace(1.0), LAYOUT)
     _, _, stream = far_stream(30)
     streamed_squares(terms, stream)

@@ -11,6 +11,7 @@ from mpmath import mp, mpf
 import bondic
 from bondic.engines import moments, pairs
 from bondic.engines import series as engine_of_series
+from bondic.engines.bands import Bands
 from bondic.executors.threads import Serial
 from bondic.kernels import series
 from bondic.kernels.normal_form import Layout, normal_form
@@ -57,6 +58,60 @@ def test_the_enclosure_holds_the_exact_sum(name, dimension, tolerance):
         truth = exact(points, columns[:, [p]])
         assert abs(mpf(found.mid) - truth) <= mpf(found.rad)
         assert found.rad <= (tolerance + 1e-12) * size[p]
+
+
+def banded(points, columns, degree, root):
+    """u_p^T K u_p of every column, near points with fewer terms; and how many bands serve points."""
+    bands, norms = Bands.of(degree, root), series.squared_norms(points)
+    sums, roots = (
+        moments.Moments(degree, points.shape[1], columns.shape[1]),
+        np.zeros((bands.degrees.size, columns.shape[1])),
+    )
+    places = bands.places(norms)
+    for band in np.unique(places):
+        mine, lower = places == band, int(bands.degrees[band])
+        sums.add(points[mine], np.ascontiguousarray(columns[mine]), lower)
+        roots[band] = moments.tail_roots(norms[mine], np.abs(columns[mine]), lower)
+    masses = moments.column_masses(columns)
+    share = moments.near_share(sums, masses, roots, bands, float(norms.max()), points.shape)
+    return enclose([share], columns.shape[1]), np.unique(places).size
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+@pytest.mark.parametrize("root", [0.5, 1e-2, 1e-5, 1e-9])
+def test_fewer_terms_for_near_points_still_enclose_the_exact_sum(name, dimension, root):
+    rng = np.random.default_rng(len(name) * 11 + dimension)
+    points, columns = SETS[name](rng, 40, dimension), rng.normal(size=(40, 2))
+    found, _ = banded(points, columns, 18, root)
+    for p, value in enumerate(found):
+        assert abs(mpf(value.mid) - exact(points, columns[:, [p]])) <= mpf(value.rad)
+
+
+def test_what_near_points_leave_out_meets_what_far_points_have_there(monkeypatch):
+    """Light near points beside heavy far ones in the same direction: without the mixed term the enclosure would be wrong."""
+    points = np.array([[0.0, 0.7], [0.0, 1.0], [0.0, 1.4], [0.0, 3.0]])  # the second half is the one that is cut
+    columns = np.array([[1e-3, 1e-2], [1e-3, 1e-2], [1e-3, 1e-2], [1.0, 2.0]])
+    truths = [exact(points, columns[:, [p]]) for p in range(2)]
+
+    def misses():
+        found, used = banded(points, columns, 30, 0.03)
+        assert used >= 3
+        return sum(abs(mpf(value.mid) - truth) > mpf(value.rad) for value, truth in zip(found, truths, strict=True))
+
+    assert misses() == 0
+    monkeypatch.setattr(moments.Moments, "outside", lambda sums, degree: np.zeros(2))  # noqa: ARG005
+    assert misses() > 0
+
+
+def test_bands_reach_as_far_as_their_root_allows():
+    bands = Bands.of(20, 1e-6)
+    assert bands.degrees.tolist() == list(range(4, 21, 2))
+    assert np.all(np.diff(bands.cuts) > 0)
+    for cut, degree in zip(bands.cuts, bands.degrees[:-1], strict=True):
+        below, above = series.poisson_tail(np.array([cut, 1.01 * cut]), int(degree)) ** 0.5
+        assert below <= 1e-6 < above
+    assert bands.places(np.array([0.0, bands.cuts[0], np.nextafter(bands.cuts[0], 9), 1e9])).tolist() == [0, 0, 1, 8]
 
 
 def test_the_cut_off_part_is_positive_and_below_the_tail():
@@ -109,8 +164,17 @@ def test_every_multi_index_below_the_degree_is_kept_exactly_once():
                 for row in range(start, stop)
                 for column in range(width)
             ]
-            assert len(kept) == len(set(kept)) == split.products
+            assert len(kept) == len(set(kept)) == split.products(degree)
             assert sum(sum(index) < degree for index in kept) == series.feature_count(degree, dimension)
+            for lower in range(1, degree):  # the same blocks hold every lower degree
+                fewer = [
+                    (*first[row], *second[column])
+                    for (start, stop, _), width in zip(split.blocks, split.widths(lower), strict=True)
+                    for row in range(start, stop)
+                    for column in range(width)
+                ]
+                assert len(fewer) == split.products(lower)
+                assert sum(sum(index) < lower for index in fewer) == series.feature_count(lower, dimension)
 
 
 def test_moments_are_the_written_out_sums():
@@ -198,7 +262,7 @@ def test_far_points_go_to_pairs_and_nothing_is_lost(monkeypatch):
     monkeypatch.setattr(
         engine_of_series,
         "choose_split",
-        lambda center, norms, *_: engine_of_series.Split(center, float(np.sort(norms)[57]), 14, 0.0),
+        lambda center, norms, *_: engine_of_series.Split(center, float(np.sort(norms)[57]), Bands.of(14, 1e-7), 0.0),
     )
 
     def gaussian_forms(groups):
@@ -232,7 +296,7 @@ def test_the_split_is_chosen_by_cost_and_meets_the_aim():
     assert split.cost < 0.5 * 20000**2 * 8
     near = norms <= split.limit
     assert 0.9 < near.mean() < 1
-    assert np.all(moments.tail_error(norms[near], masses[near], split.degree) <= 1e-10 * size)
+    assert np.all(moments.tail_error(norms[near], masses[near], int(split.bands.degrees[-1])) <= 1e-10 * size)
 
 
 def test_split_and_pairs_agree_at_scale():

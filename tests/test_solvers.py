@@ -533,7 +533,7 @@ def test_blocks_of_rows_add_up(rng, monkeypatch):
     parts = build_model(problem, weights, values, None, progress=shares.append)
     for name in ("balance", "gradient", "start"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=0, atol=1e-12)
-    assert shares == [k * 7 / 40 for k in range(6)]
+    assert shares == [min(40, 7 * (k + 1)) / 40 for k in range(6)]
 
 
 def test_landmarks_are_distinct_and_span_the_points(rng):

@@ -533,7 +533,7 @@ def test_too_many_far_points_lead_to_a_better_plan(monkeypatch):
 
 def test_blocks_of_the_temporary_file(monkeypatch):
     """Five blocks: diagonal ones once, the others twice."""
-    monkeypatch.setattr(spool, "BLOCK", 301)
+    monkeypatch.setattr(spool.Direct, "block", 301)
     rng = np.random.default_rng(8)
     points, groups = rng.normal(size=(1300, 2)), rng.normal(size=(2, 1300, 2)) / 1300
     for kernel in (bondic.Gaussian(0.02) * bondic.Dirac(), bondic.Laplace(1.0)):

@@ -480,3 +480,20 @@ def test_the_number_of_threads_leaves_no_trace(kernel):
         values, error = sums.values(terms, points[:300], points, weights)
         answers.append((sums.squares(terms, Measure(points, weights[None])), values.tobytes(), error))
     assert all(answer == answers[0] for answer in answers)
+
+
+def test_rows_with_equal_hashes_are_told_apart(monkeypatch):
+    """Hashes that are all the same: content decides."""
+    monkeypatch.setattr("bondic.sums.merge._ODD", np.uint64(0))
+    z = np.array([[1.0], [2.0], [1.0], [3.0], [2.0], [1.0]])
+    points, weights, _ = merge_points(z, np.arange(6.0)[:, None])
+    assert points.ravel().tolist() == [1.0, 2.0, 3.0]
+    assert weights.ravel().tolist() == [7.0, 5.0, 3.0]
+
+
+def test_pairs_of_equal_points_are_added_once_rounded():
+    z = np.array([[1.0], [2.0], [1.0], [3.0]])
+    points, weights, error = merge_points(z, np.array([[0.1], [5.0], [0.2], [-1.0]]))
+    assert points.ravel().tolist() == [1.0, 2.0, 3.0]
+    assert weights.ravel().tolist() == [0.1 + 0.2, 5.0, -1.0]
+    assert error >= 2 * U

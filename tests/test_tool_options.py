@@ -168,7 +168,7 @@ BAD_OPTIONS = {
     "unknown": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "tis: steps, behavior, largest_ratio"),
     "unknown, others": (["--method", "tis", "--method", "lstd", "--with", "color=3"], "lstd: unit, rank, ridge"),
     "of no chosen method": (["--method", "lstd", "--with", "steps=3"], "lstd: unit"),
-    "dual alone": (["--method", "dual", "--with", "rank=3"], "no baseline was chosen"),
+    "dual alone": (["--method", "dual", "--with", "rank=3"], "none by --with; sequential and dual have --side"),
     "other method": (["--method", "tis", "--with", "lstd.rank=3"], "none of the methods"),
     "fixed by the name": (["--method", "tis", "--with", "interval=bca"], "none of the methods"),
     "an object": (["--method", "lstd", "--with", "kernel=gauss"], "none of the methods"),
@@ -251,7 +251,7 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
             (place / out / "report.html").read_text()
         )
         assert ("chosen by bondic" in said) == (out == "numbers")
-    assert "taken for names" in found["table"]["choices"]["states"]
+    assert "treated as names" in found["table"]["choices"]["states"]
     assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
         "table"
     }
@@ -295,7 +295,7 @@ def test_check_says_what_states_would_be_taken_for(place, capsys):
     pq.write_table(pa.table(many), "many.parquet")
     code, out, _ = run(capsys, "check", "many.parquet")
     assert code == 0  # the log is fine: only a statement is missing
-    assert "names of states, or a quantity?" in out
+    assert "are they names, or a quantity?" in out
     (place / "rule.py").write_text(RULE)
     code, _, err = run(capsys, "evaluate", "many.parquet", "--policy", "rule.py:policy", *QUESTION, "--out", "x")
     assert code == 2

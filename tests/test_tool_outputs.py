@@ -14,7 +14,7 @@ import pytest
 import bondic
 from bondic.errors import InvalidInput
 from bondic.folders import result_folder
-from bondic.rendering import ends_text, interval_text, three
+from bondic.rendering import bound_text, ends_text, interval_text, padded
 from test_tool import LOG, MDP, QUESTION, columns, evaluate, place, run
 
 assert place  # the fixture: a folder with the log in three formats, a policy file and initial states
@@ -34,7 +34,7 @@ def test_without_rows_report_and_result_speak_of_the_certificate_that_was_writte
     page = (place / "res" / "report.html").read_text()
     for name in ("report.html", "result.csv", "summary.md"):
         assert shipped in (place / "res" / name).read_text()
-    assert "asks the policy again" in page
+    assert "the policy is needed again" in page
     assert "Neither the policy" not in page
 
 
@@ -117,7 +117,7 @@ def test_doubts_reach_every_reader(place, capsys):
         text = (place / "res" / name).read_text()
         assert warned in text
         assert "column reward." in text
-    assert "A warning about the log stands" in (place / "res" / "report.html").read_text()
+    assert "There is a warning about the log" in (place / "res" / "report.html").read_text()
     asked = ["compare", "done.parquet", "--policy", "policy.npz", *QUESTION, "--initial", "starts.csv"]
     for extra in (["--json"], ["--quiet"], [], ["--verbose"]):
         code, out, err = run(capsys, *asked, *extra)
@@ -249,7 +249,8 @@ def test_compare_shows_every_end_on_every_terminal(width, capsys, monkeypatch):
     lines = json.loads(run(capsys, *asked, "--json")[1])
     words = out.split()
     for line in lines:
-        assert {*ends_text(line["low"], line["high"]), three(line["estimate"])} <= set(words)
+        ends = ends_text(line["low"], line["high"])
+        assert {*ends, padded(bound_text(line["estimate"], 0, line["high"] - line["low"]), ends)} <= set(words)
         assert line["guarantee"] in words
     assert words.count("interval") + words.count("interval,") >= len(lines)
     names = set(re.findall(r"^policy-\S+", out, re.MULTILINE))

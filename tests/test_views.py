@@ -305,9 +305,12 @@ def test_every_view_draws_parts_that_it_has_never_heard_of(chosen):
     assert data["details"] == {"upper": {"how many": 7.0}}
     text, markdown, fragment = printed(other), bondic.result_markdown(other), other._repr_html_()
     page = report_page(other, problem, title="t", sensitivity=result_frontier(result, problem))
-    row = other.view().parts.rows[-3]
+    row = other.view().parts.rows[-2]
     assert (row[0], row[1], float(row[2])) == ("only above", "", pytest.approx(0.125))
-    assert [line[0] for line in other.view().parts.rows[-2:]] == ["rounding", "end point"]
+    assert other.view().parts.rows[-1][0] == "end point"
+    coarse = replace(middle, size=Enclosure(middle.size.mid, 0.01))
+    rounded = replace(result, claims=tuple(Claim(end, (coarse, *spreads)) for end in ("lower", "upper")))
+    assert [line[0] for line in rounded.view().parts.rows[-2:]] == ["rounding", "end point"]
     for part in (*spreads, extra):
         assert all(part.name in view for view in (text, markdown, fragment, page))
     assert "an <odd> average" in text

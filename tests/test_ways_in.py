@@ -176,16 +176,19 @@ def test_a_policy_for_continuous_actions_may_be_a_function_or_a_number():
         assert (found.low, found.high) == (wanted.low, wanted.high)
 
 
-def test_the_number_of_actions_is_a_statement_only_where_it_was_taken_from_the_log():
-    """A plan that knew a later row's action before its time would not be made from earlier rows alone."""
-    said = [item.text for item in ask(policy=1).assumptions if item.name == "log" and "known before" in item.text]
-    assert len(said) == 1
-    assert "2 actions, 0 to 1" in said[0]
-    assert "known before the log was made" in said[0]
-    named = ask(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run")).assumptions[-1].text
-    assert "2 actions, run, stop" in named
+def test_the_number_of_actions_is_a_note_where_it_was_taken_from_the_log():
+    """A plan that knew a later row's action before its time would not be made from earlier rows alone: so it is said."""
+    found = ask(policy=1)
+    (said,) = (note for note in found.notes if "known before" in note)
+    assert (
+        "those of the log are taken for all, 2 actions, 0 to 1. That they were known before the log was made is assumed"
+        in said
+    )
+    assert not any("actions, 0 to 1" in item.text for item in found.assumptions)  # nobody stated it
+    named = ask(NAMED, lambda s: np.where(s[:, 0] == 1, "stop", "run"))
+    assert any("2 actions, run, stop" in note for note in named.notes)
     for policy in (_probabilities, FORMS["stated"], FORMS["a dict of probabilities"], FORMS["a classifier"]):
-        assert not [item for item in ask(policy=policy).assumptions if "known before the log" in item.text]
+        assert not [note for note in ask(policy=policy).notes if "known before the log" in note]
 
 
 def test_a_growing_log_has_no_largest_action():

@@ -223,3 +223,28 @@ def test_methods_to_compare_have_to_be_named(problem):
             bondic.compare(problem, methods)
     with pytest.raises(InvalidInput, match="Did you mean `dual`"):
         bondic.compare(problem, ["dul"])
+
+
+# --- a rejection has no interval -------------------------------------------------------------------------------------------
+
+
+def test_a_rejected_result_has_no_interval_anywhere(result):
+    """`low, high = result.interval` is an error, no table or file shows ends, and no comparison with them shows anything."""
+    limits = result.value_range
+    rejected = replace(result, status=Status.REJECTED, low=limits.low, high=limits.high)
+    for name in ("interval", "length"):
+        with pytest.raises(bondic.NoInterval, match=r"REJECTED.*next_steps\(\)"):
+            getattr(rejected, name)
+    assert "no interval at 90%" in repr(rejected)
+    assert "no interval is given" in str(rejected)
+    assert [rejected.to_row()[name] for name in ("low", "high")] == [None, None]
+    assert rejected.to_frame()["low"].isna().all()
+    assert [bondic.result_dict(rejected)[name] for name in ("low", "high")] == [None, None]
+    assert bondic.result_csv(rejected, header=False).startswith(",,")
+    line = bondic.compare({"wrong": rejected, "right": result})
+    assert [line.to_rows()[0][name] for name in ("low", "high", "length")] == [None, None, None]
+    assert line.to_rows()[1]["length"] == result.length
+    assert str(line)
+    assert line.to_frame()["low"].isna().tolist() == [True, False]
+    assert not rejected.low > limits.low
+    assert rejected.unmet(above=limits.low - 1)

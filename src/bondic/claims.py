@@ -36,12 +36,14 @@ class Status(StrEnum):
 
     INTERVAL = "interval: narrower than what the reward range alone implies"
     TRIVIAL = "trivial: the log adds nothing to what the reward range alone implies"
-    REJECTED = "rejected: the log contradicts the assumptions (q* in Q, the reward range, or how the log arose)"
+    REJECTED = (
+        "rejected: the log contradicts an assumption: on the value function q*, the reward range, or the log itself"
+    )
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """Who vouches for it: `stated` by the user, `chosen` by the library, `checked` on the data, `rejected` by them."""
+    """Where it comes from: `stated` by the user, `chosen` by the library, `checked` on the data, `rejected` by them."""
 
     name: str
     text: str
@@ -90,8 +92,22 @@ def check_alpha(alpha: float) -> None:
         )
 
 
+_LIKELY = 0.5
+"""Nobody asks for an interval that is more likely wrong than right."""
+
+
+def unusual_alpha(alpha: float) -> str | None:
+    """A warning where the confidence was probably taken for alpha."""
+    if alpha <= _LIKELY:
+        return None
+    return (
+        f"alpha is {alpha:g}: the interval may miss the value with that probability, and holds with probability {1 - alpha:.3g} "
+        f"alone. For {alpha:.0%} confidence alpha is {1 - alpha:.3g} (--alpha {1 - alpha:.3g})."
+    )
+
+
 def ends_of(side: Side) -> tuple[End, ...]:
-    """The ends that are asked for, the lower one first."""
+    """The ends to compute, the lower one first."""
     if side not in ("both", "lower", "upper"):
         raise InvalidInput(f"side={side!r}; choose 'both', 'lower' or 'upper'.")
     return ("lower", "upper") if side == "both" else (side,)
@@ -218,7 +234,7 @@ class Conclusion:
 def conclude(limits: ValueRange, claims: Sequence[Claim], rejected: bool, side: Side) -> Conclusion:
     """From claims that hold together to an interval and a status: for every method, and when verifying.
 
-    The claims on the ends that `side` asks for are intersected with the value range. An empty intersection rejects, and is
+    The claims on the ends that `side` names are intersected with the value range. An empty intersection rejects, and is
     never repaired. An end without a claim is the end of the value range, and so is an end whose claims use no row of the
     log: those only repeat what was assumed. After a rejection the value range is reported: it needs the stated ranges alone.
     """

@@ -23,6 +23,17 @@ class TunedOnCertifiedRows(InvalidInput):
     """Instruments W were tuned on rows that they are asked to certify."""
 
 
+class NoInterval(BondicError, ValueError):
+    """The log contradicts the assumptions: there is no interval to look at."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "There is no interval: the log contradicts what was assumed (`status` is REJECTED). `rejection` has the p-value, "
+            "next_steps() says what to look at, and `value_range` is what the stated ranges alone imply. Ask for the status "
+            "before the interval: if result.status is bondic.Status.REJECTED: ..."
+        )
+
+
 class NumericalError(BondicError, ArithmeticError):
     """A quantity left its proved error bound; no number is reported rather than a doubtful one."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from inspect import signature
 from typing import Any, Protocol
 
 import numpy as np
 
 from bondic.baselines.registry import BASELINES, make_baseline
-from bondic.claims import check_alpha
+from bondic.claims import check_alpha, unusual_alpha
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput, did_you_mean, one_line
+from bondic.errors import InvalidInput, ValidityWarning, did_you_mean, one_line
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
 from bondic.methods.primal import Primal
@@ -85,7 +86,12 @@ def estimate_interval(
         )
     if progress is not None and not callable(progress):
         raise InvalidInput("`progress` is a function that is called as progress(stage, share), or None.")
-    return _method(method).run(problem, float(alpha), progress).with_question(problem)
+    result = _method(method).run(problem, float(alpha), progress).with_question(problem)
+    doubt = unusual_alpha(alpha)
+    if doubt is None:
+        return result
+    warnings.warn(doubt, ValidityWarning, stacklevel=2)
+    return replace(result, warnings=(doubt, *result.warnings))
 
 
 def evaluate_policy(
@@ -107,10 +113,26 @@ def evaluate_policy(
     method decides by looking at the log, and says so in `result.choices["states"]`.
     """
     check_alpha(alpha)
+    _refuse_options(statements)
     refuse_unknown_arguments(statements, _ARGUMENTS)
     chosen = _method(method) if categorical is None else _with_categorical(_method(method), categorical)
     problem = make_problem(log, policy, initial, gamma=gamma, reward_range=reward_range, **statements)
     return estimate_interval(problem, alpha=alpha, method=chosen, progress=progress)
+
+
+def _refuse_options(given: Mapping[str, Any]) -> None:
+    """Options of a method are its own: it is named with them."""
+    for name in given:
+        having = [kind.__name__ for kind in (Sequential, Dual, Propensities) if name in _fields(kind)]
+        if name not in _ARGUMENTS and having:
+            raise InvalidInput(
+                f"`{one_line(name)}` is an option of a method: pass the method with it, method={having[0]}({name}=...)"
+                f"{f' (or {chr(44).join(having[1:])})' if having[1:] else ''}."
+            )
+
+
+def _fields(kind: Any) -> list[str]:
+    return [field.name for field in fields(kind)]
 
 
 _ARGUMENTS = ("alpha", "method", "categorical", "progress", *list(signature(make_problem).parameters)[2:])

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, did_you_mean
 
 WRITTEN = (
     "report.html", "certificate.json", "certificate.npz", "result.json", "configuration.toml", "result.csv", "summary.md",
@@ -63,6 +63,15 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     """Files of a folder that is moved into its place as a whole."""
     for name, text in texts.items():
         (folder / name).write_bytes(text.encode())
+
+
+def near(path: Path) -> str:
+    """ " Did you mean `x`?", with the nearest name in the folder where the path should be; nothing where none is near."""
+    try:
+        names = [item.name for item in path.expanduser().parent.iterdir()]
+    except (OSError, RuntimeError, ValueError):  # no such folder, no such user, no path at all
+        return ""
+    return did_you_mean(path.name, names)
 
 
 def refuse_existing(target: Path, *, overwrite: bool) -> None:

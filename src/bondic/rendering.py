@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
@@ -15,7 +16,7 @@ STATE_WORDS = {
     "checked": "checked",
     "rejected": "rejected",
 }
-"""Who vouches for an assumption, in the words of every view."""
+"""Where an assumption comes from, in the words of every view."""
 _DIGITS, _MOST_DIGITS = 3, 15
 _LOSS = 0.05
 """Share of its length by which an end may move when an interval is rounded for a sentence."""
@@ -33,6 +34,16 @@ def three(value: float) -> str:
     return f"{float(f'{value:.3g}'):g}"
 
 
+def grouped(count: int) -> str:
+    """A count with a space between groups of three digits that no line break can split: 50 000."""
+    return f"{count:,}".replace(",", "\N{NO-BREAK SPACE}")
+
+
+def unbroken(text: str) -> str:
+    """The same text with the spaces inside of numbers (1 300) safe from line breaks."""
+    return re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\N{NO-BREAK SPACE}", text)
+
+
 def interval_text(low: float, high: float) -> str:
     """[low, high] for a sentence, rounded outward: three digits, more where the interval is short."""
     return f"[{', '.join(ends_text(low, high))}]"
@@ -41,10 +52,15 @@ def interval_text(low: float, high: float) -> str:
 def ends_text(low: float, high: float) -> tuple[str, str]:
     """Both ends of it, with as many decimals each; whole numbers stay round."""
     texts = bound_text(low, -1, high - low), bound_text(high, 1, high - low)
-    decimals = max(len(text.partition(".")[2]) for text in texts)
-    plain = all("e" not in text for text in texts)
-    first, second = (f"{text:0<{text.index('.') + 1 + decimals}}" if plain and "." in text else text for text in texts)
-    return first, second
+    return padded(texts[0], texts), padded(texts[1], texts)
+
+
+def padded(text: str, beside: Sequence[str]) -> str:
+    """A number with zeros at its end, up to the decimals of those beside it; whole numbers and powers of ten stay as they are."""
+    if "." not in text or any("e" in other for other in (text, *beside)):
+        return text
+    decimals = max(len(other.partition(".")[2]) for other in beside)
+    return f"{text:0<{text.index('.') + 1 + decimals}}"
 
 
 def bound_text(value: float, direction: int, length: float = math.inf) -> str:
@@ -63,13 +79,18 @@ def bound_text(value: float, direction: int, length: float = math.inf) -> str:
     return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
 
 
+def counted(number: float, thing: str) -> str:
+    """ "1 step", "3 steps"."""
+    return f"{three(number)} {thing}{'' if number == 1 else 's'}"
+
+
 def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
 def escape(text: object) -> str:
     """Text of any origin inside a page: no markup, no control characters, nothing that turns the direction of writing."""
-    return html.escape(printable(text, keep="\n"))
+    return html.escape(printable(text, keep="\n\N{NO-BREAK SPACE}"))
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, total: bool = False) -> str:

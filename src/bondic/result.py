@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
-from bondic.errors import InvalidInput, Listing
+from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify
 from bondic.proofs.proof import Claims, Proof
@@ -59,11 +59,11 @@ class ConfidenceInterval(NamedTuple):
 class Result(Shortcuts):
     """An interval for the value of a policy (a discounted sum, not normalized by 1 - gamma)."""
 
-    low: float  # lower end; that of the value range where it was not asked for
-    high: float  # upper end, likewise
+    low: float  # lower end; that of the value range where it was not asked for, and after a rejection
+    high: float  # upper end, likewise: after a rejection no comparison with the ends shows anything
     estimate: float  # point estimate: no guarantee of its own
     alpha: float  # probability that the interval may miss the value
-    side: Side  # which ends were asked for
+    side: Side  # which ends were computed
     method: str  # the name of the method
     guarantee: Guarantee  # what alpha means: for this log, in the limit of long logs, or nothing
     status: Status  # whether the log narrowed the value range, or contradicts the assumptions
@@ -73,7 +73,7 @@ class Result(Shortcuts):
     gap: tuple[float, float]  # how far each end may be from the best ω could do
     rows: tuple[int, int]  # certified rows of the log
     budget: ErrorBudget  # how alpha was divided over events
-    assumptions: tuple[Assumption, ...]  # what the interval rests on, and who vouches for it
+    assumptions: tuple[Assumption, ...]  # what the interval rests on, and who has stated it
     choices: dict[str, str]  # every default that was filled in, in words
     seeds: dict[str, int]  # every seed, by what it draws
     versions: dict[str, str]  # of the libraries that computed the numbers
@@ -86,7 +86,7 @@ class Result(Shortcuts):
     certificate: Certificate | None = field(repr=False, default=None)  # the proof as data, with what it shows
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
-    steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was asked for
+    steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was requested
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod
@@ -148,11 +148,15 @@ class Result(Shortcuts):
 
     @property
     def interval(self) -> ConfidenceInterval:
+        """[low, high]; NoInterval after a rejection."""
+        if self.status is Status.REJECTED:
+            raise NoInterval
         return ConfidenceInterval(self.low, self.high)
 
     @property
     def length(self) -> float:
-        return self.high - self.low
+        """high - low; NoInterval after a rejection."""
+        return self.interval.length
 
     @property
     def chosen(self) -> tuple[Assumption, ...]:
@@ -190,8 +194,9 @@ class Result(Shortcuts):
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
+        given = f"{level} {kind} {self.interval}" if self.status is not Status.REJECTED else f"no {kind} at {level}"
         return (
-            f"Result({level} {kind} {self.interval}, estimate={three(self.estimate)}, status={self.status.name}, "
+            f"Result({given}, estimate={three(self.estimate)}, status={self.status.name}, "
             f"guarantee={self.guarantee!r}, method={self.method!r}, n={self.rows[1] - self.rows[0]})"
         )
 
@@ -267,15 +272,15 @@ class Result(Shortcuts):
 
     @property
     def condition(self) -> str:
-        """What a chosen class makes the interval conditional on, and how far it carries beyond that."""
+        """What a chosen class makes the interval conditional on, and how much rougher the value function may be."""
         text, found = "valid if the value function is no rougher than bondic assumes", self.robustness
         if found is None:
             return text
         if math.isinf(found.same_up_to):
-            return f"{text}; the interval says the same however rough it is"
-        text += f"; the interval says the same up to {three(found.same_up_to)} times that roughness"
+            return f"{text}; the interval stays the same however rough it is"
+        text += f"; the interval stays the same up to {three(found.same_up_to)} times that roughness"
         further = found.informative_up_to > found.same_up_to
-        return f"{text}, and something up to {three(found.informative_up_to)} times" if further else text
+        return f"{text}, and says something up to {three(found.informative_up_to)} times" if further else text
 
     @property
     def ranges(self) -> tuple[str, str]:
@@ -291,7 +296,7 @@ class Result(Shortcuts):
             str(self.status)
             .replace("the reward range alone implies", f"{ranges} alone {verb}")
             .replace("the reward range", ranges)
-            .replace("q* in Q", "q* in Q" if self._rests_on_class else "the propensities")
+            .replace("the value function q*", "the value function q*" if self._rests_on_class else "the propensities")
         )
 
     @property
@@ -303,19 +308,19 @@ class Result(Shortcuts):
     def told(self) -> tuple[str, ...]:
         """Choices that every view shows: which method was taken by rule, and what the states were taken for."""
         method = self.choices.get("method")
-        rule = () if method is None else (f"chosen by rule, before a certified row was seen: {method}",)
+        rule = () if method is None else (f"method chosen by a fixed rule that saw no certified row: {method}",)
         return (*rule, *([self.choices["states"]] if "states" in self.choices else []))
 
     @property
     def search_words(self) -> str:
-        """What a better search could still change; empty where nothing was searched. An end not asked for is left out."""
+        """What a better search could still change; empty where nothing was searched. An end that was not computed is left out."""
         known = {end: gap for end, gap in zip(("lower", "upper"), self.gap, strict=True) if gap == gap}
         if not known:
             return ""
         if not all(map(math.isfinite, known.values())):
-            return "how much a better search could gain is not known"
+            return "how much a better search could shorten the interval is not known"
         gains = ", ".join(f"{three(gap)} ({end})" for end, gap in known.items())
-        return f"a better ω in the searched space could gain at most {gains}"
+        return f"better weights in the searched space could shorten the interval by at most {gains}"
 
     def view(self) -> View:
         """What every view shows, as plain data."""
@@ -351,12 +356,12 @@ class Result(Shortcuts):
         yield (
             f"point estimate {three(self.estimate)} ({worth})"
             if self.estimated
-            else "no point estimate, as no row was used"
+            else "no point estimate, because no row was used"
         )
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
         used = self.effective_sample_size >= 0 and self.estimated
-        carried = f", worth about {self.effective_sample_size:.0f}" if used else ""
+        carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
         yield from self.told

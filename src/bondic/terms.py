@@ -20,6 +20,13 @@ from bondic.rounding import Enclosure, power_enclosure
 
 FloatArray = npt.NDArray[np.float64]
 
+_UNDISCOUNTED = (
+    "`gamma` is 1: nothing bounds a sum that need not end. If episodes end by themselves, take a discount just below 1 (a reward "
+    "100 steps later then counts 0.9 of itself with gamma=0.999), and state the range of their returns if you know it: "
+    "value_range=(lowest, highest) (--value-range). If the near future is what matters, a smaller discount: gamma=0.99 counts "
+    "about 100 steps. If exactly H steps count: horizon=H (--horizon H); values then depend on the step, so a table of states "
+    "becomes H times as large and takes far more rows, while short episodes with propensities lose nothing by it."
+)
 MOST_STEPS = 2**53
 """Longer horizons are refused: float64 no longer tells their last step from the one before."""
 _MOST_TIMES = 4096
@@ -61,10 +68,10 @@ def make_terms(
         raise InvalidInput(
             f"`gamma` is {gamma!r}; a discount in [0, 1) is needed, such as gamma=0.9: what a reward one step later is worth."
         )
-    if not 0 <= gamma < 1 and not (gamma == 1 and horizon is not None):
-        raise InvalidInput(
-            f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 needs a finite horizon: pass horizon= (--horizon)."
-        )
+    if not 0 <= gamma <= 1:
+        raise InvalidInput(f"`gamma` is {gamma}. The discount lies in [0, 1); gamma = 1 goes with a horizon.")
+    if gamma == 1 and horizon is None:
+        raise InvalidInput(_UNDISCOUNTED)
     terms = Terms(
         gamma=float(gamma),
         reward_range=_pair(reward_range, "reward_range", "(lowest, highest possible reward)"),

@@ -11,19 +11,23 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bondic.claims import Assumption, Claim
-from bondic.rendering import STATE_WORDS, bound_text, escape, html_table, interval_text, number, three
+from bondic.rendering import STATE_WORDS, bound_text, ends_text, escape, html_table, interval_text, number, three
 from bondic.terms import ValueRange
 
 Tone = Literal["good", "conditional", "nothing", "bad"]
 """An interval; one that rests on a choice of the library; no more than the value range; a contradiction."""
 StepKind = Literal["overlap", "rejected", "term", "rows", "discount", "start", "range", "method"]
 KnownBy = Literal["counted", "extrapolated", "yours"]
+_ROUNDING = 1e-12
+"""Share of an interval that is rounding: an end point so close to 0 is shown as 0."""
+_WORTH_A_ROW = 1e-6
+"""Share of an interval below which its rounding is not shown."""
 _LABELS: dict[KnownBy, str] = {"counted": "", "extrapolated": " (extrapolated, not guaranteed)", "yours": ""}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table; `states` says who vouches for each row, where that is what the rows are about."""
+    """A table; `states` says where the statement of each row comes from, if rows are statements."""
 
     title: str
     header: tuple[str, ...]
@@ -34,7 +38,8 @@ class Grid:
 def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     """The parts of every end in a column each, with the digits that the interval deserves.
 
-    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out.
+    None where no end splits into parts. A part that an end lacks is left empty, one that is 0 everywhere is left out, and so is
+    rounding that no digit shows (`Claim.table` has it).
     """
     ends = [claim for claim in claims if claim.of("spread")]
     if not ends:
@@ -43,10 +48,21 @@ def parts_grid(claims: Sequence[Claim]) -> Grid | None:
     values, spreads = ([part.name for claim in ends for part in claim.of(role)] for role in ("value", "spread"))
     tables = [claim.table() for claim in ends]
     rows = [(name, *_cells(tables, name, lambda size: bound_text(size, 0, length))) for name in dict.fromkeys(values)]
-    shown = [name for name in (*dict.fromkeys(spreads), "rounding") if any(table.get(name) for table in tables)]
+    shown = [name for name in dict.fromkeys(spreads) if any(table.get(name) for table in tables)]
+    if any(table["rounding"] > _WORTH_A_ROW * length for table in tables):
+        shown.append("rounding")
     rows += [(name, *_cells(tables, name, three)) for name in shown]
-    rows.append(("end point", *(bound_text(claim.bound, int(claim.sign), length) for claim in ends)))
+    rows.append(("end point", *end_texts(ends)))
     return Grid("What each term contributes", ("term", *(f"{claim.end} end" for claim in ends)), tuple(rows))
+
+
+def end_texts(ends: Sequence[Claim]) -> tuple[str, ...]:
+    """The end points of a split interval, with the digits of its sentence; what is only rounding reads 0."""
+    length = abs(ends[-1].bound - ends[0].bound)
+    bounds = [0.0 if abs(claim.bound) <= _ROUNDING * length else claim.bound for claim in ends]
+    if len(ends) == 2 and bounds[0] < bounds[1]:
+        return ends_text(bounds[0], bounds[1])
+    return tuple(bound_text(bound, int(claim.sign)) for bound, claim in zip(bounds, ends, strict=True))
 
 
 def _cells(tables: Sequence[dict[str, float]], name: str, text: Callable[[float], str]) -> list[str]:

@@ -30,8 +30,8 @@ from bondic.terms import Terms, ValueRange, discounted_steps, make_terms, range_
 DesignKind = Literal["one-step", "episodes", "table", "continuous"]
 KINDS: tuple[DesignKind, ...] = ("one-step", "episodes", "table", "continuous")
 BASIS = {
-    "one-step": "expected length of bets on weighted rewards, in the worst case for the largest ratio",
-    "episodes": "expected length of bets on whole episodes, in the worst case for the largest ratio of one decision",
+    "one-step": "expected length of an interval from propensities, in the worst case for the largest ratio",
+    "episodes": "expected length of an interval from propensities, in the worst case for the largest ratio of one decision",
     "table": "a rule of thumb from the limits of the theory and measured lengths: within a factor of about three",
     "continuous": "a rule of thumb: how many situations differ is your guess, and the number of rows depends on it",
 }
@@ -117,7 +117,7 @@ class LogDesign:
         """Rows for an expected length."""
         if not 0 < length < self.limits.width:
             raise InvalidInput(
-                f"A length of {length:g} was asked for; it lies between 0 and {self.limits.width:g}, that of the value range."
+                f"A length of {length:g} is not possible: it is between 0 and {self.limits.width:g}, that of the value range."
             )
         if self.length(_MOST_ROWS) > length:
             return math.inf

@@ -19,6 +19,8 @@ def discount(situation: Situation) -> Iterator[NextStep]:
     terms, result = situation.problem.terms, situation.result
     if situation.verdict != "trivial" or terms.gamma <= min(_DISCOUNTS) or result.method == "propensities":
         return
+    if situation.given_up:
+        return
     if terms.horizon is not None:
         shorter = max(terms.horizon // 4, 1)
         yield NextStep(
@@ -34,7 +36,7 @@ def discount(situation: Situation) -> Iterator[NextStep]:
         yield NextStep(
             "discount",
             f"With --gamma {found:g} these rows would say something: {three(1 / (1 - found))} steps count then, now "
-            f"{three(situation.steps)}. It is another question: take it if the near future is what matters.",
+            f"{three(situation.steps)}. That is a different question: ask it only if the near future is what matters to you.",
             "extrapolated",
             numbers={"gamma": found},
         )

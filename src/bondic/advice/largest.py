@@ -7,40 +7,57 @@ from collections.abc import Iterator
 from bondic.advice.situation import Situation
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
-from bondic.rendering import three
+from bondic.rendering import counted, three
 from bondic.view import NextStep
 
 _CURES = {
     NOISE: "More rows make it smaller, like 1/sqrt(n); a narrower true range (--reward-range, --value-range) in proportion.",
-    RARE: "It pays for what no row has shown. More rows make it smaller, like 1/n; a narrower true range (--value-range) in "
-    "proportion.",
-    BIAS: "It pays for what the rows leave open about the value function: rows where the policy goes, a class Q that you "
-    "can vouch for (--radius, or ball= in Python), or a smaller discount.",
+    RARE: "It covers events that no row shows but that may still happen. More rows make it smaller, like 1/n; a narrower true "
+    "range (--value-range) in proportion.",
+    BIAS: "It covers what the log does not tell about the value function.",
     ALLOWANCE: "It is the allowance that you stated (--misspecification), times the steps that count.",
 }
 _DUAL_NOISE = (
-    "The dual method pays for the widest noise that the ranges allow: --method sequential, if it applies, pays less."
+    "The dual method allows for the largest noise that is possible in the stated ranges: --method sequential, if it applies, "
+    "allows only for the noise that the log shows."
 )
 _WHOLE = (
-    "The log is too short for this policy, or too far from it: with {steps} steps that count, its rows would cost more than they "
-    "gain, and the ends are those of the value range."
+    "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
+    "anything, so the interval is the whole value range."
 )
 
 
-def largest_part(situation: Situation) -> Iterator[NextStep]:
-    """One line; where the ends use no row there is no part to name."""
+def largest_part(situation: Situation, only: str | None = None, share: float = 0.0) -> Iterator[NextStep]:
+    """One line, where the part is this share of the length and, if told, the only one of interest.
+
+    Where the ends use no row there is no part to name.
+    """
     sizes = {name: size for name, size in situation.spreads.items() if name != START}
     if not situation.uses_log:
-        if situation.verdict == "trivial":
-            yield NextStep("term", _WHOLE.format(steps=three(situation.steps)))
+        if situation.verdict == "trivial" and not situation.given_up:
+            count = "counts" if situation.steps == 1 else "count"
+            yield NextStep("term", _WHOLE.format(steps=counted(situation.steps, "step"), count=count))
         return
     if not sizes:
         return
     name = max(sizes, key=sizes.__getitem__)
     total = sum(situation.spreads.values())
+    if only not in (None, name) or sizes[name] < share * total:
+        return
     cure = _DUAL_NOISE if name == NOISE and situation.result.method == "dual" else _CURES.get(name, "")
+    cure += _against_bias(situation) if name == BIAS else ""
     yield NextStep(
         "term",
         f"The largest part of the length is {name}: {three(sizes[name])} of {three(total)}. {cure}".strip(),
         numbers={"part": sizes[name], "whole": total},
     )
+
+
+def _against_bias(situation: Situation) -> str:
+    """What is not in force already."""
+    stated = any(item.name == "values" and item.state == "stated" for item in situation.result.assumptions)
+    vouched = "a smaller class Q, if you can vouch for one"
+    named = "a class Q that you can vouch for (--radius, or ball= in Python)"
+    further = ["a smaller discount"] if situation.problem.gamma else []
+    ways = ["rows where the policy goes", vouched if stated else named, *further]
+    return f" What helps: {', '.join(ways[:-1])} or {ways[-1]}."

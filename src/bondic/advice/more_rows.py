@@ -34,6 +34,8 @@ _MORE = 1.5
 
 def rows_needed(situation: Situation) -> Iterator[NextStep]:
     """For half the length; for half the value range where the answer is no shorter than that."""
+    if situation.given_up:  # no number of rows brings a class back
+        return
     if situation.result.method == PROPENSITIES or situation.verdict == "trivial":
         yield from _by_guess(situation)
     elif situation.uses_log:
@@ -57,8 +59,8 @@ def _by_parts(situation: Situation) -> Iterator[NextStep]:
     elif found[1] > 1.3 * found[0]:
         numbers["rows_to"] = found[1] * rows
         words = f"{rounded(numbers['rows_from'])} to {rounded(numbers['rows_to'])} rows"
-    same = ", with the same Q (bondic may choose another)" if situation.result.is_conditional else ""
-    text = f"Half the length takes about {words}, in place of {rows}{same}."
+    same = ", if bondic chooses the same class Q again" if situation.result.is_conditional else ""
+    text = f"For half the length you need about {words} instead of {rows}{same}."
     yield NextStep("rows", text, "extrapolated", numbers=numbers)
 
 
@@ -95,13 +97,13 @@ def _by_guess(situation: Situation) -> Iterator[NextStep]:
         guess = sequential_guess(situation.problem, result.alpha, result.side, categorical=situation.names)
         taught = len(situation.problem.rows)
     found = None if guess is None else guess.rows_for(share, rows)
-    if found is None:
+    if found is None or (found == rows and taught):  # the guess calls these rows enough, and they were not
         return
     wanted = max(found + taught, _MORE * rows)
-    aim = "An interval of half the value range" if situation.verdict == "trivial" else "Half the length"
+    aim = "For an interval of half the value range" if situation.verdict == "trivial" else "For half the length"
     yield NextStep(
         "rows",
-        f"{aim} takes about {rounded(wanted)} rows, in place of {len(situation.problem.rows)}.",
+        f"{aim} you need about {rounded(wanted)} rows instead of {len(situation.problem.rows)}.",
         "extrapolated",
         numbers={"rows": wanted, "share": share},
     )

@@ -6,25 +6,52 @@ from collections.abc import Iterator
 
 from bondic.advice.length_guess import propensity_guess
 from bondic.advice.situation import Situation
+from bondic.bounds.dual import BIAS
 from bondic.methods import with_propensities
 from bondic.methods.default import FEWEST_ROWS
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.sequential import NAME as SEQUENTIAL
+from bondic.rendering import counted
 from bondic.view import NextStep
 
 _SHORTER = 0.8
 """A guess must be shorter than this share of what there is."""
 _SHORT_EPISODES = 20
+_MANY_COLUMNS = 10
+"""Columns beyond which distances between states tell them hardly apart."""
 _FEW_STATES, _VISITS = 500, 20
 """States that may be a table, and rows that each of them has on average."""
 
 
 def other_methods(situation: Situation) -> Iterator[NextStep]:
-    """Propensities that are there or could be recorded, the sequential method, states as names or numbers."""
+    """A class that was given up, propensities that are there or could be recorded, the sequential method, states."""
+    yield from _class(situation)
     yield from _propensities(situation)
     yield from _sequential(situation)
     yield from _states(situation)
-    yield from _caps(situation)
+    yield from bound_of_ratios(situation)
+
+
+def _class(situation: Situation) -> Iterator[NextStep]:
+    """A class that the log contradicts, and states of many columns, in which no row is near another."""
+    if situation.given_up:
+        yield NextStep(
+            "method",
+            f"bondic had chosen a class of value functions, and gave it up: {situation.given_up}. What is left is the value "
+            "range, and more rows will not change that. A class that you can vouch for (ball= in Python, --radius) is kept.",
+            "yours",
+        )
+    spreads, columns = situation.spreads, situation.problem.layout.observation_dim
+    open_ones = situation.given_up or (spreads and max(spreads, key=spreads.__getitem__) == BIAS)
+    if situation.names is False and open_ones and columns >= _MANY_COLUMNS:
+        yield NextStep(
+            "method",
+            f"States have {columns} columns, and hardly two of {situation.facts.rows} rows are near each other there: a row says "
+            "little about others. If fewer columns hold all that matters for rewards and for what follows, and all that the "
+            "policy looks at, name them (--columns observations=...).",
+            "yours",
+            numbers={"columns": columns},
+        )
 
 
 def _propensities(situation: Situation) -> Iterator[NextStep]:
@@ -46,9 +73,9 @@ def _propensities(situation: Situation) -> Iterator[NextStep]:
     if situation.facts.longest <= _SHORT_EPISODES and situation.facts.ends:
         yield NextStep(
             "method",
-            f"Episodes are short ({situation.facts.longest} steps at most). If the probabilities with which actions were taken "
-            "are known, log them (column behavior_action_probs): --method propensities then assumes nothing about the value "
-            "function.",
+            f"Episodes are short ({counted(situation.facts.longest, 'step')} at most). If the probabilities with which actions "
+            "were taken are known, log them (column behavior_action_probs): --method propensities then assumes nothing about the "
+            "value function.",
         )
 
 
@@ -58,42 +85,43 @@ def _sequential(situation: Situation) -> Iterator[NextStep]:
         return
     rows = len(problem.rows)
     if rows < FEWEST_ROWS:
-        words = f"The sequential method, which is far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
+        words = f"The sequential method, whose intervals are far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
     else:
-        words = "--method sequential allows only for the noise that the log shows, and is usually shorter."
+        words = "--method sequential allows only for the noise that the log shows. Its interval is usually shorter."
     yield NextStep("method", f"{words} Name a method before you see its interval.", numbers={"rows": rows})
 
 
 def _states(situation: Situation) -> Iterator[NextStep]:
     result, facts = situation.result, situation.facts
-    if result.method == PROPENSITIES or not facts.states:
+    if result.method == PROPENSITIES or situation.states_stated or not facts.states:
         return
     few = facts.states <= _FEW_STATES and facts.rows >= _VISITS * facts.states
     if few and not result.is_assumption_free and "states" in result.choices and situation.uses_log:
         yield NextStep(
             "method",
-            f"There are {facts.states} different states. If they are names, or nothing relates their values, --categorical obs "
-            "makes a table of them, and nothing is assumed about the value function.",
+            f"There are {facts.states} different states. If they are names, --categorical obs treats them as "
+            "a table, and nothing is assumed about the value function.",
             "yours",
             numbers={"states": facts.states},
         )
-    if result.is_assumption_free and facts.rows < _VISITS * facts.states * len(facts.logged):
+    if situation.names and facts.rows < _VISITS * facts.states * len(facts.logged):
         yield NextStep(
             "method",
-            f"States are taken for names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
+            f"States are treated as names: {facts.rows} rows for {facts.states} states and {len(facts.logged)} actions. If they "
             "are quantities, --numeric lets near states learn from each other; bondic then chooses a class of value functions.",
             "yours",
             numbers={"states": facts.states},
         )
 
 
-def _caps(situation: Situation) -> Iterator[NextStep]:
+def bound_of_ratios(situation: Situation) -> Iterator[NextStep]:
     """A bound of the ratios allows doubly robust values."""
     result = situation.result
     if result.method == PROPENSITIES and "may shorten" in result.choices.get("control variate", ""):
         yield NextStep(
             "method",
-            "If no action was ever taken with less than some probability p, by design, state it (--with least_behavior_prob=p): "
-            "the interval is then shorter where rewards can be predicted.",
+            "If no action could be taken with less than some probability p, by design, state it (--with least_behavior_prob=p); "
+            "or the largest ratio of the two policies' probabilities (--with largest_ratio=R). The interval is then shorter "
+            "where rewards can be predicted. Take the number from how the log was made, never from what it shows.",
             "yours",
         )

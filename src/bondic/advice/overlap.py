@@ -27,8 +27,8 @@ def overlap(situation: Situation) -> Iterator[NextStep]:
     if facts.unseen > _MUCH:
         yield NextStep(
             "overlap",
-            f"{facts.unseen:.0%} of what the policy does at the {facts.states} states of the log has no row: the log never "
-            "took these actions in these states. Log them, or evaluate a policy that stays closer to the log.",
+            f"{facts.unseen:.0%} of what the policy does at the {facts.states} states of the log was never tried there. Log "
+            "these actions in these states, or evaluate a policy that stays closer to the log.",
             loud=facts.unseen > 0.5,
             numbers={"unseen_share": facts.unseen},
         )
@@ -69,7 +69,7 @@ def _weights(situation: Situation) -> Iterator[NextStep]:
     if 0 < worth < _RARELY * rows and situation.uses_log:
         yield NextStep(
             "overlap",
-            f"The {rows} rows are worth about {worth:.0f}: the policy is often where the log seldom is. Logging with a policy "
+            f"The {rows} rows count like about {worth:.0f}: the policy is often where the log rarely is. A log from a policy "
             "closer to it helps more than a longer log.",
             numbers={"rows": rows, "worth": worth},
         )

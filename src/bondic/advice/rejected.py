@@ -18,16 +18,16 @@ def rejected(situation: Situation) -> Iterator[NextStep]:
         chance = f"{max(found.p_value, 1e-12):.3g} (its p-value)"
     yield NextStep(
         "rejected",
-        f"If everything that was stated and chosen held, a log like this would come up with probability {chance} "
-        f"at most. At least one of the assumptions is wrong; no interval is given, and none should be used.",
+        f"If all assumptions held, a log like this would have a probability of at most {chance}. At least one of them is wrong. "
+        f"No interval is given, and none should be used.",
         loud=True,
         numbers={} if found is None else {"p_value": found.p_value},
     )
     doubt = f" Begin with the warning about it: {result.warnings[0]}" if result.warnings else ""
     yield NextStep(
         "rejected",
-        "Look at the log first: rows out of order or copied, rows left out because of what they earned, actions numbered in "
-        f"another way than the policy has them, a wrong reward range. `bondic check` shows the log.{doubt}",
+        "Look at the log first: rows out of order or copied, rows left out because of their rewards, actions that are numbered "
+        f"differently in the log and in the policy, a wrong reward range. `bondic check` shows the log.{doubt}",
     )
     yield _weakest(situation)
 
@@ -38,8 +38,8 @@ def _weakest(situation: Situation) -> NextStep:
     if any(item.name == "propensities" for item in result.assumptions):
         return NextStep(
             "rejected",
-            "Then the propensities: they must be those of the moment of the decision. If they are off by a factor at most, "
-            "state it (--with off_by=1.5).",
+            "Then the propensities: they must be those at the moment of the decision. If you know by which factor they may be "
+            "off, state it (--with off_by=1.5).",
         )
     radius = 0.0 if result.rejection is None else result.rejection.minimal_radius
     if result.is_assumption_free:
@@ -52,6 +52,6 @@ def _weakest(situation: Situation) -> NextStep:
     return NextStep(
         "rejected",
         f"Then the class of value functions: a larger radius (--radius) or a rougher kernel assumes less.{least} Choose it for "
-        "reasons that you had before, and use it on rows that did not lead you to it.",
+        "reasons that do not come from this log, and use it on other rows.",
         numbers={"minimal_radius": radius},
     )

@@ -9,12 +9,17 @@ from typing import Literal
 
 from bondic.advice.facts import LogFacts, count_facts
 from bondic.claims import Status
+from bondic.methods.setting import GIVEN_UP
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.tuning.states import STATED
 
 Verdict = Literal["rejected", "trivial", "wide", "sharp"]
 WIDE = 0.25
 """Share of the value range above which an interval is called wide."""
+
+DOMINANT = 0.4
+"""Share of the length from which on one part is worth a word, however short the interval is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +73,21 @@ class Situation:
         return any(claim.uses_log and claim.of("spread") for claim in self.result.claims)
 
     @property
+    def given_up(self) -> str:
+        """Why a class of value functions that the library had chosen was given up for the value range; "" where none was."""
+        return self.result.choices.get(GIVEN_UP, "")
+
+    @property
     def names(self) -> bool | None:
-        """Whether states were taken for names; None where the method did not ask."""
-        return self.result.is_assumption_free if "states" in self.result.choices else None
+        """Whether states were treated as names; None where the method did not ask."""
+        if "states" not in self.result.choices:
+            return None
+        return self.result.is_assumption_free and not self.given_up
+
+    @property
+    def states_stated(self) -> bool:
+        """Whether it was stated what states are: names, or numbers."""
+        return STATED in self.result.choices.get("states", "")
 
     @property
     def steps(self) -> float:

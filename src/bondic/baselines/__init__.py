@@ -1,1 +1,1 @@
-"""Other intervals on the same interface, each with an honest label of what it guarantees."""
+"""Other intervals on the same interface, each with a label that says what it guarantees."""

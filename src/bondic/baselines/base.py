@@ -59,7 +59,7 @@ class ShortName:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline(Listed, ABC):
-    """One of the other intervals: `ends` is all that is special about it. `side` says which ends are asked for."""
+    """One of the other intervals: `ends` is all that is special about it. `side` says which ends to compute."""
 
     side: Side = "both"
 
@@ -69,13 +69,13 @@ class Baseline(Listed, ABC):
         return self.name
 
     def budget(self, problem: Rows, alpha: float) -> ErrorBudget:
-        """α over the ends that are asked for, in equal parts."""
+        """α over the ends to compute, in equal parts."""
         del problem
         return out.split_ends(alpha, self.side)
 
     @abstractmethod
     def ends(self, problem: Rows, budget: ErrorBudget, watch: out.Stopwatch) -> out.Outcome:
-        """The interval before the value range is taken into account; an end that was not asked for is infinite."""
+        """The interval before the value range is taken into account; an end that was not computed is infinite."""
 
     def run(self, problem: Rows, alpha: float, progress: out.Progress | None) -> Result:
         """The ends as a result, with the label that they carry."""

@@ -62,7 +62,7 @@ def _need_behavior(log: Transitions) -> None:
     if log.behavior_action_probs is None and log.behavior_log_probs is None:
         raise InvalidInput(
             "Importance weights need `behavior_action_probs`, the probability with which each logged action was taken (or "
-            "`behavior_log_probs`), and the log has none. Pass them to Transitions, ask for an estimate with "
+            "`behavior_log_probs`), and the log has none. Pass them to Transitions, estimate them with "
             "behavior='estimated' (--with behavior=estimated; no guarantee), or use Dual(), which does not need them."
         )
 

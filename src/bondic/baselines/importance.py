@@ -120,7 +120,7 @@ class ImportanceSampling(OverTrajectories):
     "t", "percentile" and "bca" are asymptotic: they need finite variances and many episodes, and with rare large
     weights the limit is far away. "hoeffding" (tis and pdis only) holds for any number of episodes, given a bound of
     the ratios that is *stated*: `largest_ratio` of pi/beta, or `least_behavior_prob` of beta (pi is at most 1). The
-    bound grows like ratio^T, so the interval is usually trivial; that is its honest length.
+    bound grows like ratio^T, so the interval is usually trivial.
     """
 
     weighting: WeightingName = "pdis"

@@ -100,7 +100,7 @@ def normal_ends(estimate: float, error: float, budget: ErrorBudget) -> Ends:
 
 
 def each_end(budget: ErrorBudget, find: Callable[[str, float], float]) -> Ends:
-    """`find` of "lower" and "upper" with their probabilities; an end that is not asked for is infinite."""
+    """`find` of "lower" and "upper" with their probabilities; an end that is not computed is infinite."""
     lower, upper = budget.get("lower"), budget.get("upper")
     return (
         -math.inf if lower is None else find("lower", lower),

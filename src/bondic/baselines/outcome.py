@@ -36,7 +36,7 @@ class Outcome:
 
 
 def split_ends(alpha: float, side: Side, **others: float) -> ErrorBudget:
-    """alpha over the ends that are asked for, in equal parts, after `others` (events with their shares of alpha)."""
+    """alpha over the ends to compute, in equal parts, after `others` (events with their shares of alpha)."""
     ends = ends_of(side)
     left = 1.0 - sum(others.values())
     return ErrorBudget.split(alpha, {**{end: left / len(ends) for end in ends}, **others})

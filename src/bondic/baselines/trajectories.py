@@ -17,6 +17,7 @@ from bondic.baselines.base import Baseline
 from bondic.baselines.behavior import Behavior, behavior_ratios
 from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
+from bondic.rendering import counted
 from bondic.rows import Rows
 from bondic.rows.episodes import check_starts, check_steps, episode_numbers
 from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
@@ -103,7 +104,7 @@ class Trajectories:
         return found
 
     def _worth(self) -> str:
-        text = f"{self.count} episodes of at most {self.steps} steps; later steps are worth "
+        text = f"{self.count} episodes of at most {counted(self.steps, 'step')}; later steps are worth "
         if self.tail.width == 0:
             return text + f"{self.tail.low:.6g}"
         return text + (
@@ -150,7 +151,9 @@ def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     steps = out.stated("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
     if not paths.length_stated:
         return (out.EPISODES, behavior, recording, steps)
-    length = f"No episode lasts longer than {paths.steps} steps, neither under the behavior nor under the policy."
+    length = (
+        f"No episode lasts longer than {counted(paths.steps, 'step')}, neither under the behavior nor under the policy."
+    )
     return (out.EPISODES, behavior, recording, steps, out.stated("length", length))
 
 

@@ -6,8 +6,7 @@ are blocks of the log. What comes back are the sums of a block (some kilobytes),
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -15,31 +14,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic._version import __version__
 from bondic.bounds.part_sums import PartSums, Weigher
-from bondic.codec import instances, same
-from bondic.errors import ExecutorError, InvalidInput
-from bondic.executors.parcel import Parcel, pack
+from bondic.codec import same
+from bondic.errors import InvalidInput
+from bondic.executors.parcel import Parcel, open_job, pack, pack_job
 from bondic.executors.remote import Remote
 from bondic.executors.threads import Serial
 from bondic.functions.functions import Function
-from bondic.registry import registered
 from bondic.rows import Rows
 from bondic.rows.travel import block_at, block_places, receive_rows, send_rows
 from bondic.sums.account import Added, Order
 from bondic.sums.forms import Sums
 from bondic.sums.measure import Measure
-from bondic.sums.standard import named_engines
+from bondic.sums.standard import name_of
 
 
 def parts_from_others(
     executor: Remote, question: Rows, weigher: Weigher, order: Order | None, *, fresh: bool
 ) -> Iterator[tuple[Measure | Added, PartSums | None]]:
     """Measures of every part, or what they add to the sums of an order, in the order of the log."""
-    job = pack(
-        version=__version__,
+    job = pack_job(
         rows=np.frombuffer(send_rows(question, executor.policy), dtype=np.uint8),
-        modules=_homes((weigher.omegas, weigher.center, order)),
         engines=_engines(weigher.sums),
         omegas=weigher.omegas,
         center=weigher.center,
@@ -74,14 +69,7 @@ class _Job:
 
 @lru_cache(maxsize=2)
 def _received(job: bytes) -> _Job:
-    parcel = Parcel(job)
-    version = parcel.read("version", str)
-    if version != __version__:
-        raise ExecutorError(
-            f"The work was sent by bondic {version}, and this process has {__version__}. Install the same version everywhere."
-        )
-    for module in parcel.read("modules", tuple[str, ...]):
-        importlib.import_module(module)
+    parcel = open_job(job)
     rows = receive_rows(parcel.read("rows", npt.NDArray[np.uint8]).tobytes())
     given: dict[str, Any] = {"layout": rows.layout}
     omegas = _sharing(parcel.read("omegas", tuple[Function | None, ...], **given))
@@ -107,25 +95,11 @@ def _sharing(omegas: tuple[Function | None, ...]) -> tuple[Function | None, ...]
     return tuple(out)
 
 
-def _homes(values: Iterable[Any]) -> tuple[str, ...]:
-    """Modules that have to be imported before these values can be read."""
-    homes = {type(part).__module__ for part in instances(tuple(values), object) if registered(type(part)) is not None}
-    if "__main__" in homes:
-        raise InvalidInput(
-            "A kernel or function that is defined in a script is not known to other processes. Put it into a module that they "
-            "can import."
-        )
-    return tuple(sorted(homes))
-
-
 def _engines(sums: Sums) -> str:
     """The name of these engines, by which other processes find the same ones."""
-    if sums.engines is None:
-        return "auto"
-    for name in ("auto", "pairs", "series", "cutoff", "reference"):
-        known = Sums.reference().engines if name == "reference" else named_engines(name)
-        if [(type(one), one.name) for one in sums.engines] == [(type(one), one.name) for one in known or ()]:
-            return name
-    raise InvalidInput(
-        "Engines of your own, or on a GPU, do not travel to other processes. Name one of the library's (engine='auto', ...)."
-    )
+    found = "auto" if sums.engines is None else name_of(sums.engines)
+    if found is None:
+        raise InvalidInput(
+            "Engines of your own do not travel to other processes. Name one of the library's (engine='auto', ...)."
+        )
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from bondic.classes.basis import one_hot
 from bondic.classes.landmarks import Coordinates, Embedding
 from bondic.classes.value_class import ValueClass, constant_value
 from bondic.errors import InvalidInput
+from bondic.executors.threads import in_order
 from bondic.identity.measure import rows_measure, start_measure
 from bondic.identity.residual import mean_over_starts, values_at_rows, values_at_starts
 from bondic.rounding import Between, Enclosure, U, inflate
@@ -99,7 +101,8 @@ def embed(
             "the dual method (method=Dual()), which reads a log in batches."
         )
     check_limits(limits, ball, rows.terms)
-    parts = [_embed(batch, ball, found, limits, sums) for batch in rows.batches()]
+    task = partial(_embed, ball=ball, found=found, limits=limits, sums=sums)
+    parts = list(in_order(task, rows.batches(), sums.workers))
     if not parts:
         raise InvalidInput("There are no rows within the horizon.")
     return parts[0] if len(parts) == 1 else _join(parts)

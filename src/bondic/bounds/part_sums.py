@@ -19,7 +19,7 @@ from bondic.terms import row_widths
 
 FloatArray = npt.NDArray[np.float64]
 
-_AT_ONCE = 8
+_AT_ONCE = 16
 """Omegas evaluated together: enough to share the work on features, few enough that values for all slots fit into memory."""
 
 

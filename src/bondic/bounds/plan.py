@@ -139,7 +139,7 @@ class Plan:
     provenance : Provenance
         The rows before the first block that it was begun with.
     start : StartBets, default None
-        For initial states that are a sample; None: Hoeffding's inequality pays for them.
+        For initial states that are a sample; None: Hoeffding's inequality bounds them.
     limits : pair of float, default None
         A range of r + gamma q*(x') that is narrower than the value range because Q says so; None: the value range.
     taus : tuple of float

@@ -1,4 +1,4 @@
-"""What landmarks leave over of the rows of a block, paid for together: one e has to serve all rows (`classes.shared`).
+"""What landmarks leave over of the rows of a block, bounded together: one e has to serve all rows (`classes.shared`).
 
     | sum_i λ_i φ_i <e, R_i> |  <=  r `operator`,       sum_i w_i <e, R_i>^2  <=  r^2 `squares`,
 

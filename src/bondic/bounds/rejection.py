@@ -10,8 +10,9 @@ For q* the left side is at most N(ω) (eps |ω|, say) on the event of the noise 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from bondic.bounds.dual import Setting, check_weight_space, misspecification_allowance, noise_term
 from bondic.bounds.weighing import Candidate, Weighing, weigh
@@ -41,21 +42,34 @@ def evaluate_witness(setting: Setting, omega: Function | None, *, weighing: Weig
     return Rejection(rejected, setting.gauge.level(weights, facts, size), floor, setting.epsilon().upper, radius)
 
 
-def combine_witnesses(setting: Setting, witnesses: Sequence[Function | None]) -> Rejection:
-    """The strongest of several witnesses: all refer to the same event."""
-    best = Rejection.none(setting.epsilon())
-    found = [witness for witness in witnesses if witness is not None and not witness.is_zero]
-    candidates = [Candidate(witness, start=False) for witness in found]
-    weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums) if found else []
-    for witness, weighing in zip(found, weighed, strict=True):
-        best = best.combine(evaluate_witness(setting, witness, weighing=weighing))
+def witness_candidates(witnesses: Sequence[Function | None]) -> list[Candidate]:
+    """What has to be weighed for them: nothing for a witness that is 0."""
+    return [Candidate(witness, start=False) for witness in witnesses if witness is not None and not witness.is_zero]
+
+
+def combine_witnesses(
+    setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing] | None = None
+) -> Rejection:
+    """The strongest of several witnesses: all refer to the same event.
+
+    `weighed` is what `weigh` found for their candidates, in this order, when they were among others.
+    """
+    best, candidates = Rejection.none(setting.epsilon()), witness_candidates(witnesses)
+    if weighed is None:
+        found = weigh(setting.problem, setting.ball, candidates, sums=setting.sums) if candidates else []
+    else:
+        found = list(islice(weighed, len(candidates)))
+    for candidate, weighing in zip(candidates, found, strict=True):
+        best = best.combine(evaluate_witness(setting, candidate.omega, weighing=weighing))
     return best
 
 
-def run_tests(setting: Setting, witnesses: Sequence[Function | None]) -> tuple[Rejection, ...]:
+def run_tests(
+    setting: Setting, witnesses: Sequence[Function | None], weighed: Iterator[Weighing] | None = None
+) -> tuple[Rejection, ...]:
     """Every further test of Q with its own witness, instruments and level."""
     return tuple(
-        combine_witnesses(setting.for_test(test), [witness])
+        combine_witnesses(setting.for_test(test), [witness], weighed)
         for test, witness in zip(setting.tests, witnesses, strict=True)
     )
 

@@ -148,7 +148,7 @@ def evaluate_table(
     start_error: Enclosure,
     sums: Sums = STANDARD,
 ) -> Evaluation:
-    """The ends that are asked for, each with the probability of its tail."""
+    """The ends to compute, each with the probability of its tail."""
     found = apply_table(rows, box, plan, sums)
     start = mean_over_starts(rows, *values_at_starts(rows, box.center, sums))
     residuals = certified_dot(found.weights, found.residual)

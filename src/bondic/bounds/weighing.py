@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from bondic.bounds.part_sums import PartSums, Weigher
 from bondic.classes.value_class import SupportAt, Uncertainty
 from bondic.errors import NumericalError
 from bondic.executors.remote import Remote
+from bondic.executors.threads import in_order
 from bondic.functions.functions import Function
 from bondic.identity.measure import start_measure
 from bondic.rounding import TINY, Enclosure, U
@@ -113,8 +115,8 @@ class _RowSums:
     def measures(self) -> Iterator[Measure]:
         """μ_ω of every candidate, part by part, the initial distribution last."""
         fresh, self._fresh = self._fresh, False
-        for part in self._question.batches():
-            measure, found = self._weigher.weigh(part, fresh=fresh)
+        weighed = partial(self._weigher.weigh, fresh=fresh)
+        for measure, found in in_order(weighed, self._question.batches(), self._sums.workers):
             self._take(found)
             yield measure
         yield _starts(self._question, self._candidates)

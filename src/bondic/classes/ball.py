@@ -74,7 +74,7 @@ class Ball(ValueClass):
         allowance = f", up to {self.misspecification:g} everywhere" if self.misspecification else ""
         return (
             f"within distance {self.radius:.6g} of {self.center_text()} in the space of {self.kernel!r}{allowance}. Data can "
-            "reject this, not prove it."
+            "reject this but not prove it."
         )
 
     def name(self) -> str:

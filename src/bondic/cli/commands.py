@@ -21,6 +21,8 @@ METHODS = (
 """bondic's own, and the names of bondic.baselines.registry."""
 KINDS = ("one-step", "episodes", "table", "continuous")
 """Those of bondic.advice.design."""
+ENGINES = ("auto", "pairs", "series", "cutoff", "reference", "cuda", "cuda32")
+"""Those of bondic.sums.standard."""
 PICTURES = ("png", "svg", "pdf")
 
 
@@ -72,6 +74,11 @@ _MEMORY = opt.option("--memory", "Read the log in batches within this budget, e.
 
 _WORK = [
     _MEMORY,
+    opt.choice(
+        "--engine",
+        ENGINES,
+        "How sums over pairs are made; auto takes the cheapest, cuda and cuda32 (single precision) an NVIDIA GPU.",
+    ),
     opt.option(
         "--executor",
         "Where the rows of a Parquet log are worked on: serial, threads://N, dask://HOST:PORT (a scheduler), dask://N (N "
@@ -96,16 +103,16 @@ _LOG = click.argument("log", shell_complete=_files)
 _ONE = [
     opt.option(
         "--policy",
-        "module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), or 'logged' (of "
-        "the logged actions).",
+        "The new policy: module:object, a file (ONNX, NPZ, ...), 'columns' (the log holds its probabilities of all actions), "
+        "or 'logged' (the log holds its probabilities of the logged actions).",
         required=True,
         metavar="SPEC",
     ),
     opt.default(
         "--method",
         "auto",
-        "sequential, dual, propensities, or the short name of a baseline; auto: propensities where the log "
-        "has them and they are useful, else sequential where it applies, else dual.",
+        "sequential, dual, propensities, or the short name of a baseline. auto: propensities if the log has them and they are "
+        "useful, else sequential if it applies, else dual.",
         shell_complete=_methods,
         callback=_known_methods,
     ),
@@ -121,9 +128,11 @@ _REQUIRED = [
     opt.option("--require-below", "The same for a value of at most this, such as a cost.", type=float, metavar="X"),
 ]
 _FILES = [
-    opt.default("--out", Path("bondic-out"), "Folder.", type=opt.PATH),
-    opt.flag("--no-rows", "Keep every single row out of report and certificate."),
-    opt.flag("--larger-radii", "Also the interval at 2 and 5 times the radius of Q: takes three times as long."),
+    opt.default("--out", Path("bondic-out"), "Folder for the results.", type=opt.PATH),
+    opt.flag("--no-rows", "Keep single rows out of the report and the certificate."),
+    opt.flag(
+        "--larger-radii", "Also compute the interval at 2 and 5 times the radius of Q. Takes three times as long."
+    ),
     opt.flag("--json as_json", "Print the result as JSON and nothing else."),
     opt.flag("--csv as_csv", "Also write result.csv."),
     opt.flag("--markdown", "Also write summary.md."),
@@ -132,11 +141,11 @@ _FILES = [
     *_WORK,
 ]
 _LINES = [
-    opt.several("--policy policies", "SPEC", "May be repeated.", required=True),
+    opt.several("--policy policies", "SPEC", "A policy, as in evaluate. May be repeated.", required=True),
     opt.several(
         "--method methods",
         None,
-        "As in evaluate; may be repeated; 'all'.",
+        "As in evaluate, or 'all'. May be repeated.",
         default=["auto"],
         show_default=True,
         shell_complete=_methods,
@@ -152,19 +161,21 @@ _LINES = [
 ]
 _CHECKS = [
     opt.option(
-        "--policy", "Also check that this policy gives the stored answers (needed if none are).", metavar="SPEC"
+        "--policy",
+        "Also check that this policy gives the stored answers. Needed if the certificate stores none.",
+        metavar="SPEC",
     ),
     *opt.POLICY_OUTPUT,
-    opt.option("--initial", "File with the initial states, where a sample of them was withheld.", type=opt.PATH),
+    opt.option("--initial", "File with the initial states, if the certificate does not hold them.", type=opt.PATH),
     opt.several(
         "--import modules",
         "MODULE|FILE.py",
-        "Your module that registers a kernel, noise bound or proof which the certificate uses. Its code runs. May be repeated.",
+        "Your module with a kernel, noise bound or proof that the certificate uses. Its code is run. May be repeated.",
     ),
     opt.default(
         "--retest/--no-retest",
         True,
-        "Test the class of value functions with instruments that the certificate does not name.",
+        "Also test the class of value functions in ways that the certificate does not name.",
     ),
     *_WORK,
 ]
@@ -174,41 +185,45 @@ _WATCHED = [
     ),
     opt.option("--policy", "module:object, or a file (ONNX, NPZ, ...).", required=True, metavar="SPEC"),
     opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
-    opt.default("--alpha", 0.1, "Probability that any of all intervals may miss the value."),
+    opt.default("--alpha", 0.1, "Probability that any of the intervals misses the value."),
     opt.default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
     opt.option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic on the pilot.", type=float),
-    opt.option("--pilot", "Rows before the first that count: a share of the planned ones, or a number.", type=str),
+    opt.option(
+        "--pilot", "First rows that are set aside for tuning: a share of the planned rows, or a number.", type=str
+    ),
     opt.default("--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
     opt.flag("--json as_json", "Print the update as JSON and nothing else."),
     opt.flag("--quiet", "Print the answer in one line, nothing else."),
 ]
 _PLANNED = [
-    opt.choice("--kind", KINDS, "Kind of log, where there is none yet."),
-    opt.option("--length", "The length that the interval should have: how many rows does it take?", type=float),
-    opt.option(
-        "--rows", "The number of rows that there will be: how long will the interval be?", type=click.IntRange(min=1)
+    opt.choice("--kind", KINDS, "Kind of log, if there is no log yet."),
+    opt.option("--length", "The length that the interval should have. The answer is a number of rows.", type=float),
+    opt.option("--rows", "The number of rows that there will be. The answer is a length.", type=click.IntRange(min=1)),
+    opt.default("--n-actions", 2, "Number of actions."),
+    opt.default(
+        "--n-states",
+        10,
+        "Number of states in a table; for numbers, your guess of how many different situations there are.",
     ),
-    opt.default("--n-actions", 2, "Actions to choose from."),
-    opt.default("--n-states", 10, "States of a table; for numbers, how many situations differ."),
     opt.default(
         "--largest-ratio",
         2.0,
-        "With propensities: the largest ratio of the policies' probabilities of an action. Else: how many times more often "
-        "the policy visits a pair than the log does, at most.",
+        "With propensities: the largest ratio of an action's probability under the new policy to that in the log. Otherwise: "
+        "at most how many times more often the policy visits a state-action pair than the log does.",
     ),
     opt.default(
         "--noise",
         0.1,
-        "Deviation of one outcome as a share of the value range; 0 where state and action decide what follows.",
+        "Standard deviation of one outcome as a share of the value range; 0 if state and action determine what follows.",
     ),
-    opt.default("--alpha", 0.1, "Probability that the interval may miss the value."),
+    opt.default("--alpha", 0.1, "Probability that the interval misses the value."),
     opt.option("--policy", "With a LOG: as in evaluate.", metavar="SPEC"),
     opt.flag("--json as_json", "Print JSON and nothing else."),
     _MEMORY,
 ]
 _DEMO = [
-    opt.default("--out", Path("bondic-demo"), "Folder.", type=opt.FOLDER),
-    opt.default("--alpha", 0.1, "Total error probability."),
+    opt.default("--out", Path("bondic-demo"), "Folder for the results.", type=opt.FOLDER),
+    opt.default("--alpha", 0.1, "Probability that the interval misses the value."),
     opt.flag("--json as_json", "Print the result as JSON and nothing else."),
     opt.flag("--force", "Replace an earlier result."),
     opt.flag("--quiet", "Print one line and no progress."),
@@ -217,48 +232,50 @@ _DEMO = [
 COMMANDS = (
     _command(
         "check",
-        "Read LOG, say how it was understood, and draw its columns; exit code 2 with the row when something is wrong.",
+        "Read LOG, print how it was understood, and show its columns. If something is wrong, the message names the row and the "
+        "exit code is 2.",
         *(_LOG, opt.CONFIG, opt.LOG, opt.STATES),
-        short="Say what is in a log and whether it can be used.",
+        short="Show what is in a log, and whether it can be used.",
     ),
     _command(
         "compare",
-        """Evaluate every policy with every method on LOG. Each interval carries its guarantee.
+        """Evaluate every policy with every method on LOG. Each interval is shown with its guarantee.
 
-        Without --joint each interval holds at 1 - alpha on its own: whoever picks among several lines afterwards, policies
-        or methods, needs --joint.
+        Without --joint each interval holds at 1 - alpha by itself. If you pick one of several policies or methods after seeing
+        the intervals, you need --joint.
         """,
         *(_LOG, opt.CONFIG, _LINES, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, opt.OUTPUT),
-        short="Several policies or methods side by side.",
+        short="Compare several policies or methods.",
     ),
     _command("demo", "Evaluate a policy on the log that ships with bondic and write a report.", _DEMO),
     _command(
         "evaluate",
         """Evaluate a policy on LOG: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5, Vowpal Wabbit or minari:NAME.
 
-        Exit code: 0 interval, 3 the log contradicts the assumptions, 4 the log adds nothing, 5 a requirement is not met, 2 bad
-        input.
+        Exit codes: 0 an interval, 2 bad input, 3 the log contradicts the assumptions, 4 the log adds nothing, 5 a requirement
+        is not met.
         """,
         *(_LOG, _ONE, opt.CONFIG, opt.QUESTION, opt.METHOD, opt.LOG, opt.STATES, _REQUIRED, _FILES, opt.OUTPUT),
         short="What would a policy have earned? An interval from a log.",
     ),
     _command(
         "monitor",
-        """Look at a log while it grows: an interval after every update, all of them valid at once.
+        """Evaluate a log that grows: an interval after every update, all of them valid at once.
 
-        The first call makes FOLDER and writes down what is stated. Later calls append: FILE holds the new rows, or the whole
-        log as it is now. FOLDER/history.csv has a line for every update, FOLDER/certificates what each has shown.
+        The first call creates FOLDER and records what you state. Later calls add rows: FILE holds the new rows, or the whole
+        log as it is now. FOLDER/history.csv has a line and FOLDER/certificates a certificate for every update.
 
-        Exit code as for evaluate, for all updates together.
+        The exit code is that of evaluate, for all updates together.
         """,
         *(_FOLDER, opt.CONFIG, _WATCHED, opt.QUESTION, opt.LOG, opt.STATES),
-        short="An interval that may be looked at while the log grows.",
+        short="Intervals for a log that grows, valid at every look.",
     ),
     _command(
         "plan",
-        """Say how many rows an interval of some length takes: before there is a log (--kind), or from the first rows of LOG.
+        """Estimate how many rows an interval of a given length needs: before there is a log (--kind), or from the first rows of
+        LOG.
 
-        Expected lengths, not guaranteed ones. Nothing is written.
+        Lengths are expected, not guaranteed. No file is written.
         """,
         *(
             click.argument("log", required=False, shell_complete=_files),
@@ -268,13 +285,13 @@ COMMANDS = (
             opt.LOG,
             opt.STATES,
         ),
-        short="How many rows does it take?",
+        short="How many rows will be needed?",
     ),
     _command(
         "verify",
-        "CERTIFICATE is NAME.json (NAME.npz beside it) or the folder of a result, LOG the log it was made from, in any format "
-        "that can be read.",
+        "Compute the interval again from a certificate and its log.\n\nCERTIFICATE is NAME.json (with NAME.npz beside it) or the "
+        "folder of a result. LOG is the log it was made from, in any format that can be read.",
         *(click.argument("certificate", type=opt.PATH), _LOG, opt.CONFIG, _CHECKS, opt.LOG),
-        short="Re-check a certificate against its log.",
+        short="Check a certificate against its log.",
     ),
 )

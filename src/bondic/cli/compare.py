@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,10 @@ import click
 from rich.console import Console
 
 from bondic.baselines.registry import BASELINES
+from bondic.claims import unusual_alpha
 from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs
 from bondic.cli.outputs import print_notes, say_doubts
-from bondic.errors import Doubt, InvalidInput
+from bondic.errors import Doubt, InvalidInput, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.proofs.io import write_atomically
 from bondic.report.compare import joint_title, line_alpha, tried
@@ -43,23 +45,25 @@ def command(log: str, **options: Any) -> int:
     pairs = [(policy, name) for policy in policies for name in methods]
     alpha = line_alpha(options["alpha"], pairs) if options["joint"] else options["alpha"]
     lines: list[Line] = []
-    doubts: list[str] = []
+    doubts: list[str] = [Doubt(text) for text in (unusual_alpha(alpha),) if text is not None]
+    notes = list(inputs.notes)
     with progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         tell = progress or (lambda *_: None)
         for policy in policies:
             question = make_question(inputs, policy, options)
             doubts += [Doubt(text if len(policies) == 1 else f"{policy}: {text}") for text in question.doubts]
+            notes = list(dict.fromkeys([*notes, *question.notes]))
             for name in methods:
                 tell(f"{policy} {name}"[:40], 0.0)
                 run = partial(_run, question, alpha, name, options, inputs)
                 lines.append(tried(policy, name, run, strict=len(methods) == 1))
                 tell(f"{policy} {name}"[:40], 1.0)
-    say_doubts(list(dict.fromkeys([*doubts, *inputs.notes])))
+    say_doubts(list(dict.fromkeys([*doubts, *notes])))
     if options["as_json"]:
         click.echo(json.dumps([_as_dict(line) for line in lines], indent=1))
     else:
         console = Console()
-        print_notes(console, inputs.notes if options["verbose"] else ())
+        print_notes(console, notes if options["verbose"] else ())
         print_comparison(console, lines, joint_title(alpha, joint=options["joint"]))
     if plot is not None:
         _save(lines, plot)
@@ -70,7 +74,9 @@ def command(log: str, **options: Any) -> int:
 
 
 def _run(question: Rows, alpha: float, name: str, options: dict[str, Any], inputs: Inputs) -> Result:
-    return estimate_interval(question, alpha=alpha, method=make_method(name, options, inputs))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)  # said once for all lines
+        return estimate_interval(question, alpha=alpha, method=make_method(name, options, inputs))
 
 
 def _named(lines: list[Line]) -> list[Line]:

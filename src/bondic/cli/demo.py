@@ -12,7 +12,7 @@ from bondic.demo import Demo, load_demo
 from bondic.estimate import estimate_interval
 from bondic.folders import refuse_existing, result_folder
 from bondic.proofs.io import load_certificate
-from bondic.proofs.verify import Verification, verify
+from bondic.proofs.verify import Verification, verify_certificate
 from bondic.rendering import interval_text
 from bondic.report.exports import result_json
 from bondic.report.progress import progress_bar
@@ -51,4 +51,4 @@ def _write(result: Result, problem: Rows, demo: Demo, out: Path, *, force: bool)
     """Report, certificate and result in one folder; the certificate is checked as it was read back."""
     with result_folder(out, overwrite=force) as folder:
         write_result(folder, result, problem, title="When to maintain the machine")
-        return verify(load_certificate(folder / "certificate.json"), demo.log, demo.policy)
+        return verify_certificate(load_certificate(folder / "certificate.json"), demo.log, demo.policy)

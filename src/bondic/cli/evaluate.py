@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 import sys
 import time
+import warnings
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,10 @@ from rich.console import Console
 
 from bondic.advice.steps import with_next_steps
 from bondic.cli.config import to_toml
-from bondic.cli.inputs import Inputs, make_method, make_question, read_inputs, with_sums
+from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
-from bondic.cli.work import WORK, reads_in_parts, sums_of
-from bondic.errors import Doubt
+from bondic.cli.work import WORK, not_elsewhere, reads_in_parts, sums_of
+from bondic.errors import Doubt, ValidityWarning
 from bondic.estimate import estimate_interval
 from bondic.executors.remote import Remote
 from bondic.folders import refuse_existing, result_folder, write_texts
@@ -26,6 +28,7 @@ from bondic.methods.forecast import forecast
 from bondic.methods.frontier import Frontier
 from bondic.methods.larger_radii import larger_radii
 from bondic.methods.sensitivity import result_frontier
+from bondic.methods.sequential import Sequential
 from bondic.proofs.dual import DualProof
 from bondic.rendering import interval_text, number, three
 from bondic.report.exports import result_csv, result_markdown
@@ -49,9 +52,17 @@ def command(**options: Any) -> int:
         method = with_sums(make_method(options["method"], options, inputs), sums)
         if isinstance(method, Default) and (words := forecast(question, method.ball, method.choices).words()):
             talk.print(words, highlight=False)
-        result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
-        if isinstance(sums.executor, Remote) and not isinstance(result.proof, DualProof):
-            talk.print(f"The method {result.method} works in this process: the executor was not used.", highlight=False)
+        if isinstance(sums.executor, Remote) and isinstance(method, Sequential):
+            talk.print(not_elsewhere("sequential"), highlight=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ValidityWarning)  # the result carries them to the top of the answer
+            result = estimate_interval(question, alpha=options["alpha"], method=method, progress=progress)
+        if (
+            isinstance(method, Default)
+            and isinstance(sums.executor, Remote)
+            and not isinstance(result.proof, DualProof)
+        ):
+            talk.print(not_elsewhere(result.method), highlight=False)  # which method it would be was not known before
         if progress:
             progress("report", 0.0)
         # the frontier first: the matrices of the search leave the result together with the rows
@@ -61,7 +72,7 @@ def command(**options: Any) -> int:
         if options["no_rows"]:
             result = result.without_rows(question)
         files = _write(question, result, (frontier, larger), options)
-    _print(result, inputs, options)
+    _print(result, question.notes, options)
     for multiple, found in larger.items():
         talk.print(f"with {three(multiple)} times the radius: {interval_text(found.low, found.high)}", highlight=False)
     talk.print(_footer(files, options["out"], time.perf_counter() - begun), highlight=False, soft_wrap=True)
@@ -104,14 +115,14 @@ def _configuration(options: dict[str, Any]) -> dict[str, Any]:
     return {name.removeprefix("as_"): value for name, value in options.items() if name not in skipped}
 
 
-def _print(result: Result, inputs: Inputs, options: dict[str, Any]) -> None:
-    say_doubts((*(Doubt(text) for text in result.warnings), *inputs.notes))
+def _print(result: Result, notes: Sequence[str], options: dict[str, Any]) -> None:
+    say_doubts((*(Doubt(text) for text in result.warnings), *notes))
     if options["as_json"] or options["quiet"]:
         written = options["out"] / "result.json"
         click.echo(written.read_text(encoding="utf-8") if options["as_json"] else result.summary())
         return
     console = Console()
-    print_notes(console, inputs.notes)
+    print_notes(console, notes)
     console.print(result_table(result))
     if options["verbose"]:
         for name, text in {**result.choices, **result.versions}.items():

@@ -11,7 +11,7 @@ from bondic.baselines.registry import make_baseline
 from bondic.cli.categorical import stated_columns
 from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.cli.policy import choose_policy, require_action_order
-from bondic.cli.reading import read_initial, read_rows, stated_gamma
+from bondic.cli.reading import one_step, read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log
@@ -24,6 +24,7 @@ from bondic.methods.dual import Dual
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.rows import Rows
+from bondic.rows.doubts import undiscounted
 from bondic.rows.inputs import action_names
 from bondic.rows.problem import make_problem
 from bondic.sums.forms import Sums
@@ -111,7 +112,8 @@ def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Ro
             **{name: options[name] for name in _ASKED},
         )
     names = () if inputs.loaded is None else inputs.loaded.names
-    return replace(question, names=names, notes=inputs.notes)
+    discounts = undiscounted(options["gamma"]) if one_step(options, inputs.loaded) else ()
+    return replace(question, names=names, notes=(*inputs.notes, *question.notes, *discounts))
 
 
 _ASKED = ("reward_range", "horizon", "value_range", "draws", "seed", "accept")
@@ -157,11 +159,11 @@ def make_method(name: str, options: Mapping[str, Any], inputs: Inputs) -> Method
 
 def with_sums(method: Method, sums: Sums) -> Method:
     """The method with these sums; methods that have none of their own work in this process."""
-    if sums.executor is None:
+    if sums.executor is None and sums.engines is None:
         return method
     if isinstance(method, Default | Sequential | Dual):
         return replace(method, engine=sums)
-    raise InvalidInput("--executor and --checkpoints are for the methods dual, sequential and auto.")
+    raise InvalidInput("--engine, --executor and --checkpoints are for the methods dual, sequential and auto.")
 
 
 def _propensities(options: Mapping[str, Any]) -> Method:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from bondic.cli.options import spelled_pairs
+
 LAB = "bondic_lab"
 """The package whose `commands.COMMANDS` join those of the library, where it is installed."""
 _ITS_COMMANDS = ("reproduce",)
@@ -25,6 +27,10 @@ def lab_commands() -> tuple[click.Command, ...]:
 
 class Commands(click.Group):
     """A group that tells where a command of the lab is to be had when it is asked for one that is absent."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As every group does it; pairs of numbers may be written with a comma."""
+        return super().parse_args(ctx, spelled_pairs(args))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As every group does it, with a hint."""

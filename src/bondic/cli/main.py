@@ -28,7 +28,7 @@ READER_LEFT = 141
 )
 @click.version_option(__version__, prog_name="bondic")
 def group() -> None:
-    """Intervals for the value of a policy from logged decisions, valid for finite data."""
+    """What would a new policy have earned? Intervals from a log of past decisions, valid for finite logs."""
 
 
 def main() -> None:

@@ -169,7 +169,7 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
         click.echo(f"At {level} confidence, at all updates at once, the value of the policy lies in {running}.")
     if options["quiet"]:
         return
-    own = interval_text(last.low, last.high)
+    own = interval_text(last.low, last.high) if last.status != Status.REJECTED.name else "no interval"
     click.echo(
         f"update {number}: {fresh} new rows, {last.rows} in all; this update alone: {own} ({last.status.lower()})"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -59,6 +60,24 @@ def _names(ctx: click.Context, parameter: click.Parameter, value: Any) -> tuple[
     return tuple(names)
 
 
+_PAIRS = ("--reward-range", "--value-range")
+_PAIR = re.compile(r"[\[(]?\s*([^,\s]+)\s*,\s*([^,\s]+?)\s*[\])]?")
+
+
+def spelled_pairs(args: Sequence[str]) -> list[str]:
+    """`--reward-range -100,-1` as `--reward-range -100 -1`; also with brackets, and with `=`."""
+    out: list[str] = []
+    for word in args:
+        name, sign, value = word.partition("=")
+        if sign and name in _PAIRS and (pair := _PAIR.fullmatch(value)):
+            out += [name, *pair.groups()]
+        elif out and out[-1] in _PAIRS and (pair := _PAIR.fullmatch(word)):
+            out += pair.groups()
+        else:
+            out.append(word)
+    return out
+
+
 CONFIG = [
     option(
         "--config",
@@ -72,20 +91,19 @@ LOG = [
     several(
         "--columns",
         "PART=COL[,COL...]",
-        "Columns that hold a part of a transition, where their names are unusual; 'user_feature_*' for all with such names; "
-        "terminations=none (or "
-        "truncations=none) states that there are none. May be repeated.",
+        "Which columns hold a part of a transition, if their names are unusual. 'user_feature_*' means all columns with such "
+        "names; terminations=none (or truncations=none) states that there are none. May be repeated.",
     ),
     several(
         "--missing",
         "indicator|COL=VALUE",
         "What to do with gaps in observations: fill 0 ('indicator') or your value (COL=VALUE, may be repeated), and "
-        "add a 0/1 column. Without it they are refused.",
+        "add a 0/1 column. Without this option gaps are refused.",
     ),
-    choice("--text", ("one-hot", "codes"), "How text in observations becomes numbers."),
+    choice("--text", ("one-hot", "codes"), "How text in observations is turned into numbers."),
     option(
         "--actions",
-        "Names of actions that are text, in the order of the policy's probabilities.",
+        "Names of the actions, if they are text, in the order of the policy's probabilities.",
         type=click.UNPROCESSED,
         callback=_names,
         metavar="NAME,NAME,...",
@@ -98,9 +116,9 @@ STATES = [
         "--categorical",
         "obs|COL",
         "Observation columns that hold names, not quantities: 'obs' for all of them, or names or numbers (from 0) of "
-        "columns. May be repeated. Default: taken from the log, and printed.",
+        "columns. May be repeated. Default: decided from the log, and printed.",
     ),
-    flag("--numeric", "All observation columns hold quantities: states are related by distance."),
+    flag("--numeric", "All observation columns hold quantities: states are compared by their distance."),
 ]
 _OUTPUTS = ("probabilities", "logits", "actions")
 POLICY_OUTPUT = [
@@ -109,58 +127,73 @@ POLICY_OUTPUT = [
 _RANGE: dict[str, Any] = {"type": float, "nargs": 2, "metavar": "LOW HIGH"}
 QUESTION = [
     *POLICY_OUTPUT,
-    option("--gamma", "Discount in [0, 1); 1 with --horizon. Not needed with --one-step.", type=float),
+    option(
+        "--gamma",
+        "Discount in [0, 1): the weight of a reward one step later. 1 is allowed with --horizon. Not needed with --one-step.",
+        type=float,
+    ),
     option(
         "--reward-range",
-        "Range of every possible reward: your knowledge, not the log's extremes.",
+        "Range of every possible reward. It comes from what you know, not from the smallest and largest reward in the log.",
         required=True,
         **_RANGE,
     ),
     option(
         "--value-range",
-        "State that every discounted return, from any state-action pair and whichever policy follows, lies in it.",
+        "State that every discounted sum of rewards lies in this range, from any state and action on, under any policy.",
         **_RANGE,
     ),
-    option("--initial", "File with initial states, and weights in a column `weight`.", type=PATH),
+    option(
+        "--initial",
+        "File with the initial states; a column `weight` may hold their weights. One state can be written out, as in 36 or "
+        "0.5,2. Default: the episode starts of the log.",
+        type=PATH,
+    ),
     default(
         "--initial-kind",
         "exact",
-        "Whether the file *is* the initial distribution or independent draws of it.",
+        "exact: the file is the whole initial distribution. sample: it holds independent draws from it.",
         type=click.Choice(["exact", "sample"]),
     ),
     option(
         "--initial-count",
-        "Use the first N episode starts of the log; N was fixed beforehand. Default: all starts.",
+        "Use the first N episode starts of the log, with an N that was fixed beforehand. Default: all starts.",
         type=int,
     ),
     option("--horizon", "Value of the first H steps only; needs timesteps in the log.", type=int),
     several(
         "--accept",
         None,
-        "A kind of finding about the log or policy that is no fault here; it is then printed as an assumption that you "
+        "Accept a finding about the log or the policy that is not a fault in your case. It becomes an assumption that you "
         "state. May be repeated.",
         type=click.Choice(list(ACCEPTABLE)),
     ),
     flag("--never-terminates", "State that the process never ends."),
-    default("--draws", 5, "Action draws of a continuous policy."),
-    default("--seed", 0, "Seed of action draws and random features.", type=click.IntRange(min=0)),
+    default("--draws", 5, "Number of actions that are drawn per state from a continuous policy."),
+    default("--seed", 0, "Seed of the action draws and random features.", type=click.IntRange(min=0)),
 ]
 METHOD = [
-    default("--alpha", 0.1, "Total error probability."),
+    default("--alpha", 0.1, "Probability that the interval misses the value: 0.1 for 90% confidence."),
     default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
     choice(
         "--gauge",
         ("half", "range", "paper", "finite", "self-normalized", "plug-in"),
-        "Noise bound of the dual method; naming one asks for that method. Default: half.",
+        "Noise bound of the dual method; this option selects that method. Default: half.",
     ),
-    option("--radius", "Radius of Q, fixed beforehand. Default: chosen by bondic.", type=float),
-    option("--pilot", "Rows set aside for tuning: a share such as 0.2, or a whole number.", type=str),
+    option(
+        "--radius",
+        "Radius of Q, the class of functions that holds the value function; fixed beforehand. Default: chosen by bondic.",
+        type=float,
+    ),
+    option("--pilot", "First rows that are set aside for tuning: a share such as 0.2, or a whole number.", type=str),
     option("--planned-rows", "Planned number of rows, if the log was stopped because of what it showed.", type=int),
-    default("--misspecification", 0.0, "Distance of q* to Q, at most; more than 0 asks for the dual method."),
+    default(
+        "--misspecification", 0.0, "How far the value function q* may be from Q; more than 0 selects the dual method."
+    ),
     option(
         "--weight-bandwidth",
-        "Bandwidth of W in medians of distances, fixed beforehand; W is then made of random features. It asks for the dual "
-        "method. Default: picked on the pilot rows.",
+        "Bandwidth of W, the space of weights, in medians of distances; fixed beforehand. W is then made of random features. "
+        "This option selects the dual method. Default: picked on the pilot rows.",
         type=float,
     ),
     default("--value-bandwidth", VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),

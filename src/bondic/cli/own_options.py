@@ -22,6 +22,12 @@ _METHODS: dict[str, tuple[Any, set[str]]] = {
 """Methods with fields of their own, and those of them that have an option or that the short name stands for."""
 
 
+_BY_NAME = (
+    "none by --with; sequential and dual have --side, --pilot, --radius, --planned-rows, --value-bandwidth, and dual --gauge, "
+    "--misspecification, --weight-bandwidth"
+)
+
+
 def _keys(name: str) -> dict[str, Any]:
     """Fields of the method that can be written as a text, with their types.
 
@@ -59,8 +65,8 @@ def refuse_unknown_options(methods: Iterable[str], items: Sequence[str]) -> None
             known = "; ".join(f"{name}: {', '.join(_keys(name)) or 'none'}" for name in chosen)
             near = did_you_mean(key, {option for name in chosen for option in _keys(name)})
             raise InvalidInput(
-                f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`.{near} Options of the baselines "
-                f"among them: {known or 'no baseline was chosen, and other methods have options of the command line'}."
+                f"--with {one_line(item)}: none of the methods has an option `{one_line(key)}`.{near} Options that they have: "
+                f"{known or _BY_NAME}."
             )
     for name in chosen:
         own_options(name, items)

@@ -93,7 +93,7 @@ def _foreseen(problem: Rows, alpha: float) -> tuple[Callable[[float], float], st
     if not known:
         raise InvalidInput("The log is too short to plan from. Plan without it, by --kind.")
     seen = max(guess.seen for guess in known.values())
-    words = f"what {' or '.join(known)} foresees from {seen} rows of this log: within a factor of two or three"
+    words = f"what {' or '.join(known)} predicts from {seen} rows of this log: within a factor of two or three"
     return lambda rows: min(guess.share(rows) for guess in known.values()), words
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
@@ -47,16 +49,37 @@ def _stream(
 
 
 def read_initial(path: Path, log: Log, loaded: LoadedLog | None) -> tuple[Any, Any]:
-    """(states, weights or None) of a file, with the dimensions of the log."""
+    """(states, weights or None) of a file, with the dimensions of the log; one state may be written out, as in 36 or 0.5,2."""
+    if (state := _written_out(path)) is not None:
+        if len(state) != log.observation_dim:
+            raise InvalidInput(
+                f"--initial {path} is a state of {len(state)} numbers (there is no such file); states of the log have "
+                f"{log.observation_dim}."
+            )
+        return np.array([state]), None
     return read_states(path, () if loaded is None else loaded.names, log.observation_dim)
+
+
+def one_step(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> bool:
+    """Whether it was stated, or is known of the format, that every row is an episode of its own."""
+    return bool(options["one_step"] or (loaded is not None and loaded.one_step))
+
+
+def _written_out(path: Path) -> list[float] | None:
+    """Numbers with commas between them, where no file has that name."""
+    try:
+        state = [float(word) for word in str(path).split(",")]
+    except ValueError:
+        return None
+    return None if path.exists() or not all(map(math.isfinite, state)) else state
 
 
 def stated_gamma(options: Mapping[str, Any], loaded: LoadedLog | None = None) -> float:
     """The discount; that of steps which do not exist need not be stated."""
+    if one_step(options, loaded):
+        return 0.0
     if options["gamma"] is not None:
         return float(options["gamma"])
-    if options["one_step"] or (loaded is not None and loaded.one_step):
-        return 0.0
     raise InvalidInput(
         "--gamma is missing: the discount of later rewards, in [0, 1). With --one-step it is not needed."
     )

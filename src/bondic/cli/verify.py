@@ -25,7 +25,7 @@ from bondic.policies.adapters.imported import import_module
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
-from bondic.proofs.verify import Verification, verify
+from bondic.proofs.verify import Verification, verify_certificate
 from bondic.rendering import STATE_WORDS, interval_text
 from bondic.rows.inputs import action_names
 
@@ -43,7 +43,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
     retest = _retest if options["retest"] else None
     with sums_of(options) as sums:
-        checked = verify(found, rows, chosen, initial=initial, retest=retest, sums=sums)
+        checked = verify_certificate(found, rows, chosen, initial=initial, retest=retest, sums=sums)
     _print(checked)
 
 
@@ -70,8 +70,9 @@ def _print(checked: Verification) -> None:
     word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
     chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
+    ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
     click.echo(
-        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {interval_text(checked.low, checked.high)} at alpha = "
+        f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {ends} at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
         + (", valid if what bondic chose holds" if chosen else "")
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from bondic.errors import InvalidInput
@@ -24,23 +25,30 @@ def reads_in_parts(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "memory": options["memory"] or _BUDGET} if named else options
 
 
+def not_elsewhere(method: str) -> str:
+    """That a method holds its rows, or plans from them one after the other, and leaves other processes alone."""
+    words = f"The method {method} works in threads of this process: neither executor nor checkpoints are used."
+    return f"{words} --method dual uses them."
+
+
 @contextmanager
 def sums_of(options: dict[str, Any]) -> Iterator[Sums]:
-    """Sums with the executor of the options; connections and processes are given back at the end."""
+    """Sums with the engine and the executor of the options; connections and processes are given back at the end."""
+    sums = Sums() if options["engine"] is None else Sums.named(options["engine"])
     text, folder = options["executor"], options["checkpoints"]
     if text is None and folder is None:
         if options["send_policy_by_pickle"]:
             raise InvalidInput(
                 "--send-policy-by-pickle says how other processes get the policy: name them (--executor)."
             )
-        yield Sums()
+        yield sums
         return
     executor = named_executor(text or "serial", policy=_policy(options), checkpoints=folder)
     if isinstance(executor, Remote):
         with executor:
-            yield Sums(executor=executor)
+            yield replace(sums, executor=executor)
     else:
-        yield Sums(executor=executor)
+        yield replace(sums, executor=executor)
 
 
 def _policy(options: dict[str, Any]) -> PolicyFile | PolicyPickle | None:

@@ -1,4 +1,4 @@
-"""The initial distribution d_0: a finite list with weights, or a sample that pays for itself (section 1)."""
+"""The initial distribution d_0: a finite list with weights, or a sample, which makes the interval longer (section 1)."""
 
 from __future__ import annotations
 
@@ -115,8 +115,8 @@ class InitialStates:
         states = np.concatenate(found)
         if count is not None and states.shape[0] < count:
             raise InvalidInput(
-                f"The log has {states.shape[0]} episode starts, {count} were asked for. A number fixed beforehand is not "
-                "changed afterwards: leave it out, and all starts are used at the price of an uncontrolled number."
+                f"The log has {states.shape[0]} episode starts, fewer than the {count} that were stated. A number that was "
+                "fixed beforehand is not changed afterwards. Leave it out: all starts are then used (a slightly longer interval)."
             )
         sample = InitialStates.sample(states[:count], count_fixed=count is not None)
         return replace(sample, from_rows=True)

@@ -21,6 +21,10 @@ _MOST_FINGERPRINTS = 30_000_000
 _ROW, _TIME, _ENDED = 0, 1, 2
 
 
+class OutOfOrder(InvalidInput):
+    """A row comes before an earlier one of its episode."""
+
+
 class KeyCheck:
     """Feed it the rows in order; the last row of every episode is carried from part to part."""
 
@@ -54,7 +58,7 @@ class KeyCheck:
                 "episode its own id."
             )
         if part.timesteps is not None and (bad := _arrays.first(later[:, _TIME] < earlier[:, _TIME])) is not None:
-            raise InvalidInput(
+            raise OutOfOrder(
                 f"Row {later[bad, _ROW]} (timestep {later[bad, _TIME]}) comes after row {earlier[bad, _ROW]} (timestep "
                 f"{earlier[bad, _TIME]}) of the same episode. Row order is the order of time, and a copied row is not new "
                 "data: sort each episode by timestep before building the log, and keep each event once."

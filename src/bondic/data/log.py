@@ -29,6 +29,11 @@ class Log(Protocol):
     def observation_dim(self) -> int: ...
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Names of the columns of an observation, in order; () where the log does not know them."""
+        ...
+
+    @property
     def action_dim(self) -> int:
         """0 for discrete actions."""
         ...

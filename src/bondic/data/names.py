@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from bondic.errors import Doubt, InvalidInput, did_you_mean, shown
+from bondic.errors import Doubt, InvalidInput, did_you_mean, one_line, shown
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "observations": ("observations", "observation", "obs", "states", "state", "s"),
@@ -19,7 +19,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "timesteps": ("timesteps", "timestep", "time_step", "steps", "step", "t"),
     "behavior_action_probs": (
         "behavior_action_probs", "behavior_probs", "behavior_prob", "behaviour_action_probs", "behavior_propensity", "pscore",
-        "propensity", "propensity_score",
+        "propensity", "propensities", "propensity_score",
     ),
     "behavior_log_probs": (
         "behavior_log_probs", "behavior_log_prob", "behavior_logprobs", "behavior_logprob", "logprobs_behavior",
@@ -94,10 +94,20 @@ def _resembling(part: str, names: list[str], taken: Collection[str]) -> str:
 
 def _known_part(part: str) -> str:
     if part not in ALIASES:
-        raise InvalidInput(
-            f"`{part}` is not a part of a transition.{did_you_mean(part, ALIASES)} The parts are {', '.join(ALIASES)}."
-        )
+        raise InvalidInput(unknown_part(part, ALIASES))
     return part
+
+
+def held_by(column: str) -> str | None:
+    """The part that a column of this name is usually taken for."""
+    return next((part for part, aliases in ALIASES.items() if str(column).lower() in aliases), None)
+
+
+def unknown_part(part: str, known: Iterable[str]) -> str:
+    """The words for a part that there is not: a usual name of a column stands for the part that it holds."""
+    listed, meant = tuple(known), held_by(part)
+    near = did_you_mean(part, listed) if meant is None else f" Did you mean `{meant}`?"
+    return f"`{one_line(part)}` is not a part of a transition.{near} The parts are {', '.join(listed)}."
 
 
 def match_one(part: str, aliases: Iterable[str], names: list[str], taken: Collection[str] = ()) -> tuple[str, ...]:

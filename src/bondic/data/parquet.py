@@ -77,6 +77,12 @@ class ParquetStream(LogStream):
     def __len__(self) -> int:
         return len(self._files)
 
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Those of its columns; a column of lists has one name for many dimensions."""
+        names = self.column_map.columns.get("observations", ())
+        return names if len(names) == self.observation_dim else ()
+
     def _still_the_same(self, rows: RowRange) -> None:
         self._files.refuse_changes(rows)
 

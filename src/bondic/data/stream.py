@@ -86,6 +86,11 @@ class LogStream(ABC):
         self.unrecorded = first.unrecorded
         self._first, self.content_hash = first, content_hash
 
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Arrays have none."""
+        return ()
+
     @staticmethod
     def _same_form(first: Transitions, part: Transitions, row: int) -> None:
         for name in COLUMNS:

@@ -239,6 +239,11 @@ class Transitions:
         return int(self.observations.shape[1])
 
     @property
+    def observation_names(self) -> tuple[str, ...]:
+        """Arrays have none."""
+        return ()
+
+    @property
     def action_dim(self) -> int:
         """0 for discrete actions."""
         return 0 if self.discrete_actions else int(self.actions.shape[1])

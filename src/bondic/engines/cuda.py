@@ -17,6 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from bondic.engines import cuda_tiles, power
 from bondic.engines.recipes import HALF_LOG2E, NEAR, FloatArray, ProductPlan, Recipe, certain, labels, plan, value_error
@@ -25,12 +26,13 @@ from bondic.kernels.normal_form import Term
 from bondic.rounding import U, inflate
 from bondic.sums.engine import Crossed, Progress, Share, Survey
 from bondic.sums.executor import Executor
-from bondic.sums.spool import Direct
+from bondic.sums.spool import Direct, PointBlock
 
 if TYPE_CHECKING:
     import torch
 
 Precision = Literal["float64", "float32"]
+IntArray = npt.NDArray[np.int64]
 
 U32 = 2.0**-24
 SINGLE_EXP = 2.0**-22
@@ -57,6 +59,8 @@ class Cuda(Direct):
     device : str, default "cuda"
         A device of torch; "cpu" computes the same sums without a GPU, slowly.
     """
+
+    block = 2**20
 
     def __init__(self, precision: Precision = "float64", device: str = "cuda") -> None:
         if precision not in ("float64", "float32"):
@@ -117,18 +121,52 @@ class Cuda(Direct):
         if self.device.startswith("cuda") and width <= _MOST_FUSED:
             from bondic.engines import cuda_fused
 
-            shrunk, powers = _shrunk(columns) if self.single else (columns, np.zeros(width, dtype=np.int64))
+            weights, powers = self._weights(columns)
             cut = 4 * _norm(rows) ** 2 > power.LARGEST
-            totals = cuda_fused.symmetric(self._rounded(rows), self._rounded(self._put(shrunk)), cut=cut, report=report)
-            roundings, rest = cuda_fused.chain(count, self.single)
-            unit = U32 if self.single else U
-            # float32: both weights are rounded, and those below 2^-126 of the largest one vanish
-            extra = (roundings + 3) * unit * (1 + 1e-3) + rest + (count * 2.0**-100 if self.single else 0.0)
-            return np.ldexp(totals, 2 * powers), (1 + value) * extra + value
+            totals = cuda_fused.symmetric(self._rounded(rows), weights, cut=cut, report=report)
+            return np.ldexp(totals, 2 * powers), self._fused_error(value, count)
         totals = cuda_tiles.symmetric(
             self._rounded(rows), _squares(scales.size), self._put(columns), self._side, report
         )
         return totals, value + (1 + value) * (2 * self._side + 16) * U
+
+    def _weights(self, columns: FloatArray) -> tuple[torch.Tensor, IntArray]:
+        """Columns on the device, in float32 with largest entries of about 1; the powers of two that were taken out."""
+        shrunk, powers = _shrunk(columns) if self.single else (columns, np.zeros(columns.shape[1], dtype=np.int64))
+        return self._rounded(self._put(shrunk)), powers
+
+    def _fused_error(self, value: float, count: int) -> float:
+        """Of fused sums over so many points, per product of masses; `value` is the error of a kernel value."""
+        from bondic.engines import cuda_fused
+
+        roundings, rest = cuda_fused.chain(count, self.single)
+        unit = U32 if self.single else U
+        # float32: both weights are rounded, and those below 2^-126 of the largest one vanish
+        extra = (roundings + 3) * unit * (1 + 1e-3) + rest + (count * 2.0**-100 if self.single else 0.0)
+        return (1 + value) * extra + value
+
+    def between(self, term: Term, x: PointBlock, y: PointBlock, executor: Executor) -> Share:
+        planned = certain(plan(term, x[0]))
+        gaussian = planned.gaussian()
+        if gaussian is None or not self.device.startswith("cuda") or x[1].shape[1] > _MOST_FUSED:
+            return super().between(term, x, y, executor)
+        from bondic.engines import cuda_fused
+
+        axes, scales = gaussian
+        (points, u), (others, v) = (
+            (part[0][keep], part[1][keep]) for part in (x, y) for keep in (planned.alive(part[0]),)
+        )
+        if not (len(points) and len(others)):
+            return Share(np.zeros((1, u.shape[1])), 0.0)
+        rows = self._near((points[:, axes], others[:, axes]), scales)
+        value = max(self._value_error(part) for part in rows)
+        cut = 4 * max(_norm(part) for part in rows) ** 2 > power.LARGEST
+        (left, powers), (right, more) = self._weights(u), self._weights(v)
+        mine, theirs = map(self._rounded, rows)
+        totals = np.ldexp(cuda_fused.between((mine, theirs), (left, right), cut=cut), powers + more)
+        error = term.coefficient * self._fused_error(value, len(points) + len(others))
+        size = term.bounds(points, others)[0]
+        return Share(term.coefficient * totals, inflate(error + 4 * size * U))
 
     def cross(
         self, term: Term, x: FloatArray, y: FloatArray, columns: FloatArray, executor: Executor
@@ -210,10 +248,10 @@ def _norm(rows: torch.Tensor) -> float:
     return 1.001 * math.sqrt(float((rows * rows).sum(dim=1).max()))
 
 
-def _shrunk(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _shrunk(columns: FloatArray) -> tuple[FloatArray, IntArray]:
     """Every column times a power of two, so that its largest weight is about 1; the powers."""
     largest = np.abs(columns).max(axis=0)
-    powers = np.where(largest > 0, np.frexp(np.maximum(largest, np.finfo(float).tiny))[1], 0)
+    powers = np.where(largest > 0, np.frexp(np.maximum(largest, np.finfo(float).tiny))[1], 0).astype(np.int64)
     return np.ldexp(columns, -powers), powers
 
 

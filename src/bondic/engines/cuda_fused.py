@@ -3,7 +3,8 @@
     out[w, p, i] = sum_{a in block i} u_wa sum_{b in part p of block i} factor_ab k(z_a, z_b) u_wb,
 
 part p of row block i: TILES tiles of columns from the block's own first column on, so that every pair is met once;
-factor 1 within the block, which is symmetric itself, and 2 beyond it. A sum in a register meets one rounding per tile
+factor 1 within the block, which is symmetric itself, and 2 beyond it. Between two sets of points the columns begin where the
+second set does, and the factor is 2. A sum in a register meets one rounding per tile
 until it is handed over to float64.
 """
 
@@ -24,7 +25,7 @@ from bondic.rounding import U
 _WIDEST = 2
 """Weight columns in one pass."""
 TILES = 1024
-_SHAPES = {torch.float64: (64, 16, 4), torch.float32: (64, 16, 2)}
+_SHAPES = {torch.float64: (64, 16, 4), torch.float32: (32, 16, 1)}
 """Rows, columns and warps of a tile; the fastest of several shapes on an H200."""
 _FLUSH = {torch.float64: 256, torch.float32: 64}
 """Tiles that are added in registers before float64 takes over."""
@@ -92,22 +93,22 @@ def _strip(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _symmetric(  # type: ignore[no-untyped-def]
-    points, weights, out, size, first, blocks, parts, tiles,
+    points, weights, out, size, others, first, blocks, parts, tiles,
     AXES: tl.constexpr, WIDTH: tl.constexpr, CUT: tl.constexpr, DTYPE: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     FLUSH: tl.constexpr,
 ):  # fmt: skip
-    """One part of one row block; the formula is at the head of the module."""
+    """One part of one row block; the formula is at the head of the module. `others`: where a second set begins, or 0."""
     block = first + tl.program_id(0)
     part = tl.program_id(1)
     top = block * BM
-    begin = top + part * tiles * BN
+    begin = tl.where(others > 0, others, top) + part * tiles * BN
     if begin >= size:
         return
     end = tl.minimum(begin + tiles * BN, size)
     rows = top + tl.arange(0, BM)
     one = tl.zeros((BM,), tl.float64)
     two = tl.zeros((BM,), tl.float64)
-    if part == 0:
+    if (part == 0) & (others == 0):
         one, two = _strip(points, weights, size, rows, begin, top + BM, AXES, WIDTH, CUT, DTYPE, BM, BN)
         one *= 0.5
         two *= 0.5
@@ -151,29 +152,49 @@ def symmetric(rows: torch.Tensor, columns: torch.Tensor, *, cut: bool, report: C
 
     Coordinates (n, axes) and weights (n, width) of one type; `cut`: squares may be too large for 2^-t.
     """
-    count, width = columns.shape
-    size = -(-count // _SHAPES[rows.dtype][0]) * _SHAPES[rows.dtype][0]
-    points = torch.zeros((rows.shape[1], size), dtype=rows.dtype, device=rows.device)
-    weights = torch.zeros((width, size), dtype=rows.dtype, device=rows.device)
-    points[:, :count], weights[:, :count] = rows.T, columns.T
-    out = []
+    return _passes(_whole_blocks(rows), _whole_blocks(columns), 0, cut, report)
+
+
+def between(
+    rows: tuple[torch.Tensor, torch.Tensor], columns: tuple[torch.Tensor, torch.Tensor], *, cut: bool
+) -> FloatArray:
+    """Totals of 2 u_iw 2^-|x_i - y_j|^2 v_jw over all points x_i of one set and y_j of another: (blocks, columns)."""
+    points, weights = ([_whole_blocks(part) for part in both] for both in (rows, columns))
+    return _passes(torch.cat(points, 1), torch.cat(weights, 1), points[0].shape[1], cut, lambda done: None)  # noqa: ARG005
+
+
+def _whole_blocks(rows: torch.Tensor) -> torch.Tensor:
+    """(n, k) -> (k, whole blocks of rows), with zeros at the end."""
+    side = _SHAPES[rows.dtype][0]
+    out = torch.zeros((rows.shape[1], -(-rows.shape[0] // side) * side), dtype=rows.dtype, device=rows.device)
+    out[:, : rows.shape[0]] = rows.T
+    return out
+
+
+def _passes(
+    points: torch.Tensor, weights: torch.Tensor, others: int, cut: bool, report: Callable[[float], None]
+) -> FloatArray:
+    width, out = len(weights), []
     for top in range(0, width, _WIDEST):
         part = weights[top : top + _WIDEST].contiguous()
         share = len(part) / width
-        out.append(_pass(points, part, cut, lambda done, top=top, share=share: report(top / width + share * done)))  # type: ignore[misc]
+        done = lambda done, top=top, share=share: report(top / width + share * done)  # noqa: E731
+        out.append(_pass(points, part, others, cut, done))
     return np.asarray(torch.cat(out, dim=1).cpu().numpy())
 
 
-def _pass(points: torch.Tensor, weights: torch.Tensor, cut: bool, report: Callable[[float], None]) -> torch.Tensor:
+def _pass(
+    points: torch.Tensor, weights: torch.Tensor, others: int, cut: bool, report: Callable[[float], None]
+) -> torch.Tensor:
     """Coordinates (axes, size) and weights (width, size) of whole blocks -> (blocks, width), parts added in any order."""
     bm, bn, warps = _SHAPES[points.dtype]
     width, size = weights.shape
-    blocks, parts = size // bm, math.ceil(size / (TILES * bn))
+    blocks, parts = (others or size) // bm, math.ceil((size - others) / (TILES * bn))
     out = torch.zeros((width, parts, blocks), dtype=torch.float64, device=points.device)
-    step = max(1, int(_LAUNCH / (size * bm)))
+    step = max(1, int(_LAUNCH / ((size - others) * bm)))
     for first in range(0, blocks, step):
         _symmetric[(min(step, blocks - first), parts)](
-            points, weights, out, size, first, blocks, parts, TILES,
+            points, weights, out, size, others, first, blocks, parts, TILES,
             AXES=points.shape[0], WIDTH=width, CUT=cut, DTYPE=tl.float64 if points.dtype == torch.float64 else tl.float32,
             BM=bm, BN=bn, FLUSH=_FLUSH[points.dtype], num_warps=warps, num_stages=1,
         )  # fmt: skip

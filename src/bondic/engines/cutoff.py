@@ -39,6 +39,7 @@ WORTH = 0.7
 """All pairs have the smaller radius: a cut-off has to save at least this much."""
 _SORTING, _SHORT_TILES = 20_000.0, 2.4  # relative costs, measured by benchmarks/engines.py
 _SURVEYED = 512  # points that stand for all when the threshold is set
+_HOPEFUL = 0.5  # share of the cost that a first look predicts, below which sorting the points is worth while
 _BINS, _STEP = 512, 0.125  # of the logarithm of the price
 
 
@@ -117,10 +118,23 @@ def plan(
     fixed, each = _SORTING * count, _SHORT_TILES * (pairs.PAIR + width)
     if count < SMALLEST or fixed + 0.5 * LEAF * count * each >= limit:
         return None
+    if fixed + _HOPEFUL * _kept_share(points, scales, columns) * 0.5 * count**2 * each >= limit:
+        return None
     forest = prepare(points, scales, columns)
     found = look(forest)
     _, kept = found.threshold(_FIRST)
     return (forest, found, fixed + kept * each) if fixed + kept * each < limit else None
+
+
+def _kept_share(points: FloatArray, scales: FloatArray, columns: FloatArray) -> float:
+    """The share of pairs that would be kept if every point were a box of its own, from some of them."""
+    rows = np.unique(np.linspace(0, len(points) - 1, _SURVEYED).astype(np.int64))
+    scaled, masses = points[rows] / scales, np.abs(columns[rows])
+    shares = np.max(masses / np.maximum(masses.sum(axis=0), 1e-300), axis=1)
+    with np.errstate(over="ignore"):
+        squares = np.sum((scaled[:, None] - scaled) ** 2, axis=2)
+    prices = np.sort((np.exp(-0.5 * squares) * shares[:, None] * shares).ravel())
+    return 1.0 - int(np.searchsorted(np.cumsum(prices), _FIRST)) / prices.size
 
 
 @dataclass(frozen=True)

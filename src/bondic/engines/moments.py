@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.engines import pairs
+from bondic.engines.bands import Bands
 from bondic.engines.compiled import compiled
 from bondic.engines.recipes import value_error
 from bondic.kernels.series import FeatureOrder, feature_count, feature_order, poisson_tail
@@ -88,18 +89,25 @@ class Halves:
     second: FeatureOrder
     cut: int  # number of coordinates of the first half
     blocks: tuple[tuple[int, int, int], ...]  # rows from, to; number of columns
+    lowest: tuple[int, ...]  # degree of the first row of every block
 
-    @property
-    def products(self) -> int:
+    def widths(self, degree: int) -> tuple[int, ...]:
+        """Columns of every block that hold all products of degree below `degree`, which may be lower than that of the blocks."""
+        last = self.second.below.size - 1
+        return tuple(int(self.second.below[min(max(degree - lowest, 0), last)]) for lowest in self.lowest)
+
+    def products(self, degree: int) -> int:
         """Multiplications per point and weight column."""
-        return sum((stop - start) * width for start, stop, width in self.blocks)
+        return sum(
+            (stop - start) * width for (start, stop, _), width in zip(self.blocks, self.widths(degree), strict=True)
+        )
 
 
 @cache
 def make_halves(degree: int, dimension: int) -> Halves:
     cut = (dimension + 1) // 2
     first, second = feature_order(degree, cut), feature_order(degree if dimension > cut else 1, dimension - cut)
-    blocks, lowest = [], 0
+    blocks, lows, lowest = [], [], 0
     while lowest < degree:
         highest = lowest + 1
         # a few wide blocks: matrix products are fast from a few dozen rows on
@@ -107,8 +115,9 @@ def make_halves(degree: int, dimension: int) -> Halves:
             highest += 1
         width = int(second.below[min(degree - lowest, second.below.size - 1)])
         blocks.append((int(first.below[lowest]), int(first.below[highest]), width))
+        lows.append(lowest)
         lowest = highest
-    return Halves(first, second, cut, tuple(blocks))
+    return Halves(first, second, cut, tuple(blocks), tuple(lows))
 
 
 @compiled(fastmath={"contract"}, error_model="numpy")
@@ -142,11 +151,11 @@ def _add_exactly(value, correction, piece):  # type: ignore[no-untyped-def]
             value[i, j] = total
 
 
-def _features(half: FeatureOrder, scaled: FloatArray) -> FloatArray:
-    """(n, d) -> (features, n), each with its share exp(-|z|^2 / 2) of the exponential."""
-    out = np.empty((half.parents.size, scaled.shape[0]))
+def _features(half: FeatureOrder, scaled: FloatArray, count: int) -> FloatArray:
+    """(n, d) -> the first `count` features (count, n), each with its share exp(-|z|^2 / 2) of the exponential."""
+    out = np.empty((count, scaled.shape[0]))
     np.exp(-0.5 * np.einsum("ij,ij->i", scaled, scaled), out=out[0])
-    _fill(np.ascontiguousarray(scaled.T), half.parents, half.axes, half.factors, out)
+    _fill(np.ascontiguousarray(scaled.T), half.parents[:count], half.axes, half.factors, out)
     return out
 
 
@@ -157,28 +166,40 @@ class Moments:
     """
 
     def __init__(self, degree: int, dimension: int, columns: int) -> None:
-        self._halves, self._columns = make_halves(degree, dimension), columns
+        self._degree, self._halves, self._columns = degree, make_halves(degree, dimension), columns
         shapes = [(columns * (stop - start), width) for start, stop, width in self._halves.blocks]
         self._values = [np.zeros(shape) for shape in shapes]
         self._corrections = [np.zeros(shape) for shape in shapes]
 
-    def add(self, scaled: FloatArray, columns: FloatArray, progress: Progress | None = None) -> None:
-        """Points (N, d) in scaled coordinates with their weights (N, p)."""
+    def add(
+        self, scaled: FloatArray, columns: FloatArray, degree: int | None = None, progress: Progress | None = None
+    ) -> None:
+        """Points (N, d) in scaled coordinates with their weights (N, p); terms below a lower degree alone, if one is given."""
         halves, count = self._halves, scaled.shape[0]
+        widths = halves.widths(self._degree if degree is None else degree)
+        height = max(stop for (_, stop, _), width in zip(halves.blocks, widths, strict=True) if width)
         room = np.empty((max(value.shape[0] for value in self._values), CHUNK))
         for top in range(0, count, CHUNK):
             part = scaled[top : top + CHUNK]
             weights = np.ascontiguousarray(columns[top : top + CHUNK].T)
-            rows = _features(halves.first, part[:, : halves.cut])
-            others = _features(halves.second, part[:, halves.cut :])
-            for (start, stop, width), value, correction in zip(
-                halves.blocks, self._values, self._corrections, strict=True
-            ):
-                weighted = room[: value.shape[0], : part.shape[0]]
-                _weigh(rows[start:stop], weights, weighted)
-                _add_exactly(value, correction, weighted @ others[:width].T)
+            rows = _features(halves.first, part[:, : halves.cut], height)
+            others = _features(halves.second, part[:, halves.cut :], max(widths))
+            sums = zip(halves.blocks, widths, self._values, self._corrections, strict=True)
+            for (start, stop, _), width, value, correction in sums:
+                if width:
+                    weighted = room[: value.shape[0], : part.shape[0]]
+                    _weigh(rows[start:stop], weights, weighted)
+                    _add_exactly(value[:, :width], correction[:, :width], weighted @ others[:width].T)
             if progress is not None:
                 progress(min(1.0, (top + CHUNK) / count))
+
+    def outside(self, degree: int) -> FloatArray:
+        """| moments | of every column without those that a lower degree keeps, as computed, rounded up."""
+        total, count = np.zeros(self._columns), 0
+        for width, value, correction in zip(self._halves.widths(degree), self._values, self._corrections, strict=True):
+            rest = (value[:, width:] + correction[:, width:]).reshape(self._columns, -1)
+            total, count = total + np.sum(rest * rest, axis=1), count + rest.shape[1]
+        return np.asarray(np.sqrt(total * (1 + 2 * (count + 8) * U) + count * TINY) * (1 + 4 * U))
 
     def state(self) -> tuple[FloatArray, FloatArray]:
         """The two arrays, block after block."""
@@ -218,16 +239,20 @@ def coordinate_error(largest: float) -> float:
 
 
 def near_share(
-    total: FloatArray, masses: FloatArray, tail: FloatArray, degree: int, largest: float, shape: tuple[int, ...]
+    sums: Moments, masses: FloatArray, roots: FloatArray, bands: Bands, largest: float, shape: tuple[int, ...]
 ) -> Share:
-    """|moments|^2; `masses` sum_i |u_ip|, `largest` the largest lambda, `shape` (points, dimensions)."""
-    eta = relative_error(largest, shape[1], degree)
+    """|moments|^2; `masses` sum_i |u_ip|, `roots` tau_b (bands, p), `largest` of all lambda, `shape` (points, dimensions)."""
+    total, eta = sums.total(), relative_error(largest, shape[1], int(bands.degrees[-1]))
+    tail = np.array([inflate(root * root) for root in roots.sum(axis=0) * (1 + 2 * len(roots) * U)])
+    lower = [(sums.outside(int(m)) + eta * masses) * tau for m, tau in zip(bands.degrees[:-1], roots, strict=False)]
+    mixed = 2.0 * np.sum(lower, axis=0) * (1 + 2 * (len(roots) + 4) * U) if lower else np.zeros(len(masses))
     relative = 2 * eta + eta * eta + coordinate_error(largest) + 4 * U
     squares = [certified_sum(total[:, p] ** 2) for p in range(total.shape[1])]
     # the cut-off part is known to lie in [0, tail]: put the value in the middle
     half = 0.5 * tail
     values = np.array([square.mid for square in squares]) + half
     absolute = np.array([square.rad for square in squares]) + half * (1 + 4 * U) + U * values + shape[0] * TINY
+    absolute = (absolute + mixed) * (1 + 4 * U)
     return Share(values[None], relative, (masses, masses), absolute)
 
 

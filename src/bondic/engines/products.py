@@ -8,6 +8,9 @@ from bondic.engines import pairs
 from bondic.engines.pairs import ALL_CORES
 from bondic.engines.recipes import FloatArray, ProductPlan, certain, plan, value_error
 from bondic.engines.recipes import labels as labels_of
+from bondic.engines.waves import wave_features
+from bondic.kernels.base import FeatureLeaf
+from bondic.kernels.features import RandomFeatures
 from bondic.kernels.normal_form import Term, joined_gaussian
 from bondic.rounding import U
 from bondic.sums.engine import Crossed, Progress, Share, Survey
@@ -97,3 +100,6 @@ class Pairs(Direct):
             return None
         values = term.coefficient * cross_sums(planned, x, y, columns, executor=executor)
         return Crossed(values, planned.bounds(x, y)[1], pairs.TILE + y.shape[0] // pairs.TILE)
+
+    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray | None:
+        return wave_features(leaf, x) if type(leaf) is RandomFeatures else None

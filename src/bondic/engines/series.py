@@ -10,11 +10,13 @@ every part has its proved error, whatever the split.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.engines import moments, pairs
+from bondic.engines.bands import Bands, band_root
 from bondic.engines.series_sum import SeriesSum, Split
 from bondic.executors.threads import Serial
 from bondic.kernels import series
@@ -28,7 +30,10 @@ _AIM = 1e-10
 """First aim, relative to (sum |u|)^2 of a column; refined when the result turns out to be small."""
 _FAR_SHARES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05)
 _BINS = 512
-_ROOM = 1.5
+_ROOM = 4.0
+"""Points a little farther out than those of a sample get the highest degree, too: their tail is cheaper than another pass."""
+_LIKELY, _LEAST_AIM = 1e-5, 1e-13
+"""Weights of n points that cancel leave about 1/n of their mass, squared: a long sum has to be better than that at once."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +82,13 @@ class Series(Engine):
 def _sampled_split(center: FloatArray, norms: FloatArray, dimension: int, survey: Survey) -> Split | None:
     """A degree that serves all points of the sample with equal weights; None where the series is no help."""
     equal = np.full((norms.size, 1), 1.0 / norms.size)
-    degree = moments.fitting_degree(norms, equal, dimension, np.array([_AIM]))
+    aim = np.array([max(_LEAST_AIM, min(_AIM, _LIKELY / max(survey.count, 1)))])
+    degree = moments.fitting_degree(norms, equal, dimension, aim)
     if degree is None or series.feature_count(degree, dimension) * 4 > survey.count:
         return None
-    cost = survey.count * point_cost(degree, dimension, survey.width)
-    return Split(center, _ROOM * float(norms.max(initial=1e-3)), degree, cost)
+    bands = Bands.of(degree, band_root(aim))
+    cost = survey.count / max(norms.size, 1) * points_cost(bands, norms, np.ones(norms.size), dimension, survey.width)
+    return Split(center, _ROOM * float(norms.max(initial=1e-3)), bands, cost)
 
 
 def choose_split(
@@ -93,6 +100,7 @@ def choose_split(
     cuts = np.unique(np.linspace(0, count, _BINS + 1).astype(np.int64))[1:]
     edges = norms[order][cuts - 1]
     binned = np.add.reduceat(masses[order], np.concatenate([[0], cuts[:-1]]), axis=0)
+    root = band_root(aims / np.maximum(binned.sum(axis=0) ** 2, 1e-300))
     best, limit = None, pairs.pair_cost(count, total) if limit is None else limit
     for share in _FAR_SHARES:
         keep = cuts <= (1.0 - share) * count
@@ -101,14 +109,22 @@ def choose_split(
         degree = moments.fitting_degree(edges[keep], binned[keep], center.size, aims)
         if degree is None:
             continue
-        far = count - int(cuts[keep][-1])
-        cost = count * point_cost(degree, center.size, total) + far * count * (pairs.PAIR + total)
+        far, bands = count - int(cuts[keep][-1]), Bands.of(degree, root)
+        near = points_cost(bands, edges[keep], np.diff(cuts[keep], prepend=0), center.size, total)
+        cost = near + far * count * (pairs.PAIR + total)
         if cost < limit:
-            best, limit = Split(center, float(edges[keep][-1]), degree, cost), cost
+            best, limit = Split(center, float(edges[keep][-1]), bands, cost), cost
     return best
 
 
-def point_cost(degree: int, dimension: int, columns: int) -> float:
-    """A point of the series, in pairs of points."""
-    parts = moments.make_halves(degree, dimension)
-    return 1200.0 + 1.3 * parts.products * columns + 3.0 * (parts.first.parents.size + parts.second.parents.size)
+def points_cost(bands: Bands, norms: FloatArray, counts: npt.NDArray[Any], dimension: int, columns: int) -> float:
+    """Points of the series, `counts` of them at each lambda, in pairs of points."""
+    parts = moments.make_halves(int(bands.degrees[-1]), dimension)
+    members = np.bincount(bands.places(norms), weights=counts, minlength=bands.degrees.size)
+    each = np.array([_point_cost(parts, int(degree), columns) for degree in bands.degrees])
+    return float(members @ each)
+
+
+def _point_cost(parts: moments.Halves, degree: int, columns: int) -> float:
+    features = parts.first.below[min(degree, parts.first.below.size - 1)] + max(parts.widths(degree))
+    return 1200.0 + 1.3 * parts.products(degree) * columns + 3.0 * float(features)

@@ -16,14 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.engines import moments, pairs
+from bondic.engines.bands import Bands, band_root
 from bondic.engines.moments import Moments
 from bondic.engines.products import Pairs
+from bondic.executors.threads import in_order
 from bondic.kernels import series
 from bondic.kernels.normal_form import Term
 from bondic.rounding import Enclosure, U, inflate
 from bondic.sums.engine import Arrays, Partial, Share, Survey, Traveling, enclose
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _FIRST_AIM = 1e-10
 _BINS = 400
@@ -33,15 +36,17 @@ _MOST_FAR = 20_000
 _GOOD = 1e-4
 """A relative error of the result that nobody notices: half of it goes into |μ|."""
 _NOTHING = 1e-290
+_PIECE = 65_536
+"""Points of one task, where they are all held."""
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Points with lambda = |(x - center) / h|^2 <= limit go to the series of this degree."""
+    """Points with lambda = |(x - center) / h|^2 <= limit go to the series."""
 
     center: FloatArray
     limit: float
-    degree: int
+    bands: Bands  # degrees of the series, by lambda
     cost: float  # in pairs of points
 
 
@@ -63,20 +68,23 @@ class SeriesSum(Traveling):
         self._far_points = self._far_columns = self._crossed = np.zeros((0, 0))
         self._ends: tuple[Share, ...] = ()
         self._result, self._tiles = [Share(np.zeros((1, self._width)), 0.0)], 0
-        self._start(split.center, split.limit, split.degree)
+        self._start(split.center, split.limit, split.bands)
 
-    def _start(self, center: FloatArray, limit: float, degree: int) -> None:
+    def _start(self, center: FloatArray, limit: float, bands: Bands) -> None:
         """A fresh pass over all batches."""
-        self._center, self._limit, self._degree = center, limit, degree
+        self._center, self._limit, self._bands = center, limit, bands
         self._passes, self._crossing = self._passes + 1, False
         self._clear()
 
     def _clear(self) -> None:
-        self._moments = Moments(self._degree, len(self._axes), self._width)
-        self._tails, self._masses = np.zeros(self._width), np.zeros(self._width)
+        self._moments = self._no_moments()
+        self._tails, self._masses = np.zeros((self._bands.degrees.size, self._width)), np.zeros(self._width)
         self._histogram, self._bin_largest = np.zeros((_BINS + 1, self._width)), np.zeros(_BINS + 1)
         self._outer = [np.zeros((0, len(self._axes)))], [np.zeros((0, self._width))]
         self._far, self._count, self._batches, self._largest = 0, 0, 0, 0.0
+
+    def _no_moments(self) -> Moments:
+        return Moments(int(self._bands.degrees[-1]), len(self._axes), self._width)
 
     def fork(self) -> Self:
         other = copy.copy(self)
@@ -99,13 +107,14 @@ class SeriesSum(Traveling):
         """The split, and the far points where others are to meet them."""
         if self._other is not None:
             return None
-        known = {"center": self._center, "limit": np.array(self._limit), "degree": np.array(self._degree)}
+        known = {"center": self._center, "limit": np.array(self._limit)}
+        known |= {"cuts": self._bands.cuts, "degrees": self._bands.degrees}
         return {**known, "far": self._far_points, "columns": self._far_columns} if self._crossing else known
 
     @staticmethod
     def sent(term: Term, axes: list[int], scales: FloatArray, survey: Survey, errand: Arrays) -> SeriesSum:
         """The fork that an errand describes; it is never asked for another split."""
-        split = Split(errand["center"], errand["limit"].item(), errand["degree"].item(), 0.0)
+        split = Split(errand["center"], errand["limit"].item(), Bands(errand["cuts"], errand["degrees"]), 0.0)
         fork = SeriesSum(term, axes, scales, survey, split, lambda aims: None)  # noqa: ARG005
         if "far" in errand:
             fork._begin_crossing(errand["far"], errand["columns"])
@@ -166,11 +175,35 @@ class SeriesSum(Traveling):
             scaled, norms, columns = scaled[near], norms[near], columns[near]
         if not norms.size:
             return
-        self._tails += moments.tail_roots(norms, np.abs(columns), self._degree)
         self._masses += moments.column_masses(columns)
         self._largest = max(self._largest, float(norms.max()))
         self._count += norms.size
-        self._moments.add(scaled, np.ascontiguousarray(columns), self._survey.progress)
+        self._add_bands(scaled, norms, columns)
+
+    def _add_bands(self, scaled: FloatArray, norms: FloatArray, columns: FloatArray) -> None:
+        """Every band with its degree. Points that are held are summed in pieces, which do not depend on who works on them."""
+        places = self._bands.places(norms)
+        pieces: list[tuple[int, IntArray]] = []
+        for band in np.unique(places).tolist():
+            mine = np.flatnonzero(places == band)
+            self._tails[band] += moments.tail_roots(norms[mine], np.abs(columns[mine]), self._degree_of(band))
+            pieces += [(band, mine[top : top + _PIECE]) for top in range(0, mine.size, _PIECE)]
+
+        def summed(piece: tuple[int, IntArray]) -> Moments:
+            band, mine = piece
+            found = self._no_moments() if self._survey.whole else self._moments
+            found.add(scaled[mine], columns[mine], self._degree_of(band))
+            return found
+
+        workers = self._survey.executor.workers if self._survey.whole else 1
+        for number, found in enumerate(in_order(summed, pieces, workers)):
+            if self._survey.whole:
+                self._moments.take(*found.state())
+            if self._survey.progress is not None:
+                self._survey.progress((number + 1) / len(pieces))
+
+    def _degree_of(self, band: int) -> int:
+        return int(self._bands.degrees[band])
 
     def _note(self, norms: FloatArray, masses: FloatArray) -> None:
         """Absolute weights by lambda, for a better plan if one is needed; each bin remembers its farthest point."""
@@ -267,25 +300,26 @@ class SeriesSum(Traveling):
             if split is None:
                 self._give_up()
             else:
-                self._start(split.center, split.limit, split.degree)
+                self._start(split.center, split.limit, split.bands)
             return
-        seen = self._histogram.any(axis=1)
+        seen, root = self._histogram.any(axis=1), band_root(aims / self._all_masses() ** 2)
         norms, masses = self._bin_largest[seen], self._histogram[seen]
         for last in range(len(norms) - 1, -1, -1):  # try to serve all, then leave the farthest bins out
             degree = moments.fitting_degree(norms[: last + 1], masses[: last + 1], len(self._axes), aims)
             if degree is not None:
-                self._start(self._center, float(norms[last]), degree)
+                self._start(self._center, float(norms[last]), Bands.of(degree, root))
                 return
         if len(norms):
-            self._start(self._center, float(norms[-1]), moments.highest_degree(len(self._axes)))
+            highest = moments.highest_degree(len(self._axes))
+            self._start(self._center, float(norms[-1]), Bands.of(highest, root))
         else:  # nothing but weights that cancel
-            self._start(self._center, self._limit, self._degree)
+            self._start(self._center, self._limit, self._bands)
 
     def _near_share(self) -> Share:
         """|a|^2 for every column."""
-        tail = np.array([inflate(t * t * (1 + 4 * (self._batches - 1) * U)) for t in self._tails])
+        roots = self._tails * (1 + 4 * self._batches * U)
         shape = self._count, len(self._axes)
-        return moments.near_share(self._moments.total(), self._near_masses(), tail, self._degree, self._largest, shape)
+        return moments.near_share(self._moments, self._near_masses(), roots, self._bands, self._largest, shape)
 
     def values(self) -> list[Share]:
         return self._result if self._other is None else self._other.values()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
-from bondic.executors.checkpoints import Checkpoints
-from bondic.executors.remote import RETRIES, Remote, Task, TaskLine, TaskOutcome, perform
-from bondic.policies.travel import PolicyFile, PolicyPickle
+from bondic.errors import ExecutorError, MissingExtra, one_line
+from bondic.executors.cluster import Cluster, OpenLine
+from bondic.executors.remote import Task, TaskOutcome, perform
 
 try:
     import distributed
@@ -23,43 +24,17 @@ except ImportError as problem:
 _PATIENCE = 20.0
 """Seconds that a scheduler, or the first worker, may let us wait."""
 _GLANCE = 0.5
-_AHEAD = 2
-"""Tasks for every worker that are on their way: one is worked on, the other waits for it."""
 
 
-class Dask(Remote):
-    """Dask workers. A worker that dies is replaced by others: its tasks are done again, with the same result.
+class Dask(Cluster):
+    """Dask workers, such as those of the scheduler at `tcp://10.0.0.5:8786`; `Cluster` names the parameters.
 
-    Parameters
-    ----------
-    address : str, default None
-        Of the scheduler, such as `tcp://10.0.0.5:8786`. None: `workers` processes of this machine, started for this purpose.
-    workers : int, default None
-        How many processes to start. None: as many as there are cores.
-    policy : PolicyFile or PolicyPickle, default None
-        Where workers find the policy.
-    checkpoints : Checkpoints, default None
-        Where results are kept.
-    retries : int, default 2
-        How often a task is tried again after an error that is not about the data.
+    A worker that dies is replaced by others: its tasks are done again, with the same result.
     """
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        workers: int | None = None,
-        policy: PolicyFile | PolicyPickle | None = None,
-        checkpoints: Checkpoints | None = None,
-        retries: int = RETRIES,
-    ) -> None:
-        super().__init__(policy, checkpoints)
-        if address is not None and workers is not None:
-            raise InvalidInput("A scheduler that is there has its own workers: leave out `workers`, or the address.")
-        self._address, self._count, self._retries = address, workers, retries
-        self._client: Any = None
-        self._cluster: Any = None
-        self._log, self._level = logging.getLogger("distributed.client"), 0
+    _client: Any = None
+    _cluster: Any = None
+    _log, _level = logging.getLogger("distributed.client"), 0
 
     def client(self) -> Any:
         """The connection, made when it is first needed."""
@@ -67,12 +42,13 @@ class Dask(Remote):
             self._level = self._log.level
             self._log.setLevel(logging.CRITICAL)  # a lost scheduler is told in our words
             if self._address is None:
-                self._cluster = distributed.LocalCluster(
-                    n_workers=self._count or super().workers,
-                    threads_per_worker=1,
-                    dashboard_address=":0",
-                    silence_logs=logging.CRITICAL,
-                )
+                with _quiet_tracker():
+                    self._cluster = distributed.LocalCluster(
+                        n_workers=self._count,
+                        threads_per_worker=1,
+                        dashboard_address=":0",
+                        silence_logs=logging.CRITICAL,
+                    )
             try:
                 self._client = distributed.Client(
                     self._cluster or self._address, timeout=_PATIENCE, set_as_default=False
@@ -98,16 +74,23 @@ class Dask(Remote):
                 self._log.setLevel(self._level)
         self._client = self._cluster = None
 
-    def _room(self) -> int:
-        return _AHEAD * max(1, len(self.client().nthreads()))
+    def _cores(self) -> int:
+        return len(self.client().nthreads())
 
-    @contextmanager
-    def _line(self, task: Task, job: bytes) -> Iterator[TaskLine]:
-        line = _DaskLine(self.client(), task, job, self._retries)
-        try:
-            yield line
-        finally:
-            line.drop()
+    def _open_line(self, task: Task, job: bytes) -> OpenLine:
+        return _DaskLine(self.client(), task, job, self._retries)
+
+
+@contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """The process in which Python keeps semaphores frees those of a program that was interrupted, and need not speak of it."""
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [before, "ignore:resource_tracker:UserWarning"]))
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        os.environ.update({} if before is None else {"PYTHONWARNINGS": before})
 
 
 class _Deaf(distributed.WorkerPlugin):  # type: ignore[misc]
@@ -125,7 +108,9 @@ class _DaskLine:
         self._client, self._task, self._retries = client, task, retries
         self._futures: dict[Any, int] = {}
         self._done: queue.Queue[Any] = queue.Queue()
-        self._job = client.submit(bytes, job, pure=False)
+        with warnings.catch_warnings():  # the points of a sum over pairs are large, and sent once
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            self._job = client.submit(bytes, job, pure=False)
 
     def submit(self, place: int) -> None:
         future = self._client.submit(perform, self._task, self._job, place, pure=False, retries=self._retries)

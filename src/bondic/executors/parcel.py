@@ -7,6 +7,7 @@ The same values give the same bytes, so a digest of them names a piece of work.
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bondic.codec import Arrays, Encoder, decode
+from bondic._version import __version__
+from bondic.codec import Arrays, Encoder, decode, instances
 from bondic.errors import ExecutorError, InvalidInput
+from bondic.registry import registered
 
 _LENGTH = 8
 _KINDS = "biuf"
@@ -29,6 +32,35 @@ def pack(**values: Any) -> bytes:
     forms = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     head = json.dumps({"values": data, "arrays": forms}).encode()
     return b"".join([len(head).to_bytes(_LENGTH, "little"), head, *(array.tobytes() for array in arrays.values())])
+
+
+def pack_job(**values: Any) -> bytes:
+    """Values for a process that may have other libraries: with our version, and the modules that they need."""
+    return pack(version=__version__, modules=_homes(tuple(values.values())), **values)
+
+
+def open_job(data: bytes) -> Parcel:
+    """What `pack_job` made, once this process can read it."""
+    parcel = Parcel(data)
+    version = parcel.read("version", str)
+    if version != __version__:
+        raise ExecutorError(
+            f"The work was sent by bondic {version}, and this process has {__version__}. Install the same version everywhere."
+        )
+    for module in parcel.read("modules", tuple[str, ...]):
+        importlib.import_module(module)
+    return parcel
+
+
+def _homes(values: tuple[Any, ...]) -> tuple[str, ...]:
+    """Modules that have to be imported before these values can be read."""
+    homes = {type(part).__module__ for part in instances(values, object) if registered(type(part)) is not None}
+    if "__main__" in homes:
+        raise InvalidInput(
+            "A kernel or function that is defined in a script is not known to other processes. Put it into a module that they "
+            "can import."
+        )
+    return tuple(sorted(homes))
 
 
 def _portable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

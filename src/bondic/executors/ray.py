@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from bondic.errors import ExecutorError, InvalidInput, MissingExtra, one_line
-from bondic.executors.checkpoints import Checkpoints
-from bondic.executors.remote import RETRIES, Remote, Task, TaskLine, TaskOutcome, perform
-from bondic.policies.travel import PolicyFile, PolicyPickle
+from bondic.errors import ExecutorError, MissingExtra, one_line
+from bondic.executors.cluster import Cluster, OpenLine
+from bondic.executors.remote import Task, TaskOutcome, perform
 
 try:
     import ray
 except ImportError as problem:
     raise MissingExtra("ray", "ray", "Work on a Ray cluster") from problem
 
-_AHEAD = 2
 
+class Ray(Cluster):
+    """Ray workers, one core for each task; an address is `ray://10.0.0.5:10001` or `auto`, `Cluster` names the parameters."""
 
-class Ray(Remote):
-    """Ray workers, one core for each task.
-
-    Parameters
-    ----------
-    address : str, default None
-        Of the cluster, such as `ray://10.0.0.5:10001` or `auto`. None: `workers` processes of this machine.
-    workers : int, default None
-        How many processes to start. None: as many as there are cores.
-    policy : PolicyFile or PolicyPickle, default None
-        Where workers find the policy.
-    checkpoints : Checkpoints, default None
-        Where results are kept.
-    retries : int, default 2
-        How often a task is tried again after its worker died or an error that is not about the data.
-    """
-
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        workers: int | None = None,
-        policy: PolicyFile | PolicyPickle | None = None,
-        checkpoints: Checkpoints | None = None,
-        retries: int = RETRIES,
-    ) -> None:
-        super().__init__(policy, checkpoints)
-        if address is not None and workers is not None:
-            raise InvalidInput("A cluster that is there has its own workers: leave out `workers`, or the address.")
-        self._address, self._count, self._retries = address, workers, retries
-        self._open = False
+    _open = False
 
     def _connect(self) -> None:
         if self._open or ray.is_initialized():
             return
-        local: dict[str, Any] = {"num_cpus": self._count or super().workers, "include_dashboard": False}
+        local: dict[str, Any] = {"num_cpus": self._count, "include_dashboard": False}
         try:
             ray.init(
                 self._address,
@@ -75,17 +43,12 @@ class Ray(Remote):
             ray.shutdown()
         self._open = False
 
-    def _room(self) -> int:
-        return _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    def _cores(self) -> int:
+        return int(ray.cluster_resources().get("CPU", 1))
 
-    @contextmanager
-    def _line(self, task: Task, job: bytes) -> Iterator[TaskLine]:
+    def _open_line(self, task: Task, job: bytes) -> OpenLine:
         self._connect()
-        line = _RayLine(task, job, self._retries)
-        try:
-            yield line
-        finally:
-            line.drop()
+        return _RayLine(task, job, self._retries)
 
 
 class _RayLine:

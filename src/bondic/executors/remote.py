@@ -25,8 +25,6 @@ from bondic.policies.travel import PolicyFile, PolicyPickle
 T = TypeVar("T")
 Task = Callable[[bytes, int], bytes]
 
-RETRIES = 2
-"""How often a task is tried again after an error that is not about the data."""
 _ONE_AT_A_TIME = threading.Lock()
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
+
 from bondic.errors import InvalidInput
 
+S = TypeVar("S")
 T = TypeVar("T")
+
+_AHEAD = 4
+"""Items of a stream that are worked on at a time, at most: each of them takes memory."""
 
 
 def cores() -> int:
@@ -65,3 +72,30 @@ class Serial:
             if done is not None:
                 done(place)
         return out
+
+
+def in_order(task: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
+    """task(item) for the items of a stream, in their order; the next ones are read and worked on meanwhile.
+
+    Items are read in the calling thread, tasks run in others; NumPy treats overflow there as it does in the calling one.
+    Whatever a task raises comes where its result would have come.
+    """
+    room = min(workers, _AHEAD)
+    if room == 1:
+        yield from map(task, items)
+        return
+    pool, waiting, treatment = ThreadPoolExecutor(room), deque[Future[T]](), np.geterr()
+
+    def alike(item: S) -> T:
+        with np.errstate(**treatment):
+            return task(item)
+
+    try:
+        for item in items:
+            waiting.append(pool.submit(alike, item))
+            if len(waiting) > room:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:  # nobody waits for what has not begun
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -20,7 +20,8 @@ from bondic.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
 
-_BLOCK = 4096
+_BLOCK = 1024
+"""Points whose features are made at a time: few enough for the cache."""
 
 MOST_FEATURES = 200_000
 """Coordinates of a function; the features of a block of points are held in memory."""
@@ -137,11 +138,10 @@ class FeatureFunction(Function):
         return _in_words(self.kernel, f"{self.coordinates.size} features", self.coordinates)
 
     def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
-        del sums
-        return _feature_values([self], points)[0]
+        return _feature_values([self], points, sums)[0]
 
 
-def _feature_values(functions: list[FeatureFunction], points: FloatArray) -> list[tuple[FloatArray, float]]:
+def _feature_values(functions: list[FeatureFunction], points: FloatArray, sums: Sums) -> list[tuple[FloatArray, float]]:
     """Values of functions of one kernel: features, which cost most, are made once for all of them."""
     features = FeatureMap(functions[0].kernel, functions[0].layout)
     outs = [np.zeros((points.shape[0], function.layout.slots)) for function in functions]
@@ -150,7 +150,7 @@ def _feature_values(functions: list[FeatureFunction], points: FloatArray) -> lis
     for index, term in enumerate(features.terms):
         weights = [part[index][1].reshape(-1, term.embedding.shape[1]) for part in parts]  # (m, p) each
         for top in range(0, points.shape[0], _BLOCK):
-            phi = term_features(term, points[top : top + _BLOCK])
+            phi = term_features(term, points[top : top + _BLOCK], sums)
             for out, matrix in zip(outs, weights, strict=True):
                 out[top : top + _BLOCK] += (phi @ matrix) @ term.embedding.T
         for k, matrix in enumerate(weights):
@@ -173,7 +173,7 @@ def values_together(
             out[k] = function.values(points, sums)
     for members in groups.values():
         alike = [function for k in members if isinstance(function := functions[k], FeatureFunction)]
-        out.update(zip(members, _feature_values(alike, points), strict=True))
+        out.update(zip(members, _feature_values(alike, points, sums), strict=True))
     return [out[k] for k in range(len(functions))]
 
 
@@ -236,12 +236,12 @@ def _feature_count(term: Term, probe: FloatArray) -> int:
     return math.prod(counts)
 
 
-def term_features(term: Term, points: FloatArray) -> FloatArray:
+def term_features(term: Term, points: FloatArray, sums: Sums = STANDARD) -> FloatArray:
     """sqrt(c) times the row-wise tensor product of the leaves' features; (N, D) -> (N, m)."""
     total = np.full((points.shape[0], 1), math.sqrt(term.coefficient))
     for leaf, columns in term.factors:
         assert isinstance(leaf, FeatureLeaf)
-        phi = leaf.features(points[:, columns])
+        phi = sums.features(leaf, points[:, columns])
         total = phi * total if total.shape[1] == 1 else (total[:, :, None] * phi[:, None, :]).reshape(len(points), -1)
     return total
 

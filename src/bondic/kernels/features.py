@@ -78,10 +78,13 @@ class RandomFeatures(FeatureLeaf):
                 f"Random features were made for {self.frequencies.shape[1]} dimensions, the points have {x.shape[1]}."
             )
 
-    def features(self, x: FloatArray) -> FloatArray:
+    def angles(self, x: FloatArray) -> FloatArray:
+        """f_j . (x - center), (N, m)."""
         self._check(x)
-        pairs = self.frequencies.shape[0]
-        angles = (x - self.center) @ self.frequencies.T
+        return np.asarray((x - self.center) @ self.frequencies.T)
+
+    def features(self, x: FloatArray) -> FloatArray:
+        angles, pairs = self.angles(x), self.frequencies.shape[0]
         phi = np.empty((x.shape[0], 2 * pairs))
         np.cos(angles, out=phi[:, :pairs])
         np.sin(angles, out=phi[:, pairs:])

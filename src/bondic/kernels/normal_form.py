@@ -88,7 +88,9 @@ class Term:
         """(largest |value|, absolute error of a computed value) of `block`."""
         size, error = self.coefficient, 0.0
         for leaf, columns in self.factors:
-            largest, own = leaf.max_abs(x[:, columns], y[:, columns]), leaf.value_error(x[:, columns], y[:, columns])
+            mine = x[:, columns]
+            others = mine if y is x else y[:, columns]
+            largest, own = leaf.max_abs(mine, others), leaf.value_error(mine, others)
             # (size + error)(largest + own) - size largest, written without a difference of near-equal numbers
             error = error * (largest + own) + size * own
             size *= largest

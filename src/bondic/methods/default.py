@@ -17,6 +17,7 @@ from bondic.methods import with_propensities
 from bondic.methods.clock import Progress
 from bondic.methods.dual import Dual
 from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
+from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential, settled
 from bondic.methods.setting import tuning_problem
@@ -43,6 +44,7 @@ _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Default:
     """`Propensities` where the log holds them and they say enough, else `Sequential` wherever it applies, else `Dual`.
@@ -56,17 +58,17 @@ class Default:
     radius : float, default None
         Radius of Q with the kernel left to the library. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for.
+        Which ends to compute.
     pilot : float or int, default None
         Rows set aside for tuning, a share or a number. None: what the method sets aside, 0.05 (`Sequential`) or 0.2 (`Dual`).
     planned_rows : int, default None
         The number of rows that was planned, if the log may have stopped earlier or later than that.
     choices : Choices
-        What the defaults for Q and W are made of. A statement about W (its bandwidth) asks for `Dual`.
+        What the defaults for Q and W are made of. A statement about W (its bandwidth) selects `Dual`.
     gauge : str or NoiseBound, default None
-        A noise bound, which asks for `Dual`.
+        A noise bound, which selects `Dual`.
     misspecification : float, default 0
-        How far q* may be from Q anywhere; more than 0 asks for `Dual`.
+        How far q* may be from Q anywhere; more than 0 selects `Dual`.
     no_rows : bool, default False
         The certificate will be asked not to hold single rows (`Result.without_rows`). Landmarks of `Sequential` are rows where
         states are numbers: then `Dual`. Plans of tables without coordinates tell single rows: they are not made.
@@ -121,7 +123,7 @@ class Default:
         return replace(self.propensities or Propensities(), side=self.side)
 
     def _with_propensities(self, problem: Rows, alpha: float) -> with_propensities.Applicable | None:
-        """None where something was said about Q or W: that asks for a method that uses it."""
+        """None where something was said about Q or W: that needs a method that uses it."""
         described = self._asked_for() or self.ball is not None or self.radius is not None
         if described or self.planned_rows is not None:
             if self.propensities is not None:
@@ -170,7 +172,7 @@ class Default:
         return *self._dual(why), None
 
     def _asked_for(self) -> str:
-        """What only the dual method has, and was asked for."""
+        """What only the dual method has, and was stated."""
         if self.gauge is not None:
             return "a noise bound was named (gauge), which only the dual method has"
         if self.misspecification or (self.ball is not None and self.ball.misspecification):

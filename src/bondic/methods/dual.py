@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import ALLOWANCE, START, Setting
-from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
+from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests, witness_candidates
 from bondic.bounds.robustness import robustness
+from bondic.bounds.weighing import Candidate, Weighing
 from bondic.claims import End, Side, Status, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -17,6 +18,7 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
@@ -39,6 +41,7 @@ _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Dual:
     """The dual bound of Feng et al.: min over ω of Ĵ(q̂, ω) + r_Q |μ_ω| + eps |ω|.
@@ -54,10 +57,10 @@ class Dual:
         Q, the functions that q* is assumed to be among. None: a box where states are names, else a ball.
     gauge : str or NoiseBound, default "half"
         The noise bound: "half", "range", "paper" (constants of (9), from the smallest on), "finite" (a union bound over
-        the features of W), "self-normalized" (pays for the mean square of ω; for features and tables), "plug-in" (no
+        the features of W), "self-normalized" (depends on the mean square of ω; for features and tables), "plug-in" (no
         guarantee), or an object.
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     radius : float, default None
         Radius of Q with the kernel left to the library; None: the log suggests one. Not together with `ball`.
     misspecification : float, default 0
@@ -115,15 +118,15 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
     clock.done("tuning")
     search = make_search(setting, method.rank, clock.stage("search"))
     clock.done("search")
-    ends, gaps, searched = _end_points(method, setting, search, clock)
-    clock.done("certify")
     clock.stage("test")
     witnesses = search.witnesses(radius=setting.ball.radius, epsilon=setting.epsilon().upper)
     refutations = propose_refutations(setting)
-    tests = run_tests(setting, refutations)
-    rejection = join_tests(setting, combine_witnesses(setting, witnesses), tests)
-    shown = Claims(tuple(end.claim for end in ends.values()), (rejection, *tests))
     clock.done("test")
+    also = witness_candidates((*witnesses, *refutations))
+    ends, weighed, gaps, searched = _end_points(method, setting, search, also, clock)
+    clock.done("certify")
+    main, tests = combine_witnesses(setting, witnesses, weighed), run_tests(setting, refutations, weighed)
+    shown = Claims(tuple(end.claim for end in ends.values()), (join_tests(setting, main, tests), *tests))
     proof = DualProof(
         Asked.of(setting.problem),
         budget,
@@ -154,9 +157,9 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
 
 
 def _end_points(
-    method: Dual, setting: Setting, search: Search, clock: Clock
-) -> tuple[Ends, tuple[float, float], dict[str, str]]:
-    """Search each end, certify the proposals, keep the best; the gap compares with a feasible q."""
+    method: Dual, setting: Setting, search: Search, also: list[Candidate], clock: Clock
+) -> tuple[Ends, Iterator[Weighing], tuple[float, float], dict[str, str]]:
+    """Search each end, certify the proposals and weigh what else there is, keep the best; the gap compares with a feasible q."""
     epsilon = setting.epsilon().upper
     extra = list(method.candidates)
     if method.solver is not None:
@@ -180,10 +183,10 @@ def _end_points(
         if omega is not None:
             proposals.append(omega)
     report = clock.stage("certify")
-    ends = best_bounds(setting, wanted, [*proposals, *extra], progress=report)
+    ends, weighed = best_bounds(setting, wanted, [*proposals, *extra], also=also, progress=report)
     gaps = {"lower": float("nan"), "upper": float("nan")}
     for end, found_end in ends.items():
         claim = found_end.claim
         attained = claim.sign * (claim.bound - search.offset) - (claim[START].mid + claim[ALLOWANCE].mid)
         gaps[end] = gap_of(attained, primal[end])
-    return ends, (gaps["lower"], gaps["upper"]), notes
+    return ends, iter(weighed), (gaps["lower"], gaps["upper"]), notes

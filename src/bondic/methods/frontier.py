@@ -51,7 +51,7 @@ class Frontier:
 
     alpha: float  # probability that the interval may miss the value, as it was asked
     radius: float  # the radius the method would have used
-    side: Side  # which ends were asked for
+    side: Side  # which ends were computed
     shares: dict[str, float]  # how alpha is divided over events
     points: tuple[FrontierPoint, ...]  # one entry per ω
     setting: Setting = field(repr=False)  # rows, Q, W and noise bound that everything refers to
@@ -66,7 +66,7 @@ class Frontier:
         return self.value_range.cut(*self.ends(radius, alpha))
 
     def ends(self, radius: float, alpha: float | None = None) -> tuple[float, float]:
-        """F- and F+ themselves, wherever they lie; an end that was not asked for is infinite."""
+        """F- and F+ themselves, wherever they lie; an end that was not computed is infinite."""
         if not (math.isfinite(radius) and radius >= 0):
             raise InvalidInput(f"A radius is finite and >= 0, not {radius}.")
         claims = self._claims(radius, alpha, ends_of(self.side))

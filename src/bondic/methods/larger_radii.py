@@ -48,7 +48,6 @@ def larger_radii(
         ends = {k: (limits.low, limits.high) if curve.contradicted(r) else curve.interval(r) for k, r in radii.items()}
         return {multiple: ConfidenceInterval(*found) for multiple, found in ends.items()}
     options = replace(method or Sequential(), side=result.side, pilot=result.rows[0] - problem.rows.start, radius=None)
-    return {
-        multiple: replace(options, ball=proof.ball.with_radius(radius)).run(problem, result.alpha, progress).interval
-        for multiple, radius in radii.items()
-    }
+    varied = {k: replace(options, ball=proof.ball.with_radius(radius)) for k, radius in radii.items()}
+    made = {multiple: one.run(problem, result.alpha, progress) for multiple, one in varied.items()}
+    return {multiple: ConfidenceInterval(one.low, one.high) for multiple, one in made.items()}

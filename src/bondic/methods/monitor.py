@@ -24,7 +24,7 @@ from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, NoInterval
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
@@ -178,7 +178,9 @@ class SequentialMonitor:
 
     @property
     def interval(self) -> ConfidenceInterval:
-        """The intersection of the intervals of all updates; the value range after a rejection."""
+        """The intersection of the intervals of all updates; NoInterval after a rejection."""
+        if self.status is Status.REJECTED:
+            raise NoInterval
         return ConfidenceInterval(self.running.low, self.running.high)
 
     @property

@@ -2,7 +2,7 @@
 
     sup / inf { E[q] : q in Q, R̂q(x_i, y_i) = R̂q*(x_i, y_i) on every row }
 
-It needs the true q*, so it is a yardstick for problems with known answers, not a method. A linear functional is maximized
+It needs the true q*, so it is a reference for problems with known answers, not a method. A linear functional is maximized
 over a ball cut by an affine subspace, which has a closed form: with rho_i the representer of constraint i,
 q = q_m + sqrt(r^2 - |q_m - center|^2) * (part of μ_0 orthogonal to all rho_i).
 """
@@ -27,7 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class OracleInterval:
-    """Plain floats: a yardstick is not certified. An empty one (low > high) means that Q excludes q*."""
+    """Plain floats: a reference is not certified. An empty one (low > high) means that Q excludes q*."""
 
     low: float
     high: float

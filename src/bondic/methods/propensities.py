@@ -20,6 +20,7 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.listed import listing_options
 from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.proofs.asked import Asked
@@ -33,13 +34,14 @@ FloatArray = npt.NDArray[np.float64]
 
 NAME = "propensities"
 PILOT = 0.05
-"""Share of the rows before the first block of a control variate, and before the contexts whose value is asked for."""
+"""Share of the rows before the first block of a control variate, and before the contexts whose value is estimated."""
 _ENOUGH = 200
 _BOTH: tuple[End, ...] = ("lower", "upper")
 _MOST_NUMBERS = 2**24
 """Probabilities and predictions that a certificate holds at most: 128 MB each."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Propensities:
     """Intervals from propensities, theory section 13: nothing is assumed about the value function, and nothing about overlap.
@@ -55,7 +57,7 @@ class Propensities:
         The value over the distribution that states (starts of episodes) are drawn from, or over the states of the certified
         rows, wherever they come from (single decisions only).
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     off_by : float, default 1
         Γ: no action was drawn with more than Γ times the probability that the log states.
     largest_ratio : float, default None
@@ -232,7 +234,8 @@ class Propensities:
             found["planned"] = f"{proof.planned} {units}, the log's own length"
         if proof.value == "contexts":
             found["pilot"] = f"rows before {proof.asked.rows[0]} set the rates, {proof.asked.rows} are certified"
-        if columns.episodes is None and self.off_by == 1.0 and self.stated.cap() is None:
+        bounded = columns.episodes is None or columns.terms.horizon is not None
+        if bounded and self.off_by == 1.0 and self.stated.cap() is None:
             found["control variate"] = (
                 "none, as no bound of the ratios was stated: largest_ratio= or least_behavior_prob= may shorten the interval"
             )

@@ -17,7 +17,7 @@ from bondic.tuning.defaults import Choices
 from bondic.tuning.refutation import class_tests
 
 LEVEL = 0.01
-"""Chance that a test of an honest certificate speaks against it; half of it for W, half for the instruments picked here."""
+"""Chance that a test rejects a correct certificate; half of it for W, half for the instruments picked here."""
 _FEWEST = 40
 _RANK = 200
 _MOST = 20_000

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from bondic.bounds.dual import ALLOWANCE, DISCREPANCY, VALUE, Setting
 from bondic.claims import ErrorBudget, check_alpha
+from bondic.codec import same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.dual import Dual
@@ -102,7 +103,10 @@ def _frontier(
     radii: Sequence[float] | None,
     progress: Progress | None,
 ) -> Frontier:
-    proposals = [*own, *_proposals(setting, search, radii)]
+    proposals = list(own)
+    for omega in _proposals(setting, search, radii):
+        if not any(same(omega, known) for known in proposals):  # the ends themselves are among what is searched again
+            proposals.append(omega)
     report = None if progress is None else lambda share: progress("certify", share)
     points = tuple(
         FrontierPoint(
@@ -112,7 +116,7 @@ def _frontier(
             setting.slack(weighed),
             claim[ALLOWANCE],
         )
-        for omega, (claim,), weighed in evaluate_all(setting, ("upper",), proposals, progress=report)
+        for omega, (claim,), weighed in evaluate_all(setting, ("upper",), proposals, progress=report)[0]
         if claim.uses_log  # ω = 0 uses no row: it only repeats Q
     )
     alpha, shares = budget.alpha, {name: part / budget.alpha for name, part in budget.parts.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from bondic.bounds.dual import VALUE
 from bondic.bounds.plan import Plan
 from bondic.bounds.start import sampled_start
-from bondic.bounds.table_plan import TablePlan
+from bondic.bounds.table_plan import OneStart, TablePlan
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -18,7 +18,8 @@ from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
-from bondic.methods.setting import tuning_problem
+from bondic.methods.listed import listing_options
+from bondic.methods.setting import GIVEN_UP, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
@@ -36,6 +37,7 @@ from bondic.search.sequential.plan import (
     outset,
     pairs_of_a_table,
 )
+from bondic.search.sequential.starts import propose_one_start
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
@@ -70,9 +72,10 @@ START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
 
+@listing_options
 @dataclass(frozen=True)
 class Sequential:
-    """The sequential localized interval, theory section 9: pays for the noise that the log shows, not for the worst possible.
+    """The sequential localized interval, theory section 9: allows for the noise that the log shows, not for the worst.
 
     Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
     rows; bad ones make the interval longer, never wrong. It holds at every number of rows at once. Not guaranteed: anything
@@ -86,7 +89,7 @@ class Sequential:
     radius : float, default None
         Radius of Q with the kernel left to the library. Not together with `ball`.
     side : {"both", "lower", "upper"}, default "both"
-        Which ends are asked for; the other one is reported as that of the value range.
+        Which ends to compute; the other one is that of the value range.
     pilot : float or int, default None
         Rows set aside at the beginning: a share below 1, or a number. They are not certified. None: 10 % where the library
         chooses Q for states that are numbers, and may fit a center for it; else 5 %.
@@ -172,10 +175,13 @@ class Sequential:
     ) -> Result:
         """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
+        missing = _without_starts(certified, plan, table)
+        if missing and table is not None:
+            table = replace(table, start=None)  # for the estimate alone
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
         estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
-        why = self._contradicted(certified, chosen.ball) or _without_starts(certified, plan)
+        why = self._contradicted(certified, chosen.ball) or missing
         clock.done("evaluate")
         if why:
             return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
@@ -198,9 +204,19 @@ class Sequential:
             return None
         assert isinstance(chosen.ball, Box)
         log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
-        return make_table_plan(
+        plan = make_table_plan(
             problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
         )
+        return replace(plan, start=self._one_start(problem, pilot, budget, shape.planned))
+
+    def _one_start(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> OneStart | None:
+        """The start that nearly all share, as far as starts before the certified ones can tell."""
+        if TABLE_INITIAL not in budget.parts or problem.initial_states.kind != "sample":
+            return None
+        begin, rest = problem.rows.start, problem.rows.start + planned - pilot.rows.stop
+        times = rest / max(pilot.rows.stop - begin, 1)
+        log_term = math.log(len(ends_of(self.side)) / budget[TABLE_INITIAL])
+        return propose_one_start(problem, pilot, times, range_of(problem.terms).width, log_term)
 
     def give_up(
         self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
@@ -210,6 +226,8 @@ class Sequential:
         notes["Q"] = (
             f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
         )
+        if told:
+            notes[GIVEN_UP] = why
         proof = _value_range_proof(certified, alpha, self.side)
         return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
 
@@ -307,7 +325,7 @@ class Sequential:
     def _foreseen(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
         """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
 
-        Coordinates learn where q* can be, which pays once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
+        Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
         ball, ends, sums = chosen.ball, ends_of(self.side), Sums.named(self.engine)
@@ -359,13 +377,14 @@ def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
     return sum(values) / len(values) if values else otherwise
 
 
-def _without_starts(certified: Rows, plan: Plan | None) -> str:
-    """Starts that were read off the log are paid for by bets on those after the pilot; without any there is no answer.
+def _without_starts(certified: Rows, plan: Plan | None, table: TablePlan | None) -> str:
+    """Starts that were read off the log are bounded by bets on those after the pilot; without any there is no answer.
 
     Falling back on another bound would spend the same part of alpha twice.
     """
     states = certified.initial_states
     missing = states.kind == "sample" and states.from_rows and plan is not None and plan.start is None
+    missing |= table is not None and table.start is not None and table.start.skipped >= len(states)
     return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
 
 

@@ -46,6 +46,8 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
+GIVEN_UP = "class given up"
+"""The choice that says why a class which the library had chosen was given up for the value range."""
 TEST_SHARE = 0.1
 """Share of alpha for further tests of a Q that the library chose; fixed here, before any data are seen."""
 _NOMINAL = 4
@@ -277,6 +279,7 @@ def _choose_class(
     why = refuted(certified, ball)
     if why:
         notes["Q"] = f"every function with values in the value range, as a ball was given up: {why} ({notes['Q']})"
+        notes[GIVEN_UP] = why
         return _box(certified)
     return _with_allowance(method, ball, notes)
 

@@ -1,4 +1,4 @@
-"""log det(I + V / tau) from above, V = sum_i B_i^2 phi_i phi_i^T: what the self-normalized bound (12) pays for all ω at once.
+"""log det(I + V / tau) from above, V = sum_i B_i^2 phi_i phi_i^T: what the self-normalized bound (12) adds for all ω at once.
 
 In a table V is diagonal and its entries are counts. The other terms of W's kernel make one matrix, in explicit features or,
 for kernels without them, in landmarks; what landmarks miss is paid by its trace. By Fischer's inequality the log determinant

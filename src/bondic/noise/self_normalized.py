@@ -25,7 +25,7 @@ class SelfNormalized(NoiseBound):
 
     V = sum_i B_i^2 phi_i phi_i^T, B the largest width. With one width for all rows this is (12),
     (B/2) sqrt( 2 log(1/delta) + log det(I + K/rho) ) sqrt( sum_i ω_i^2 + rho |ω|^2 ), K the kernel matrix of the rows.
-    It holds for all ω and at every stopping time. A small rho pays for the weights at the rows rather than for the
+    It holds for all ω and at every stopping time. A small rho allows for the weights at the rows rather than for the
     norm of ω, but for more directions of it. `planned` makes a rho that is good for a planned number of rows.
 
     Parameters

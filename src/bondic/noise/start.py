@@ -20,7 +20,7 @@ def initial_error(
 
     A sample of n_0 states has p_j = 1 / n_0 and draws = 1 whatever the number of action draws (they belong to the
     same independent term); an exact list with m action draws per state has draws = m. A sample whose size was not
-    fixed beforehand pays for every size at once.
+    fixed beforehand allows for every size at once.
     """
     if count_fixed:
         effective = certified_dot(weights, weights) / float(draws)

@@ -1,4 +1,4 @@
-"""Wealth of somebody who bets that a mean is larger: the population value from propensities (section 13).
+"""Wealth, 1 at the start, of somebody who bets that a mean is larger: the population value from propensities (section 13).
 
 Values X_1, X_2, ... with E[X_i | past] <= J and X_i >= a, a known beforehand. Rates v_i >= 0 come from the past. For 0 < c < 1
 

@@ -12,7 +12,7 @@ class LoggedTarget:
     """The policy whose probabilities of the logged actions stand in the log: `target_action_probs` or `target_log_probs`.
 
     All that it can say is π(a_i | s_i) at the rows of that log. Methods that weigh logged actions need no more: with the
-    behavior's probabilities beside them, actions are never enumerated, and may be missing or texts. Methods that ask for other
+    behavior's probabilities beside them, actions are never enumerated, and may be missing or texts. Methods that need other
     actions or other states (next ones, initial ones) refuse it.
     """
 

@@ -101,6 +101,12 @@ def is_deterministic(policy: object) -> bool:
     return bool(getattr(policy, "deterministic", False))
 
 
+_LOOKED_UP = (
+    " A list of actions by state is looked up by np.array(actions)[states[:, 0].astype(int)]; for one state at a time: "
+    "np.array([f(int(s[0])) for s in states])."
+)
+
+
 def ask_policy(call: Callable[..., Any], observations: FloatArray, what: str, *more: Any) -> Any:
     """Call foreign code; whatever it raises becomes an error that says where."""
     try:
@@ -108,9 +114,10 @@ def ask_policy(call: Callable[..., Any], observations: FloatArray, what: str, *m
     except PolicyError:
         raise
     except (Exception, SystemExit) as problem:  # a script that calls exit() must not end the evaluation with its code
+        looked_up = isinstance(problem, IndexError | KeyError | TypeError)
         raise PolicyError(
             f"The policy raised {type(problem).__name__} at the {what}: {str(problem).rstrip('.')}. (It is given all states at "
-            f"once, an array of shape {observations.shape}.)"
+            f"once, an array of floats of shape {observations.shape}.{_LOOKED_UP if looked_up else ''})"
         ) from problem
 
 
@@ -124,8 +131,12 @@ def _ask(call: Callable[..., Any], observations: FloatArray, what: str, *more: A
 
 
 def _place(what: str, position: int, log_rows: Any, first: int = 0) -> str:
-    """Where the policy failed, in the user's terms: "initial state 2", or "next state of row 17" of the log."""
-    return f"{what} {first + position}" if log_rows is None else f"{what} of row {log_rows[position]}"
+    """Where the policy failed, in the user's terms: a place in the list of states, or "next state of row 17" of the log."""
+    return (
+        f"{what} number {first + position} (counted from 0)"
+        if log_rows is None
+        else f"{what} of row {log_rows[position]}"
+    )
 
 
 def discrete_probabilities(

@@ -1,4 +1,4 @@
-"""How a policy gets into another process: as a file that is read there, or, if the user asks for it, as a pickle.
+"""How a policy gets into another process: as a file that is read there, or, if the user says so, as a pickle.
 
 PolicyFile("rules.py:target")        what load_policy takes; the file is the same on all machines, by its hash
 PolicyPickle()                       the object itself; loading it runs code
@@ -76,7 +76,7 @@ class PolicyFile:
 
 @dataclass(frozen=True, eq=False)
 class PolicyPickle:
-    """The policy itself, pickled: loading it runs code, so it has to be asked for.
+    """The policy itself, pickled: loading it runs code, so it has to be chosen on purpose.
 
     Parameters
     ----------

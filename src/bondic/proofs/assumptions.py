@@ -20,7 +20,7 @@ def list_assumptions(
     items = [
         Assumption(
             "data",
-            "Given everything before a row and its (s, a), reward and next state were drawn from the environment; rows are "
+            "Given everything before a row and its state and action, reward and next state came from the environment. Rows are "
             "in the order of time, none was copied, and none was dropped because of its reward or next state.",
             joint,
         ),
@@ -52,7 +52,7 @@ def fixed_before(name: str, text: str, provenance: Provenance, problem: Rows) ->
 def _values(problem: Rows, ball: ValueClass, tests: tuple[str, ...], rejected: bool) -> Assumption:
     """What is assumed about q*: nothing for a Q that holds the value range, else membership."""
     if assumes_nothing(problem, ball):
-        text = "Nothing is assumed about q*: it lies in the value range, and every function there is in Q."
+        text = "Nothing is assumed about q*: Q holds every function with values in the value range."
         return Assumption("values", text, "rejected" if rejected else "checked")
     state: State = "rejected" if rejected else ball.origin
     further = f" Further tests of Q: {', '.join(tests)}." if tests else ""
@@ -71,24 +71,27 @@ def range_assumption(terms: Terms, state: State = "stated") -> tuple[Assumption,
     low, high = map(in_full, terms.value_range)
     text = (
         f"Every discounted return from any state-action pair lies in [{low}, {high}], at any time and whichever policy "
-        "follows, as was stated (rows that stand one after the other in the log do not contradict it)."
+        "follows, as was stated (consecutive rows of the log do not contradict it)."
     )
     return (Assumption(VALUE_RANGE, text, state),)
 
 
 def _policy_text(problem: Rows) -> str:
     if problem.answers.exact:
-        return "Means over the policy's next actions are exact sums."
+        return "Averages over the policy's next actions are exact sums, not samples."
     return f"{problem.next_draws} actions per next state were drawn from seed {problem.seed}, chosen without the log."
 
 
 def start_assumption(problem: Rows, *, paid: bool = False) -> Assumption:
-    """What the initial states of a problem are taken for; `paid` where an uncontrolled number of them has its price."""
+    """What the initial states of a problem are; `paid` where a number of them that was not fixed has its price."""
     states, draws = problem.initial_states, problem.initial_draws
-    text = f"The initial distribution is exactly the given list of {len(states)} weighted states."
+    given = "state" if len(states) == 1 else f"list of {len(states)} weighted states"
+    text = f"The initial distribution is exactly the given {given}."
     if states.kind == "sample":
         size = (
-            "fixed beforehand" if states.count_fixed else f"not fixed beforehand{', which is paid for' if paid else ''}"
+            "fixed beforehand"
+            if states.count_fixed
+            else f"not fixed beforehand{', which makes the interval a little longer' if paid else ''}"
         )
         text = f"The {len(states)} initial states are independent draws of the initial distribution; their number was {size}."
     if draws:

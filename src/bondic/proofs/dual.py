@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from bondic.bounds.dual import UNMOVED, ClassTest, Setting, dual_bound
-from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests
+from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests, witness_candidates
 from bondic.bounds.weighing import Candidate, Weighing, weigh
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, ends_of
 from bondic.classes.instruments import Instruments
@@ -75,14 +75,15 @@ class DualProof(Proof):
         return Setting(rows, self.ball, self.instruments, self.noise, noise, initial, sides, self.tests, sums)
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
-        """Every end point from its ω in one pass over the log; every test of Q from its witnesses, and all as one."""
+        """Every end point from its ω, every test of Q from its witnesses, and all tests as one: from one pass over the log."""
         setting, ends = self.setting(rows, sums), list[Claim]()
-        weighed = weigh(rows, self.ball, [Candidate(omega) for omega in self.omegas.values()], sums=sums)
-        for (end, omega), weighing in zip(self.omegas.items(), weighed, strict=True):
-            ends += dual_bound(setting, omega, (end,), weighing=weighing)
-        tests = run_tests(setting, self.refutations)
-        joined = join_tests(setting, combine_witnesses(setting, self.witnesses), tests)
-        return Claims(tuple(ends), (joined, *tests))
+        candidates = [Candidate(omega) for omega in self.omegas.values()]
+        candidates += witness_candidates((*self.witnesses, *self.refutations))
+        weighed = iter(weigh(rows, self.ball, candidates, sums=sums))
+        for end, omega in self.omegas.items():
+            ends += dual_bound(setting, omega, (end,), weighing=next(weighed))
+        main, tests = combine_witnesses(setting, self.witnesses, weighed), run_tests(setting, self.refutations, weighed)
+        return Claims(tuple(ends), (join_tests(setting, main, tests), *tests))
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         chosen = "W was chosen without the certified rows"

@@ -113,7 +113,9 @@ class PropensityProof(Proof):
         )
 
     def _believed(self) -> str:
-        text = "The propensities are believed: given everything before a row and its state, the logged action was drawn with "
+        text = (
+            "The propensities are right: given everything before a row and its state, the logged action was drawn with "
+        )
         if self.stated.off_by == 1.0:
             return text + "the probability (density) that the log states."
         return text + f"a probability (density) of at most {in_full(self.stated.off_by)} times what the log states."
@@ -122,7 +124,7 @@ class PropensityProof(Proof):
         cap = self.stated.cap()
         if cap is None or self.control is None or self.stated.off_by > 1.0:
             return ()
-        text = f"No ratio of target to behavior probability exceeds {in_full(cap)}, at any state and action (no logged one does)."
+        text = f"No ratio of target to behavior probability exceeds {cap:.6g}, at any state and action (no logged one does)."
         least = self.stated.least_behavior_prob
         if least is not None:
             text += f" The behavior takes no action of the target policy with a probability below {in_full(least)}."
@@ -152,8 +154,8 @@ class PropensityProof(Proof):
             )
             return fixed_before("start", text, self.provenance, rows)
         text = (
-            "Given everything before it, the state of every row is a draw of the initial distribution, whatever was done before: "
-            "the value is that over the population of states."
+            "Given everything before it, the state of every row is a draw from the initial distribution, whatever was done "
+            "before. The value is the mean over the population of states."
         )
         return Assumption("start", text if single_rows(rows) else _EPISODES, "stated")
 
@@ -164,14 +166,17 @@ class PropensityProof(Proof):
         before = self.provenance.rows
         if self.planned == own + (0 if before is None else before[1] - before[0]):
             text = (
-                f"The planned number is the log's own length, {self.planned} {units}: what ended it did so without a look at "
-                "it (planned= states another number)."
+                f"The planned number is the log's own length, {self.planned} {units}: the log did not end because of what it "
+                "showed (planned= states another number)."
             )
         else:
             text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
         if self.control is None:
             return text
-        return text + f" So were the rows where blocks of predictions begin: {_listed(self.control.borders)}."
+        return (
+            text
+            + f" The rows where blocks of predictions begin were fixed before, too: {_listed(self.control.borders)}."
+        )
 
     def _fixed(self) -> str:
         return f"the planned number, {self.planned}, " + (
@@ -223,7 +228,7 @@ class PropensityProof(Proof):
         bets = "no bet can lose everything" + ("; its rate comes from earlier rows" if self.rates is None else "")
         believed = [
             "the propensities: whether actions were drawn with the probabilities that the log states",
-            f"whether {self._fixed()} without a look at the log",
+            f"whether {self._fixed()} before looking at the log",
         ]
         if self.rates is not None:
             believed.append("whether the rates were fixed without the certified rows")
@@ -244,13 +249,13 @@ class PropensityProof(Proof):
 
 
 _DATA = (
-    "Given everything before a row, its state and its action, reward and next state were drawn from the environment; rows are in "
-    "the order of time, none was copied, and none was dropped because of its action, reward or next state."
+    "Given everything before a row, its state and its action, reward and next state came from the environment. Rows are in the "
+    "order of time, none was copied, and none was dropped because of its action, reward or next state."
 )
 _EPISODES = (
-    "Given all earlier ones, every episode starts from the initial distribution and runs by itself; behavior may change between "
-    "episodes. Episodes did not influence one another while running. None was left out; one that was cut was not cut because of "
-    "what would have followed."
+    "Given all earlier episodes, every episode starts from the initial distribution. Episodes did not influence one another "
+    "while running, but the behavior may change between them. None was left out, and none was cut because of what would have "
+    "followed."
 )
 
 

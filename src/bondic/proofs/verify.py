@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,14 +13,12 @@ import numpy as np
 from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
-from bondic.errors import BondicError, InvalidInput, VerificationError
+from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
-from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.rows import Rows
-from bondic.rows.inputs import take_log, take_policy
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
 
@@ -31,11 +30,11 @@ _OTHER_MACHINES = 1e-12
 class Verification:
     """A passed verification: the recomputed interval (use this one) and what was checked."""
 
-    low: float  # lower end, recomputed
-    high: float  # upper end, recomputed
+    low: float  # lower end, recomputed; that of the value range after a rejection
+    high: float  # upper end, likewise
     status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
     alpha: float  # probability that the interval may miss the value
-    side: Side  # which ends were asked for
+    side: Side  # which ends were computed
     guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]  # what was compared and found right, in words
@@ -46,9 +45,9 @@ class Verification:
     start: str  # the initial states in words
 
 
-def verify(
-    certificate: Certificate | str | os.PathLike[str],
-    log: Any,
+def verify_certificate(
+    certificate: Certificate,
+    log: Log,
     policy: Any = None,
     *,
     functions: UserFunctions | None = None,
@@ -58,23 +57,18 @@ def verify(
 ) -> Verification:
     """Recompute the interval from the proof and the log; raise VerificationError on any disagreement.
 
-    `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
-    No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
-    and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
-    which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
-    A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
-    compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
-    need not hold the best witness. `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from
-    the definition of every kernel sum.
-    The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
+    `bondic.verify` says what the arguments are. Here they have been read: nothing in this module opens a file.
     """
-    found, source = _certificate(certificate), take_log(log)
+    with said_plainly():
+        return _verify(certificate, log, policy, functions, initial, retest, sums)
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Whatever a certificate leads to is a VerificationError; numbers that are not finite end as errors, not as warnings."""
     try:
-        with np.errstate(all="ignore"):  # numbers that are not finite end as errors, not as warnings
-            start = found.asked.start
-            starts = int(start.weights.size) if start.from_log else None
-            asked = None if policy is None else take_policy(policy, source, starts)[0]
-            return _verify(found, source.log, asked, functions, initial, retest, sums)
+        with np.errstate(all="ignore"):
+            yield
     except VerificationError as problem:
         raise VerificationError(clean_text(problem)) from problem
     except BondicError as problem:
@@ -83,19 +77,6 @@ def verify(
         raise VerificationError(
             clean_text(f"The certificate is damaged ({type(problem).__name__}: {problem}).")
         ) from problem
-
-
-def _certificate(given: Any) -> Certificate:
-    """A certificate as it is, of a result, or from disk."""
-    if isinstance(given, str | os.PathLike):
-        return load_certificate(given)
-    found = given if isinstance(given, Certificate) else getattr(given, "certificate", None)
-    if not isinstance(found, Certificate):
-        raise InvalidInput(
-            f"verify(certificate, log) needs a certificate, not {type(given).__name__}: a file or folder, or the `certificate` "
-            "of a result whose method leaves one."
-        )
-    return found
 
 
 def _verify(

@@ -1,4 +1,4 @@
-"""The top of the page: the interval, what it is worth, and who vouches for what it rests on."""
+"""The top of the page: the interval, what it is worth, and who has stated what it rests on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bondic.report.elements import badge, esc, facts
 from bondic.report.logged_value import LoggedValue
 from bondic.result import Result
 
-_STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "says nothing new"),
+_STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "the log adds nothing"),
            Status.REJECTED: ("bad", "assumptions contradicted")}  # fmt: skip
 _GUARANTEE = {
     "finite-sample": ("good", "proved for this finite log"),
@@ -21,19 +21,19 @@ _GUARANTEE = {
 }
 _STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "bad"}
 _PLAIN = {
-    "data": "The log is an honest record, in the order of time",
-    "rewards": "No reward can leave the stated range",
+    "data": "The log is complete and unaltered, in the order of time",
+    "rewards": "No reward can lie outside the stated range",
     "propensities": "Actions were drawn with the probabilities that the log states",
     "ratios": "No ratio of the two policies exceeds the stated bound",
     "control": "Predictions were made from earlier rows",
     "values": "The value function lies in the stated class",
-    "instruments": "The weights were looked for without the rows they are used on",
+    "instruments": "The space of weights was chosen without the rows they are used on",
     "plan": "Every block was planned from rows before it",
-    "noise": "How chance is bounded",
+    "noise": "How large chance effects can be",
     "policy": "What the new policy would do",
     "start": "Where it starts",
-    "number": "How much was to be recorded",
-    "process": "What is added up",
+    "number": "How many rows were planned",
+    "process": "What the value is",
     "log": "What you accept about the log",
 }
 
@@ -45,15 +45,15 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
     advice = "; decide by the interval" if result.guarantee == "finite-sample" else ""
     rejected = result.status is Status.REJECTED
     if rejected:  # no interval is given: there is nothing to guarantee
-        advice = ", and no basis for a decision"
+        advice = " and is no basis for a decision"
     outside = (
         " <strong>The point estimate lies outside the interval: it has no guarantee.</strong>"
         if result.estimate_outside
         else ""
     )
-    guess = f"The point estimate {esc(three(result.estimate))} is a guess without a guarantee of its own{advice}."
+    guess = f"The point estimate {esc(three(result.estimate))} has no guarantee of its own{advice}."
     if not result.estimated:
-        guess = "There is no point estimate, as no row was used."
+        guess = "There is no point estimate, because no row was used."
     told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
     heading = "No answer: the log contradicts the assumptions" if rejected else "The answer"
     css = ' class="rejected"' if rejected else ""
@@ -61,7 +61,7 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
         f'<section id="answer"{css}><h2>{heading}</h2>{_loud(result)}<p class="answer">{esc(result.sentence())}</p>'
         f"<p>{' '.join(badges)}</p>{_pointer(doubts)}"
         f"{interval_picture(result, logged)}{_compared(logged, result)}{_condition(result, elsewhere)}"
-        f"<p>The value is a discounted sum of rewards, not normalized. {guess}{outside} {_reading(result)}</p>"
+        f"<p>The value is the expected discounted sum of rewards (not normalized). {guess}{outside} {_reading(result)}</p>"
         f"{told}</section>"
     )
 
@@ -71,15 +71,15 @@ def _compared(logged: LoggedValue | None, result: Result) -> str:
     if logged is None:
         return ""
     cut = (
-        f" What the {logged.cut} episodes that were cut have missed may be anything in the value range."
+        f" In {logged.cut} episodes recording stopped early: the rest of each may be worth anything in the value range."
         if logged.cut
         else ""
     )
     between = esc(interval_text(logged.low, logged.high))
     return (
         f'<p class="soft">For comparison: the value of the policy that made the log lies in {between}, from the log\'s own '
-        f"starts, at {100 * (1 - result.alpha):g}% confidence on its own, if it did not change and the log's {logged.episodes} "
-        f"episodes are independent.{cut}</p>"
+        f"starts, at {100 * (1 - result.alpha):g}% confidence by itself. This holds if that policy did not change and the "
+        f"log's {logged.episodes} episodes are independent.{cut}</p>"
     )
 
 
@@ -97,15 +97,15 @@ def _held(result: Result) -> list[str]:
 
 
 def _condition(result: Result, elsewhere: str) -> str:
-    """What the interval is conditional on and how far it carries beyond that, right under it."""
+    """What the interval is conditional on, and how much rougher the value function may be, right under it."""
     if not result.is_conditional:
         return ""
     found = result.robustness
     tiles = "" if found is None else facts(
         [
             ("roughness that bondic assumes", f"radius {three(found.radius)}"),
-            ("the interval says the same up to", _times(found.same_up_to)),
-            ("it is informative up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
+            ("the interval stays the same up to", _times(found.same_up_to)),
+            ("it says something up to", f"{_times(found.informative_up_to)}: radius {_limit(found.breakdown_radius)}"),
         ]
     )  # fmt: skip
     return (
@@ -129,8 +129,11 @@ def _loud(result: Result) -> str:
 def _pointer(doubts: Sequence[str]) -> str:
     if not doubts:
         return ""
-    count = "A warning about the log stands" if len(doubts) == 1 else f"{len(doubts)} warnings about the log stand"
-    return f'<p class="note"><b>{count} under “Is it the right log?”.</b> Where one applies, the interval is not valid.</p>'
+    count = "There is a warning" if len(doubts) == 1 else f"There are {len(doubts)} warnings"
+    return (
+        f'<p class="note"><b>{count} about the log, under “Is it the right log?”.</b> If it applies, the interval is not '
+        "valid.</p>"
+    )
 
 
 def _reading(result: Result) -> str:
@@ -144,13 +147,13 @@ def _reading(result: Result) -> str:
         return f"The log is too short, or too far from the policy, to say more than {ranges} alone."
     if result.guarantee != "finite-sample":
         return (
-            "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log "
-            "and is fit for comparison only.</strong>"
+            "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log. "
+            "Use it for comparison only.</strong>"
         )
-    needed = ", those that bondic chose included" if result.chosen else ""
+    needed = " (including those that bondic chose)" if result.chosen else ""
     return (
-        f"If the assumptions below hold{needed}, a procedure like this is wrong in at most "
-        f"{esc(f'{100 * result.alpha:g}')}% of the logs it is used on."
+        f"If the assumptions below hold{needed}, an interval made in this way misses the true value in at most "
+        f"{esc(f'{100 * result.alpha:g}')}% of all logs."
     )
 
 
@@ -168,9 +171,9 @@ def assumptions(result: Result) -> str:
         tested.append(f"At this α the log rules out radii below {number(rejection.minimal_radius)}.")
     listed = "".join(f"<li><b>{esc(name)}</b><p>{esc(text)}</p></li>" for name, text in result.choices.items())
     return (
-        '<section id="assumptions"><h2>What must be true</h2><p><b>stated by you</b>: you vouch for it; no program can see '
-        "it in the log. <b>chosen by bondic</b>: nobody vouches for it; the interval is valid if it holds. <b>checked</b>: "
-        "it was examined, and holds. <b>rejected</b>: the log speaks against it, alone or together with others.</p>"
+        '<section id="assumptions"><h2>What must be true</h2><p><b>stated by you</b>: you say so; no program can see it in the '
+        "log. <b>chosen by bondic</b>: nobody has said so; the interval is valid only if it holds. <b>checked</b>: it was "
+        "tested, and holds. <b>rejected</b>: the log contradicts it, alone or together with others.</p>"
         f'<ul class="items">{"".join(items)}</ul><p>{esc(" ".join(tested))}</p>'
         "<details><summary>Every choice that was made, in words</summary>"
         f'<ul class="items">{listed}</ul></details></section>'

@@ -109,7 +109,7 @@ def compare(
     if not named:
         raise InvalidInput("There is nothing to compare.")
     lines = tuple(Line("" if name == r.method else str(name), r.method, r) for name, r in named.items())
-    return Comparison(lines, "Each interval on its own, at its own alpha")
+    return Comparison(lines, "Each interval holds by itself, at its own alpha")
 
 
 def _names(results: Any) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def line_alpha(alpha: float, lines: Sequence[tuple[str, str]]) -> float:
 def joint_title(alpha: float, *, joint: bool) -> str:
     if joint:
         return f"All finite-sample lines hold at once (alpha = {alpha:.3g} each)"
-    return f"Each interval on its own (alpha = {alpha:.3g})"
+    return f"Each interval holds by itself (alpha = {alpha:.3g})"
 
 
 def tried(policy: str, name: str, run: Callable[[], Result], *, strict: bool) -> Line:

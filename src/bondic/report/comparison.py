@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from bondic.claims import Status
 from bondic.errors import printable
-from bondic.rendering import ends_text, three
+from bondic.rendering import bound_text, ends_text, padded, three
 from bondic.result import CONDITIONAL, Result
 
 _WIDEST, _NARROWEST = 40, 12
@@ -37,8 +38,10 @@ class Line:
 
     def to_row(self) -> dict[str, Any]:
         """Every number in full, and None for each where there is no interval."""
-        found, names = self.result, ("low", "high", "length", "estimate", "alpha")
-        numbers = {name: None if found is None else getattr(found, name) for name in names}
+        found = self.result
+        given = found is not None and found.status is not Status.REJECTED
+        numbers = {name: getattr(found, name) if given else None for name in ("low", "high", "length")}
+        numbers |= {name: None if found is None else getattr(found, name) for name in ("estimate", "alpha")}
         return {
             "name": self.name,
             "method": self.method,
@@ -102,7 +105,7 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
             table.add_row(*title_of, line.method, "", "", "", Text("see below", style="dim"))
             continue
         picture = [bar(line.result, low, high, width)] if width else []
-        spent = [three(line.result.length), f"{sum(line.result.seconds.values()):.1f}"] if costs else []
+        spent = [_length(line.result), f"{sum(line.result.seconds.values()):.1f}"] if costs else []
         table.add_row(*title_of, line.method, *line_ends(line.result), *_labels(line.result), *spent, *picture)
     return table
 
@@ -117,9 +120,14 @@ def _notes(results: list[Result]) -> Iterator[Text]:
         yield Text(f"states: {states}", style="dim")
 
 
+def _length(result: Result) -> str:
+    return "-" if result.status is Status.REJECTED else three(result.length)
+
+
 def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
-    (low, high), estimate = ends_text(result.low, result.high), three(result.estimate)
+    low, high = ends_text(result.low, result.high)
+    estimate = padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high))
     return ("-", estimate, "-") if result.status is Status.REJECTED else (low, estimate, high)
 
 

@@ -18,6 +18,8 @@ _PROMISES = {
     "none": ("nothing", "no guarantee"),
 }
 _HEIGHT = 40
+_SHORT = 4.0
+"""Percent of the width below which a dot would hide its interval."""
 
 
 def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
@@ -28,7 +30,7 @@ def comparison_page(lines: Sequence[Line], promise: str, *, title: str) -> str:
 
 def comparison_table(lines: Sequence[Line]) -> str:
     """The table alone, for the page and for notebooks."""
-    header = ("", "method", "guarantee", "low", "estimate", "high", "status", "seconds")
+    header = ("", "method", "low", "estimate", "high", "status", "guarantee", "seconds")
     named = any(line.name != line.method for line in lines)  # the method alone is said once
     rows = [_cells(line) for line in lines]
     return html_table(header if named else header[1:], rows if named else [row[1:] for row in rows])
@@ -36,10 +38,10 @@ def comparison_table(lines: Sequence[Line]) -> str:
 
 def _cells(line: Line) -> tuple[str, ...]:
     if line.result is None:
-        return (line.name, line.method, "", "", "", "", "no interval", "")
+        return (line.name, line.method, "", "", "", "no interval", "", "")
     result = line.result
     status = result.status.name.lower()
-    return (line.name, line.method, result.held, *line_ends(result), status, f"{sum(result.seconds.values()):.1f}")
+    return (line.name, line.method, *line_ends(result), status, result.held, f"{sum(result.seconds.values()):.1f}")
 
 
 def _picture(lines: Sequence[Line]) -> str:
@@ -77,12 +79,13 @@ def _bar(axis: Axis, name: str, result: Result, top: int) -> str:
     if result.status is Status.REJECTED:
         return f'{label}<text x="98%" y="{top + 14}" text-anchor="end" class="bad">rejected: no interval</text>'
     a, b = axis.at(result.low), axis.at(result.high)
-    css = f"estimate{' outside' if result.estimate_outside else ''}"
+    small = b - a < _SHORT
+    css = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
     return (
         f'{label}<text x="98%" y="{top + 14}" text-anchor="end">{escape(f"{low} to {high}")}</text>'
         f'<rect class="{_PROMISES[result.held][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
         f'height="14" rx="2"><title>{escape(f"{three(result.low)} to {three(result.high)}")}</title></rect>'
-        f'<circle class="{css}" cx="{place:.2f}%" cy="{top + 26}" r="3.5"/>'
+        f'<circle class="{css}" cx="{place:.2f}%" cy="{top + 26}" r="{2 if small else 3.5}"/>'
     )
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from bondic.claims import Status
-from bondic.rendering import bound_text, escape, interval_text, number, three
+from bondic.rendering import ends_text, escape, interval_text, number, three
 from bondic.report.bins import Bins, short
 from bondic.report.health import ActionUse, Health
 from bondic.report.logged_value import LoggedValue
 from bondic.report.support import Support
 from bondic.result import Result
-from bondic.view import stacks_between
+from bondic.view import end_texts, stacks_between
 
 _MOST_ACTIONS, _ONE_COLUMN = 40, 12
 """Actions that are drawn one by one, and those that stand in one column."""
+_HAIR = 1e-9
+"""Share of the value range that is rounding."""
 _LABEL = 8.0
 """Percent of the width that a label on an axis takes."""
 
@@ -46,7 +47,7 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     allow = "allows" if imply == "implies" else "allow"
     axis = Axis(limits.low, limits.high)
     low, high = axis.at(result.low), axis.at(result.high)
-    shown = bound_text(result.low, -1, result.length), bound_text(result.high, 1, result.length)
+    shown = ends_text(result.low, result.high)
     narrow = high - low < 45  # percent: labels within both ends would meet
     anchors = ("end" if narrow and low > 25 else "start", "start" if narrow and high < 75 else "end")
     if anchors[0] == anchors[1] and high - low < 20:  # one beside the other does not fit either
@@ -63,7 +64,10 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.6):.2f}%" y="30" height="20" rx="3"/>'
     outside = result.estimate_outside
     mark = "estimate outside" if outside else "estimate"
-    size = 6 if high - low > _LABEL / 2 or not given else 3.5  # a dot must not hide the interval
+    size = (
+        6 if high - low > _LABEL / 2 or not given else 3.5 if high - low > _LABEL / 4 else 2
+    )  # a dot must not hide the bar
+    mark += " small" if size == 2 else ""
     dot = (
         f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="{size}"/>' if result.estimated else ""
     )
@@ -77,7 +81,7 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
         + (f'<span><i class="{swatch}"></i>the interval</span>' if given else "")
         + (f"<span>{_estimate_legend(result) if outside else '● estimate'}</span>" if result.estimated else "")
         + _logged_legend(logged)
-        + f"<span>gray line: all that {ranges} {allow}</span></div>"
+        + f"<span>gray line: what {ranges} {allow}</span></div>"
     )
 
 
@@ -114,11 +118,11 @@ def stacked_terms(result: Result) -> str:
     axis = Axis(first, last)
     start = " + ".join(part.name for part in result.claims[0].of("value"))
     rows, top = [], 4
-    for claim in result.claims:
+    slack = _HAIR * limits.width  # an end that only rounding puts beyond the range is not beyond it
+    for claim, shown in zip(result.claims, end_texts(result.claims), strict=True):
         place = claim.value.mid
-        inside = limits.low <= claim.bound <= limits.high
-        note = f"{claim.end} end {bound_text(claim.bound, int(claim.sign), result.length or math.inf)}"
-        note += "" if inside else " (beyond the range)"
+        inside = limits.low - slack <= claim.bound <= limits.high + slack
+        note = f"{claim.end} end {shown}{'' if inside else ' (beyond the range)'}"
         rows.append(f'<text x="3%" y="{top + 12}" class="strong">{escape(note)}</text>')
         for name, size in claim.steps().items():
             a, b = sorted((axis.at(place), axis.at(place + claim.sign * size)))
@@ -138,7 +142,7 @@ def stacked_terms(result: Result) -> str:
         axis_line += axis.text(value, top + 16, three(value), "strong" if k < len(marked) else "")
     legend = "".join(f'<span><i class="t{k % 5}"></i>{escape(name)}</span>' for k, name in enumerate(names))
     within = f"[{escape(three(limits.low))}, {escape(three(limits.high))}]"
-    legend += f"<span>{'dashed: the value range' if marked else 'magnified, inside the value range'} {within}</span>"
+    legend += f"<span>{'dashed: the value range' if marked else 'enlarged; the value range is'} {within}</span>"
     return (
         f'<svg height="{top + 22}" role="img" aria-label="terms of the end points">{"".join(rows)}{axis_line}</svg>'
         f'<div class="legend"><span>● {escape(start)}, the start of each stack</span>{legend}</div>'
@@ -231,23 +235,28 @@ def action_bars(actions: Sequence[ActionUse]) -> str:
     """Two bars for every action: its share of the rows, and of the policy's probability; beyond 40 actions the rest is one."""
     shown = _grouped(actions)
     largest = max(max(use.logged, use.target) for use in shown) or 1.0
+    missing = [use for use in shown if use.rows == 0 and use.target > 0]
     lines = []
     for use in shown:
         few = use.rows < 0
         bars = [("logged", 0.0 if few else use.logged), ("wanted", use.target)]
         drawn = "".join(f'<i class="{css}" style="width:{100 * share / largest:.1f}%"></i>' for css, share in bars)
-        never = ' class="never"' if use.rows == 0 and use.target > 0 else ""
-        words = f"{'few rows' if few else f'{100 * use.logged:.3g}%'} → {100 * use.target:.3g}%"
+        never = ' class="never"' if use in missing else ""
+        words = f"{'few rows' if few else _percent(use.logged)} → {_percent(use.target)}"
         lines.append(
             f'<div{never}><span>{escape(use.name.removeprefix("action "))}</span><span class="pair">{drawn}</span>'
-            f"<span>{words}</span></div>"
+            f"<span>{escape(words)}</span></div>"
         )
     css = "actions many" if len(shown) > _ONE_COLUMN else "actions"
     return (
         f'<div class="{css}">{"".join(lines)}</div><div class="legend">'
         '<span><i class="logged"></i>share of the logged rows</span>'
-        '<span><i class="t0"></i>share of the policy</span><span>red: never logged</span></div>'
+        f'<span><i class="t0"></i>share of the policy</span>{"<span>red: never logged</span>" if missing else ""}</div>'
     )
+
+
+def _percent(share: float) -> str:
+    return "<0.1%" if 0 < share < 0.0005 else f"{100 * share:.1f}%"
 
 
 def _grouped(actions: Sequence[ActionUse]) -> list[ActionUse]:

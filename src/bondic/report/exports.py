@@ -1,8 +1,9 @@
 """A result in other formats: JSON, CSV (one row) and Markdown.
 
-JSON, format "bondic result 1": `low`, `high`, `estimate`, `alpha`, `side`, `method`, `guarantee`, `status` (INTERVAL,
-TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end ("lower", "upper"): the value that it starts
-from, then upper bounds of what is added or subtracted, and the end point; `details` per end: numbers behind the terms;
+JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate`, `alpha`, `side`,
+`method`, `guarantee`, `status` (INTERVAL, TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end
+("lower", "upper"): the value that it starts from, then upper bounds of what is added or subtracted, and the end point;
+`details` per end: numbers behind the terms;
 `gap` per end (null when not searched); `rejection` (rejected, p_value, loss_floor, epsilon, minimal_radius); `rows` [first,
 one after the last]; `budget` event -> probability; `assumptions` [{name, state, text}], state "stated" (by the user),
 "chosen" (by the library), "checked" or "rejected"; `chosen`: those that the library made, the interval is valid if they
@@ -23,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from bondic.claims import Status
 from bondic.errors import Doubt
 from bondic.folders import RESULT_FORMAT
 from bondic.result import Result
@@ -47,7 +49,8 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     plain = {
         "format": RESULT_FORMAT,
         "summary": result.summary(),
-        **{name: getattr(result, name) for name in ("low", "high", "estimate", "alpha", "side", "method", "guarantee")},
+        **_ends(result),
+        **{name: getattr(result, name) for name in ("estimate", "alpha", "side", "method", "guarantee")},
         "status": result.status.name,
         "value_range": [result.value_range.low, result.value_range.high],
         "terms": result.terms(),
@@ -74,6 +77,12 @@ def result_dict(result: Result, *, notes: Sequence[str] = ()) -> dict[str, Any]:
     return finite
 
 
+def _ends(result: Result) -> dict[str, float | None]:
+    """low and high; nothing after a rejection."""
+    given = result.status is not Status.REJECTED
+    return {"low": result.low if given else None, "high": result.high if given else None}
+
+
 def _strict_json(value: Any) -> Any:
     """Lists, texts and numbers as every JSON reader knows them: a number that is not finite becomes None."""
     if isinstance(value, dict):
@@ -95,10 +104,11 @@ def result_json(result: Result, *, notes: Sequence[str] = ()) -> str:
 
 
 def result_row(result: Result) -> dict[str, Any]:
-    """The result as one row of a table, by column; None where a method has no such number."""
+    """The result as one row of a table, by column; None where a method has no such number, for both ends after a rejection."""
     rejection, robustness = result.rejection, result.robustness
     return {
-        **{name: getattr(result, name) for name in CSV_COLUMNS[:7]},
+        **_ends(result),
+        **{name: getattr(result, name) for name in CSV_COLUMNS[2:7]},
         "status": result.status.name,
         "range_low": result.value_range.low,
         "range_high": result.value_range.high,
@@ -141,7 +151,7 @@ def result_markdown(result: Result, title: str = "Policy evaluation", *, notes: 
 
 
 def _grid(grid: Grid) -> list[str]:
-    """Its columns after the first hold numbers, unless its rows are statements that somebody vouches for."""
+    """Its columns after the first hold numbers, unless its rows are statements."""
     rule = "---" if grid.states else "---:"
     return [_row(grid.header), _row(["---", *(rule for _ in grid.header[1:])]), *map(_row, grid.rows)]
 

@@ -12,7 +12,8 @@ from bondic.data.log import Log
 from bondic.policies.logged import can_be_asked, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
 from bondic.report.bins import FEWEST_ROWS, Bins, range_bins
-from bondic.rows import Cloud, Rows
+from bondic.rows import Batch, Cloud, Rows
+from bondic.sums.merge import equal_rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,67 +57,77 @@ def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) ->
     low, high = question.terms.reward_range
     bins = range_bins(low, high)
     counts, total, final, rows = np.zeros(len(bins)), 0.0, 0, len(question)
-    distinct = None
+    distinct, actions = None, None if isinstance(question.policy, LoggedTarget) else _Actions(question)
     for part in question.batches():
         counts += np.bincount(bins.of(part.rewards), minlength=len(bins))
         total += float(part.rewards.sum())
         final += int((~part.continues).sum())
         if len(part) == rows:
-            distinct = int(np.unique(np.column_stack([part.logged, part.slots]), axis=0).shape[0])
-    actions, asked_at = _actions(question, no_rows)
+            distinct = _distinct(np.column_stack([part.logged, part.slots]))
+        if actions is not None:
+            actions.add(part)
+    uses, asked_at = ((), "") if actions is None else actions.found(no_rows)
     if no_rows:
         counts[counts < FEWEST_ROWS] = 0.0
     source = question.log if log is None else log
     return Health(
-        rows, question.dropped, final, distinct, bins, counts, (low, high), total / max(rows, 1), actions,
+        rows, question.dropped, final, distinct, bins, counts, (low, high), total / max(rows, 1), uses,
         question.layout.discrete, asked_at, **_of_log(source),
     )  # fmt: skip
 
 
-def _actions(question: Rows, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]:
-    """What the log did beside what the target policy does, and where that was asked."""
-    if isinstance(question.policy, LoggedTarget):
-        return (), ""
-    discrete, rows = question.layout.discrete, max(len(question), 1)
-    width = question.layout.slots if discrete else question.layout.action_dim
-    logged, used = np.zeros(width), np.zeros(width, dtype=np.int64)
-    for part in question.batches():
-        if discrete:
-            used += np.bincount(part.slots, minlength=width)
-        else:
-            logged += part.logged[:, -width:].sum(axis=0)
-    logged = (used if discrete else logged) / rows
-    target, asked_at = _target(question, width)
-    thin = used < FEWEST_ROWS if no_rows and discrete else np.zeros(width, dtype=bool)
-    uses = (
-        ActionUse(f"action {k}", float(logged[k]), float(target[k]), -1 if thin[k] else int(used[k]))
-        for k in range(width)
-    )
-    return tuple(uses), asked_at
+class _Actions:
+    """What the log did beside what the target policy does.
 
-
-def _target(question: Rows, width: int) -> tuple[FloatArray, str]:
-    """Shares (discrete) or means (continuous) of the target policy's actions, and at which states.
-
-    At the logged states where a policy of discrete actions can be asked there; else at the next states, for which it has answered
-    already; else at the initial ones.
+    The policy's shares (discrete) or means (continuous) are those at the logged states where a policy of discrete actions can be
+    asked there; else at the next states, for which it has answered already; else at the initial ones.
     """
-    total, weight = np.zeros(width), 0.0
-    if question.layout.discrete and can_be_asked(question.policy):
-        for part in question.batches():
-            states = part.logged[:, : question.layout.observation_dim]
-            probs = logged_state_probs(question.policy, states, part.times, slots=width, log_rows=part.log_rows)
-            total += probs.sum(axis=0)
-        return total / max(len(question), 1), "logged states"
-    for part in question.batches():
-        if part.next.weights.size:
-            total += _taken(part.next, width, discrete=question.layout.discrete)
-            weight += float(part.next.weights.sum())
-    if weight:
-        return total / weight, "next states of the log"
-    weights = question.initial_states.weights[question.initial.rows, None]
-    start = replace(question.initial, weights=question.initial.weights * weights)
-    return _taken(start, width, discrete=question.layout.discrete), "initial states"
+
+    def __init__(self, question: Rows) -> None:
+        self._question, self._discrete = question, question.layout.discrete
+        self._width = question.layout.slots if self._discrete else question.layout.action_dim
+        self._asks = self._discrete and can_be_asked(question.policy)
+        self._used, self._logged = np.zeros(self._width, dtype=np.int64), np.zeros(self._width)
+        self._target, self._weight = np.zeros(self._width), 0.0
+
+    def add(self, part: Batch) -> None:
+        """Some rows."""
+        if self._discrete:
+            self._used += np.bincount(part.slots, minlength=self._width)
+        else:
+            self._logged += part.logged[:, -self._width :].sum(axis=0)
+        if self._asks:
+            policy, states = self._question.policy, part.logged[:, : self._question.layout.observation_dim]
+            probs = logged_state_probs(policy, states, part.times, slots=self._width, log_rows=part.log_rows)
+            self._target += probs.sum(axis=0)
+            self._weight += len(part)
+        elif part.next.weights.size:
+            self._target += _taken(part.next, self._width, discrete=self._discrete)
+            self._weight += float(part.next.weights.sum())
+
+    def found(self, no_rows: bool) -> tuple[tuple[ActionUse, ...], str]:
+        """Every action, and the states at which the policy was asked."""
+        logged = (self._used if self._discrete else self._logged) / max(len(self._question), 1)
+        target, asked_at = self._shares()
+        thin = self._used < FEWEST_ROWS if no_rows and self._discrete else np.zeros(self._width, dtype=bool)
+        uses = (
+            ActionUse(f"action {k}", float(logged[k]), float(target[k]), -1 if thin[k] else int(self._used[k]))
+            for k in range(self._width)
+        )
+        return tuple(uses), asked_at
+
+    def _shares(self) -> tuple[FloatArray, str]:
+        if self._weight:
+            return self._target / self._weight, "logged states" if self._asks else "next states of the log"
+        question = self._question
+        weights = question.initial_states.weights[question.initial.rows, None]
+        start = replace(question.initial, weights=question.initial.weights * weights)
+        return _taken(start, self._width, discrete=self._discrete), "initial states"
+
+
+def _distinct(rows: FloatArray) -> int:
+    """How many different rows there are."""
+    return int(equal_rows((rows + 0.0).view(np.uint64))[1].size) if rows.size else len(rows)
 
 
 def _taken(cloud: Cloud, width: int, *, discrete: bool) -> FloatArray:
@@ -136,7 +147,7 @@ def _of_log(log: Log) -> dict[str, int | None]:
     if log.held:
         columns = log.read().columns().values()
         numbers = [np.asarray(column, dtype=np.float64) for column in columns if column is not None]
-        copies = len(log) - int(np.unique(np.column_stack(numbers), axis=0).shape[0])
+        copies = len(log) - _distinct(np.column_stack(numbers))
     return {
         "rows": len(log),
         "episodes": episodes,

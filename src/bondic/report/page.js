@@ -28,7 +28,7 @@
     return best;
   }
 
-  // what an omega pays besides r |mu|, at both ends
+  // what is added for an omega besides r |mu|, at both ends
   function rest(point, eps, start) { return eps * point[3] + point[4] + start + point[5]; }
 
   function ends(radius, alpha) {
@@ -103,10 +103,11 @@
   }
 
   // ---- state: what the reader has chosen
-  const DECADES = 2, ALPHA_LOW = Math.log(1e-4), ALPHA_HIGH = Math.log(0.5);
+  const ALPHA_LOW = Math.log(1e-4), ALPHA_HIGH = Math.log(0.5);
   const state = { radius: data.radius, alpha: data.alpha, threshold: null, direction: "above" };
   const base = data.radius > 0 ? data.radius : 1;  // where the slider stands in the middle
-  const radiusAt = (t) => t === 500 ? base : base * Math.pow(10, DECADES * (t / 500 - 1));
+  const DOWN = 2, UP = Math.max(2, Math.log10(10 * data.floor / base) || 0);  // decades around it; contradicted radii are passed
+  const radiusAt = (t) => t === 500 ? base : base * Math.pow(10, (t < 500 ? DOWN : UP) * (t / 500 - 1));
   const alphaAt = (t) => Math.exp(ALPHA_LOW + (ALPHA_HIGH - ALPHA_LOW) * t / 1000);
   const clamp = (t) => String(Math.min(1000, Math.max(0, Math.round(t))));
 
@@ -118,12 +119,12 @@
     const moved = state.radius !== data.radius || state.alpha !== data.alpha;
     const verdict = byId("what-verdict");
     verdict.className = "verdict" + (against ? " bad" : "");
-    if (against) verdict.textContent = "Not an interval: at this α the log contradicts the assumptions with so small a radius.";
-    else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = `Nothing is left beyond what ${panel.ranges}.`;
-    else if (!moved) verdict.textContent = CHOSEN ? "The reported choice: the radius is bondic's." : "The reported choice.";
+    if (against) verdict.textContent = "No interval: at this α the log contradicts the assumptions with such a small radius.";
+    else if (low <= data.range[0] && high >= data.range[1]) verdict.textContent = `With these numbers the log adds nothing to what ${panel.ranges}.`;
+    else if (!moved) verdict.textContent = CHOSEN ? "This is the reported interval. bondic chose the radius." : "This is the reported interval.";
     else verdict.textContent = panel.guarantee !== "finite-sample" ? "Not the reported interval."
-      : "Not the reported interval: valid had these numbers been chosen beforehand"
-        + (CHOSEN ? ", if the value function fits into this radius." : ".");
+      : "Not the reported interval. It would be valid if these numbers had been chosen beforehand"
+        + (CHOSEN ? " and the value function fits into this radius." : ".");
     showBreakdown();
     draw();
   }
@@ -144,7 +145,7 @@
     if (FREE) return;  // there is no radius to vary
     const box = byId("curve"), width = Math.max(280, box.clientWidth), height = 260;
     const pad = { left: 46, right: 10, top: 10, bottom: 34 }, steps = 160;
-    const t0 = Math.log10(base) - DECADES, t1 = Math.log10(base) + DECADES;
+    const t0 = Math.log10(base) - DOWN, t1 = Math.log10(base) + UP;
     const [v0, v1] = data.range, span = v1 - v0 || 1;
     const x = (r) => pad.left + (width - pad.left - pad.right) * (Math.min(t1, Math.max(t0, Math.log10(r))) - t0) / (t1 - t0);
     const y = (v) => pad.top + (height - pad.top - pad.bottom) * (v1 + 0.03 * span - v) / (1.06 * span);
@@ -161,7 +162,8 @@
       parts.push('<line class="rule" x1="' + pad.left + '" x2="' + (width - pad.right) + '" y1="' + y(v) + '" y2="' + y(v) + '"/>');
       parts.push('<text x="' + (pad.left - 6) + '" y="' + (y(v) + 4) + '" text-anchor="end">' + text(v) + "</text>");
     }
-    for (let d = Math.ceil(t0); d <= t1; d++) {
+    const every = Math.ceil(56 * (t1 - t0) / (width - pad.left - pad.right));  // decades between labels that have room
+    for (let d = Math.ceil(t0); d <= t1; d += every) {
       const r = Math.pow(10, d);
       parts.push('<text x="' + x(r) + '" y="' + (height - pad.bottom + 16) + '" text-anchor="middle">' + text(r) + "</text>");
     }
@@ -169,6 +171,7 @@
     if (crossing !== null) {
       parts.push('<rect class="contradicted" x="' + pad.left + '" y="' + pad.top + '" width="' + (x(crossing) - pad.left)
         + '" height="' + (height - pad.top - pad.bottom) + '"><title>contradicted by the log</title></rect>');
+      if (x(crossing) - pad.left > 150) parts.push('<text class="bad" x="' + (pad.left + 8) + '" y="' + (pad.top + 18) + '">contradicted by the log</text>');
     }
     if (upper.length) parts.push('<polygon class="band" points="' + upper.concat(lower).join(" ") + '"/>');
     if (state.threshold !== null && state.threshold >= v0 && state.threshold <= v1) {
@@ -196,7 +199,8 @@
     if (!(isFinite(value) && value >= 0)) return;
     state.radius = value;
     if (FREE) return show();
-    if (from !== "slider") byId("radius-slider").value = clamp(500 * (Math.log10(value / base) / DECADES + 1));
+    const decades = Math.log10(value / base);
+    if (from !== "slider") byId("radius-slider").value = clamp(500 * (decades / (decades < 0 ? DOWN : UP) + 1));
     if (from !== "number") byId("radius-number").value = String(value);
     show();
   }

@@ -22,6 +22,7 @@ from bondic.report.health import examine
 from bondic.report.logged_value import logged_value
 from bondic.report.support import column_names, find_support
 from bondic.report.what_if import rougher, what_if
+from bondic.report.words import glossary
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 
@@ -41,7 +42,7 @@ def report_page(
 ) -> str:
     """The whole report as HTML text.
 
-    `problem` is the question that `result` answers; `larger` are intervals of `larger_radii`, where they were asked for;
+    `problem` is the question that `result` answers; `larger` are intervals of `larger_radii`, if there are any;
     `log` adds episodes, ends and copies to the data health (a streamed
     problem knows its log); `columns` names the observations. `no_rows` keeps every single row out: thin cells are left
     out, no row is listed. Bandwidths, radii and other numbers made from many rows stay in. `notes` are those of
@@ -69,6 +70,7 @@ def report_page(
         "" if proof is None else _support(result, proof, certified, columns, no_rows),
         sections.data_health(examine(certified, log, no_rows=no_rows), no_rows, doubts, others),
         sections.no_proof(result) if proof is None else _verification(result, proof, command),
+        glossary(),
     ]
     return document(title, "".join(body), numbers)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bondic.bounds.dual import ALLOWANCE, BIAS, NOISE, START
 from bondic.bounds.ends import RARE
 from bondic.claims import Status
-from bondic.rendering import html_table, number, sentence
+from bondic.rendering import grouped, html_table, number, sentence, three, unbroken
 from bondic.report.bins import FEWEST_ROWS
 from bondic.report.drawings import action_bars, reward_histogram, stacked_terms, support_map
 from bondic.report.elements import esc, facts
@@ -22,11 +22,11 @@ def next_steps(steps: Sequence[NextStep]) -> str:
     """The ways out of an answer that says little; nothing where the answer needs none."""
     if not steps:
         return ""
-    items = "".join(f"<li{' class=loud' if step.loud else ''}>{esc(step)}</li>" for step in steps)
+    items = "".join(f"<li{' class=loud' if step.loud else ''}>{esc(unbroken(str(step)))}</li>" for step in steps)
     return (
         '<section id="next"><h2>What to do next</h2><ul class="steps">'
-        f'{items}</ul><p class="soft">Advice, not part of the guarantee. A range, a radius or a method that is changed because '
-        "the outcome did not please has no guarantee on the same log: state it for the next one.</p></section>"
+        f'{items}</ul><p class="soft">This is advice, not part of the guarantee. If you change a range, a radius or a method '
+        "because of this result, the guarantee no longer holds for this log. Make the change for your next log.</p></section>"
     )
 
 
@@ -37,25 +37,26 @@ def contributions(result: Result) -> str:
         return ""
     return (
         '<section id="terms"><h2>What makes the interval long</h2>'
-        f"<p>Each end starts from a weighted average of the log's rewards. {_named(parts)}</p>"
+        f"<p>Each end starts from a weighted average of the log's rewards. Allowances are then added or subtracted. "
+        f"{_named(parts)}</p>"
         f"{stacked_terms(result)}{html_table(parts.header, parts.rows, total=True)}"
         f"{_searched(result)}</section>"
     )
 
 
-_PAID = {
-    BIAS: "for what the rows leave open about the value function where the policy goes",
-    NOISE: "for chance in finitely many rows",
-    RARE: "for what no row has shown, and may happen",
-    START: "for starts that are known through a sample",
-    ALLOWANCE: "for the model error that you stated",
+_COVERED = {
+    BIAS: "what the log does not tell about the value function where the policy goes",
+    NOISE: "chance: there are only so many rows",
+    RARE: "events that no row shows but that may still happen",
+    START: "starts that are known only from a sample",
+    ALLOWANCE: "the model error that you stated",
 }
 
 
 def _named(parts: Grid) -> str:
-    """What each part pays for, of those that there are."""
-    words = [f"<b>{esc(sentence(row[0]))}</b> pays {_PAID[row[0]]}." for row in parts.rows if row[0] in _PAID]
-    return " ".join([*words, "The rest is the computer's rounding."])
+    """What each part covers, of those that there are."""
+    words = [f"<b>{esc(sentence(row[0]))}</b> covers {_COVERED[row[0]]}." for row in parts.rows if row[0] in _COVERED]
+    return " ".join(words)
 
 
 def _searched(result: Result) -> str:
@@ -68,8 +69,9 @@ def support(result: Result, found: Support | None, no_rows: bool) -> str:
     share = result.effective_sample_size / rows if rows else 0.0
     title = '<section id="support"><h2>Where the log supports the policy</h2>'
     head = (
-        f"{title}<p>Rows count by how often the policy would be in their situation. The {rows} rows are worth about "
-        f"{result.effective_sample_size:.0f} ({100 * share:.3g}%).</p>"
+        f"{title}<p>Each row is weighted by how often the policy would be in its situation. With these weights, the "
+        f"{grouped(rows)} rows count like about {grouped(round(result.effective_sample_size))} rows of equal weight "
+        f"({100 * share:.3g}%).</p>"
     )
     if result.status is Status.REJECTED:
         return ""
@@ -118,14 +120,14 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     return (
         f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
-        f'<p class="soft">Mean reward {esc(number(health.reward_mean))}. Dashed: the stated range, within which every possible '
-        f"reward must lie.{hidden}</p>{used}{read}</section>"
+        f'<p class="soft">Mean reward {esc(three(health.reward_mean))}. Dashed lines: the stated range. Every possible reward '
+        f"must lie inside.{hidden}</p>{used}{read}</section>"
     )
 
 
 def _actions(health: Health) -> str:
     """What the log did beside what the policy would do."""
-    where = f'<p class="soft">The policy was asked at the {esc(health.asked_at)}.</p>'
+    where = f'<p class="soft">The policy\'s actions are those at the {esc(health.asked_at)}.</p>'
     if health.discrete:
         return f"<h3>Actions</h3>{action_bars(health.actions)}{where}"
     means = [[a.name, number(a.logged), number(a.target)] for a in health.actions]
@@ -133,14 +135,14 @@ def _actions(health: Health) -> str:
 
 
 def _count(value: int, no_rows: bool) -> str:
-    return f"below {FEWEST_ROWS}" if no_rows and 0 < value < FEWEST_ROWS else f"{value:,}".replace(",", " ")
+    return f"below {FEWEST_ROWS}" if no_rows and 0 < value < FEWEST_ROWS else grouped(value)
 
 
 def no_proof(result: Result) -> str:
     """What stands in the place of a certificate."""
     return (
-        f'<section id="verify"><h2>How to check this number</h2><p>The method {esc(result.method)} leaves no certificate: run it '
-        "again on the same log. Methods of bondic's own (sequential, dual, propensities) leave one that anybody can check.</p>"
+        f'<section id="verify"><h2>How to check this number</h2><p>The method {esc(result.method)} writes no certificate: run it '
+        "again on the same log. The methods sequential, dual and propensities write one that anybody can check.</p>"
         f'<p>log<br><span class="hash">{esc(result.hashes["log"])}</span></p></section>'
     )
 
@@ -149,7 +151,7 @@ def verification(result: Result, withheld: bool, command: str = "") -> str:
     """How anybody can repeat the calculation; without a `command` the log's file (and the policy's) are blanks."""
     policy = ", policy" if withheld else ""
     more = (
-        "<p>This certificate does not hold the policy's answers row by row: verification asks the policy again.</p>"
+        "<p>This certificate does not hold the policy's answers row by row, so the policy is needed again.</p>"
         if withheld
         else "<p>Neither the policy's code nor the search is needed.</p>"
     )

@@ -101,9 +101,8 @@ def _sample(question: Rows, omega: Function | None) -> tuple[FloatArray, FloatAr
     share = min(1.0, _SAMPLED_ROWS / len(question))
     found = []
     for part in question.batches():
-        rows, _ = weights_at_rows(part, omega)
-        some = spread_rows(len(part), max(1, round(share * len(part))))
-        found.append((_columns(part)[some], rows[some]))
+        some = part.pick(spread_rows(len(part), max(1, round(share * len(part)))))
+        found.append((_columns(some), weights_at_rows(some, omega)[0]))
     return np.concatenate([points for points, _ in found]), np.concatenate([rows for _, rows in found])
 
 

@@ -11,18 +11,18 @@ from bondic.report.elements import esc
 from bondic.result import ConfidenceInterval, Result
 
 _PROVED = (
-    "the valid interval", "is proved", "For one α the curve holds for all radii at once; an interval picked because its result "
-    "pleased has no guarantee.",
+    "the valid interval", "is proved", "For one α the curve holds for all radii at once. An interval that is picked because of "
+    "its result has no guarantee.",
 )  # fmt: skip
 _GUESSED = (
-    "a guess of the interval", "would follow, were the noise what it was estimated to be,", "The noise bound is an estimate: "
-    "<b>none of these intervals has a guarantee</b>, whatever is chosen.",
+    "a guess of the interval", "would follow if the noise were as estimated,", "The noise bound is an estimate: "
+    "<b>none of these intervals has a guarantee</b>, whatever you choose.",
 )  # fmt: skip
 _BALL_HEAD = """<h2>What if the assumption were weaker?</h2>
-<p>The radius r<sub>Q</sub> says how large and how rough the value function may be. Data can contradict it, not prove it. Here is
-{what} for every radius and every error probability α, computed in this page from certified numbers.</p>"""
-_FREE_HEAD = """<h2>What if the confidence were another?</h2>
-<p>Nothing can be weakened about the value function: every function in the value range is allowed. Here is
+<p>The radius r<sub>Q</sub> says how large and how rough the value function may be. Data can contradict it but
+not prove it. Here is {what} for every radius and every error probability α, computed in this page from certified numbers.</p>"""
+_FREE_HEAD = """<h2>What if the confidence level were different?</h2>
+<p>Nothing is assumed about the value function: every function in the value range is allowed. Here is
 {what} for every error probability α, computed in this page from certified numbers.</p>"""
 _BOTH_BREAK = '<b id="break-radius"></b> at the α above, and <b id="break-alpha"></b> with the radius\nabove.'
 _RADIUS_CONTROL = """<div><label for="radius-slider">radius r<sub>Q</sub></label><div class="pair">
@@ -33,15 +33,18 @@ _RADIUS_CONTROL = """<div><label for="radius-slider">radius r<sub>Q</sub></label
 
 def what_if(frontier: Frontier, *, fixed_alpha: bool, rejected: bool = False) -> str:
     """Sliders for the radius and alpha, for alpha alone where Q holds every function; recomputed in the page."""
-    note = "<p>For this noise bound α cannot be moved.</p>" if fixed_alpha else ""
+    note = "<p>For this noise bound α cannot be changed.</p>" if fixed_alpha else ""
     guarantee, ball = frontier.setting.gauge.guarantee, frontier.setting.ball
     free = assumes_nothing(frontier.setting.problem, frontier.setting.ball)
     if rejected and free:
-        note += "<p>The log contradicts what was stated: nothing is assumed about the value function that could be weakened.</p>"
+        note += (
+            "<p>The log contradicts what was stated. Nothing is assumed about the value function, so there is nothing to "
+            "relax.</p>"
+        )
     elif rejected:
         note += (
-            "<p>The log contradicts the reported choice. A larger radius helps only if the radius was what was wrong: "
-            "the intervals here hold under all the other assumptions.</p>"
+            "<p>The log contradicts the assumptions at the reported radius. A larger radius helps only if the radius was the "
+            "problem: the intervals here still need all the other assumptions.</p>"
         )
     stated = frontier.setting.problem.terms.value_range is not None
     ranges = "the stated ranges alone imply" if stated else "the reward range alone implies"
@@ -58,9 +61,9 @@ data-radius="{"free" if free else "varies"}">{head.format(what=what)}
 <input id="alpha-slider" type="range" min="0" max="1000" step="1">
 <input id="alpha-number" type="number" min="0" max="1" step="any" aria-label="alpha as a number"></div></div></div>{note}
 <div class="reading"><span>from <output id="what-low"></output></span><span>to <output id="what-high"></output></span>
-<button id="what-reset" type="button">back to the reported choice</button></div>
+<button id="what-reset" type="button">back to the reported interval</button></div>
 <p id="what-verdict" class="verdict" aria-live="polite"></p>{curve}
-<h3>When would the decision break?</h3>
+<h3>How far does a decision hold?</h3>
 <p>The value is <select id="break-direction" aria-label="direction"><option value="above">above</option>
 <option value="below">below</option></select>
 <input id="break-threshold" type="number" step="any" aria-label="threshold" placeholder="threshold"></p>
@@ -70,16 +73,16 @@ data-radius="{"free" if free else "varies"}">{head.format(what=what)}
 
 def rougher(result: Result, larger: Mapping[float, ConfidenceInterval]) -> str:
     """The interval at larger radii, each made anew."""
-    found = {1.0: result.interval, **larger}
+    found = {1.0: ConfidenceInterval(result.low, result.high), **larger}
     rows = [
         (f"{three(multiple)} ×", interval_text(item.low, item.high), three(item.length))
         for multiple, item in sorted(found.items())
     ]
     return (
         '<section id="rougher"><h2>What if the value function were rougher?</h2><p>The radius r<sub>Q</sub> says how large and '
-        "how rough the value function may be. Data can contradict it, not prove it. Here is the interval for larger radii, "
-        "each made anew from the same rows.</p>"
+        "how rough the value function may be. Data can contradict it but not prove it. Here is the interval for larger radii, "
+        "each computed again from the same rows.</p>"
         f"{html_table(('radius', 'interval', 'length'), rows)}"
-        '<p class="note">Choose one <b>before</b> looking: an interval picked because its result pleased has no guarantee.</p>'
+        '<p class="note">Choose one <b>before</b> looking: an interval that is picked because of its result has no guarantee.</p>'
         "</section>"
     )

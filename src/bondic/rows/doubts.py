@@ -13,6 +13,7 @@ from bondic.data.hygiene.findings import Finding, judge
 from bondic.errors import ValidityWarning, shown
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
+from bondic.terms import in_full, range_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,6 +32,38 @@ def inspected(question: Rows, accept: Iterable[str]) -> Rows:
     for doubt in doubts:
         warnings.warn(doubt, ValidityWarning, stacklevel=4)
     return replace(question, doubts=doubts, stated=stated)
+
+
+def cut_by_horizon(question: Rows) -> tuple[str, ...]:
+    """A note where episodes of the log are longer than what was asked about."""
+    horizon, lengths = question.terms.horizon, question.log.inspection.episode_lengths
+    longer = 0 if horizon is None else int((lengths > horizon).sum())
+    if not longer:
+        return ()
+    first = "the first step counts" if horizon == 1 else f"the first {horizon} steps count"
+    return (
+        f"Only {first} (horizon {horizon}): what is earned later is no part of the value. {longer} of the log's {lengths.size} "
+        f"episodes ({longer / lengths.size:.0%}) are longer, up to {lengths.max()} steps, and their later rows are left out.",
+    )
+
+
+def undiscounted(gamma: float | None) -> tuple[str, ...]:
+    """A note where a discount was stated for rows that nothing follows."""
+    if not gamma:
+        return ()
+    return (f"Every row is an episode of one step, so nothing is discounted: gamma = {in_full(gamma)} is not used.",)
+
+
+def ends_at_once(question: Rows) -> tuple[str, ...]:
+    """A note where every row ends its episode and the discount allows for more: whether that is always so, only you can say."""
+    terms = question.terms
+    if terms.gamma == 0 or terms.horizon is not None or not question.log.inspection.one_step:
+        return ()
+    limits, (low, high) = range_of(terms), terms.reward_range
+    return (
+        f"Every row of the log ends its episode. If nothing can follow a decision, gamma=0 (--one-step) says so, and the value "
+        f"is one reward in [{low:g}, {high:g}]; gamma = {in_full(terms.gamma)} allows for [{limits.low:g}, {limits.high:g}].",
+    )
 
 
 def unseen_actions(question: Rows) -> Iterator[Finding]:

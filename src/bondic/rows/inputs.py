@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from bondic.data.blocks import RowRange
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log
+from bondic.data.names import held_by
 from bondic.errors import InvalidInput, did_you_mean, one_line, shown
+from bondic.policies.adapters.fitted import words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.adapters.sklearn import ClassifierPolicy
@@ -48,7 +50,7 @@ class GivenLog:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return () if self.loaded is None else self.loaded.names
+        return self.log.observation_names if self.loaded is None else self.loaded.names
 
     @property
     def one_step(self) -> bool:
@@ -115,24 +117,26 @@ def refuse_no_policy(given: Any) -> None:
 
 
 def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, tuple[str, ...]]:
-    """The policy in a form that can be asked, and what is stated by handing it over in this form.
+    """The policy in a form that can be asked, and how it was read, where it could have been read in another way.
 
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
     the log has its probabilities there, and nowhere else.
     """
-    policy = chosen_policy(given, source.loaded, starts)
+    policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
         return _with_actions(policy, source)
     if not source.order_stated and not isinstance(policy, _READY):
         refuse_unstated_order(source.loaded)
-    return policy, ()
+    return policy, _notes_on(policy)
 
 
-def notes_on(policy: Any) -> tuple[str, ...]:
-    """How the policy was read, where it could have been read in another way."""
-    return (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
+def _notes_on(policy: Any) -> tuple[str, ...]:
+    """Whether a classifier draws, and which columns a fitted model was asked with."""
+    drawn = (_DRAWN,) if isinstance(policy, ClassifierPolicy) else ()
+    found = words_on(policy.model, policy.names) if isinstance(policy, ClassifierPolicy | Rule) else None
+    return drawn if found is None else (*drawn, found)
 
 
 _DRAWN = (
@@ -147,7 +151,15 @@ def chosen_policy(given: Any, loaded: LoadedLog | None, starts: int | None, **re
         return LoggedTarget()
     if isinstance(given, str) and given == COLUMNS:
         return _in_columns(loaded, starts)
-    return given if isinstance(given, _READY) else load_policy(given, actions=action_names(loaded), **reading)
+    if isinstance(given, _READY):
+        return given
+    policy = load_policy(given, actions=action_names(loaded), **reading)
+    return policy if loaded is None else _with_names(policy, loaded.names)
+
+
+def _with_names(policy: Any, names: tuple[str, ...]) -> Any:
+    """A model that was fitted on a table is asked by the names of its columns."""
+    return replace(policy, names=names) if names and isinstance(policy, ClassifierPolicy | Rule) else policy
 
 
 def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilities:
@@ -184,19 +196,19 @@ def refuse_unstated_order(loaded: LoadedLog | None) -> None:
 
 
 def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
-    """A rule that answers with actions has to know how many there are; the log shows it, the caller vouches for it."""
+    """A rule that answers with actions has to know how many there are: the log shows it, and a note says so."""
     answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
     if answers != "names" and not source.order_stated:
         refuse_unstated_order(source.loaded)
     if answers == "probabilities":
-        return rule, ()
+        return rule, _notes_on(rule)
     known = rule.actions if rule.actions is not None else int(source.log.inspection.action_counts.size)
     which = f"{known} actions, 0 to {known - 1}" if isinstance(known, int) else f"{len(known)} actions, {shown(known)}"
     words = (
-        f"There are {which}, and they were known before the log was made: the policy returns actions, and those of the log are "
-        "taken for all."
+        f"The policy returns actions and does not say which there are: those of the log are taken for all, {which}. That they "
+        "were known before the log was made is assumed; DeterministicPolicy(function, n_actions=K) states it."
     )
-    return rule.with_actions(known), (words,)
+    return rule.with_actions(known), (*_notes_on(rule), words)
 
 
 def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> None:
@@ -205,5 +217,13 @@ def refuse_unknown_arguments(given: Mapping[str, Any], known: Iterable[str]) -> 
     for name in given:
         if name not in names:
             raise InvalidInput(
-                f"There is no argument `{one_line(name)}`.{did_you_mean(name, names)} There are {', '.join(names)}."
+                f"There is no argument `{one_line(name)}`.{_meant(name, names)} There are {', '.join(names)}."
             )
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    """What was probably meant: a column of the log, or another argument."""
+    part = held_by(name)
+    if part is None:
+        return did_you_mean(name, names)
+    return f" `{part}` belong to the log: name their column, columns={{'{part}': ...}}, or pass them to Transitions({part}=...)."

@@ -79,7 +79,9 @@ def _refuse_without_target(log: Log, policy: Any) -> None:
         raise InvalidInput(
             "The policy is LoggedTarget() (--policy logged), but the log has no column with the target policy's probabilities "
             "of the logged actions. Name it, columns={'target_action_probs': 'name'} (--columns target_action_probs=NAME; "
-            "target_log_probs for logarithms), or pass the policy itself."
+            "target_log_probs for logarithms). To make it, ask the policy at every logged state for the action that was taken: "
+            "table['target_action_probs'] = probs[np.arange(len(table)), table['action']]; of a language model, "
+            "table['target_log_probs'], the sum over the tokens that were logged. Or pass the policy itself."
         )
 
 

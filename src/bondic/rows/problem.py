@@ -11,8 +11,8 @@ import numpy as np
 
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
-from bondic.rows.doubts import inspected
-from bondic.rows.inputs import notes_on, refuse_no_policy, take_initial, take_log, take_policy
+from bondic.rows.doubts import cut_by_horizon, ends_at_once, inspected, undiscounted
+from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
 from bondic.terms import make_terms
@@ -46,7 +46,7 @@ def make_problem(
     `trust_pickle` then say how, as there. `policy` is anything that `load_policy` takes: an object with action_probs,
     sample_action, predict_proba or predict, a function of all states that returns probabilities or actions, a dict
     {state: action}, a number, a file; 'columns' or 'logged' where it stands in the log. `initial` defaults to the log's
-    episode starts. `gamma` may be left out for one-step logs.
+    episode starts. `gamma` may be left out for one-step logs, where it has no meaning.
 
     `reward_range` is knowledge about every possible reward, never read off the log. `may_terminate=False` states
     that the process never ends (it narrows the value range when all rewards have one sign). `value_range` states that
@@ -72,13 +72,15 @@ def make_problem(
         time_varying=time_varying,
         value_range=value_range,
     )
-    stated_terms(0.0 if gamma is None else gamma)  # a slip here need not wait for a long log
+    stated_terms(0.0 if gamma is None or one_step else gamma)  # a slip here need not wait for a long log
     source = take_log(
         log, columns=columns, missing=missing, actions=actions, one_step=one_step, trust_pickle=trust_pickle
     )
-    terms = stated_terms(0.0 if gamma is None and source.one_step else gamma)
+    terms = stated_terms(0.0 if source.one_step else gamma)
     starts = take_initial(initial, source.log)
-    asked, stated = take_policy(policy, source, len(starts) if starts.from_rows else None)
+    asked, read = take_policy(policy, source, len(starts) if starts.from_rows else None)
     rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     rows = rows if accept is None else inspected(rows, accept)
-    return replace(rows, stated=(*rows.stated, *stated), names=source.names, notes=(*source.notes, *notes_on(asked)))
+    discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
+    notes = (*source.notes, *read, *cut_by_horizon(rows), *discounts)
+    return replace(rows, names=source.names, notes=notes)

@@ -60,7 +60,7 @@ class Rows:
     """
 
     log: Log  # in memory or read from files
-    policy: Any  # the one whose value is asked for
+    policy: Any  # the one whose value is estimated
     terms: Terms  # what was stated: discount, ranges, horizon
     layout: Layout  # how the columns of a point are arranged
     initial: Cloud  # points of the initial states, with the probabilities of their actions

@@ -28,20 +28,22 @@ def best_bounds(
     ends: tuple[End, ...],
     proposals: list[Function],
     *,
+    also: list[Candidate] | None = None,
     progress: Progress | None = None,
-) -> Ends:
+) -> tuple[Ends, list[Weighing]]:
     """Evaluate every proposal at every end with the trusted core, in one pass, and keep the tightest end points.
 
-    Any ω is valid on the *same* event (the noise bound covers all ω at once), so choosing costs nothing. ω = 0 only
-    repeats Q: it is kept where no other ω says more than the value range.
+    `also` is weighed in the same pass. Any ω is valid on the *same* event (the noise bound covers all ω at once), so choosing
+    costs nothing. ω = 0 only repeats Q: it is kept where no other ω says more than the value range.
     """
     best: Ends = {}
-    for omega, found, weighing in evaluate_all(setting, ends, proposals, progress=progress):
+    evaluated, others = evaluate_all(setting, ends, proposals, also=also, progress=progress)
+    for omega, found, weighing in evaluated:
         for claim in found:
             known = best.get(claim.end)
             if known is None or _better(setting, claim, known.claim):
                 best[claim.end] = CertifiedEnd(claim, omega, weighing.effective)
-    return best
+    return best, others
 
 
 def evaluate_all(
@@ -49,16 +51,18 @@ def evaluate_all(
     ends: tuple[End, ...],
     proposals: list[Function],
     *,
+    also: list[Candidate] | None = None,
     progress: Progress | None = None,
-) -> list[tuple[Function | None, tuple[Claim, ...], Weighing]]:
-    """Claims of every proposal, ω = 0 first, from one pass over the points."""
+) -> tuple[list[tuple[Function | None, tuple[Claim, ...], Weighing]], list[Weighing]]:
+    """Claims of every proposal, ω = 0 first, and what else was to be weighed, from one pass over the points."""
     found: list[Function | None] = [None, *(omega for omega in proposals if not omega.is_zero)]
-    candidates = [Candidate(omega) for omega in found]
+    candidates = [*(Candidate(omega) for omega in found), *(also or ())]
     weighed = weigh(setting.problem, setting.ball, candidates, sums=setting.sums, progress=progress)
-    return [
+    claims = [
         (omega, dual_bound(setting, omega, ends, weighing=weighing), weighing)
-        for omega, weighing in zip(found, weighed, strict=True)
+        for omega, weighing in zip(found, weighed, strict=False)
     ]
+    return claims, weighed[len(found) :]
 
 
 def _better(setting: Setting, new: Claim, old: Claim) -> bool:

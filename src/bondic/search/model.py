@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.data.spread import spread_rows
+from bondic.executors.threads import cores, in_order
 from bondic.functions.functions import Function
 from bondic.identity.residual import bellman_residual, values_at_rows, values_at_starts
 from bondic.rows import Batch, Cloud, Rows
 from bondic.search.basis import Basis, TermBasis
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 _BLOCK = 4096
@@ -47,23 +47,27 @@ class ModelSums:
         self._raw = [[np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts] for q in values.parts]
         self.rows = 0
 
-    def add(self, problem: Batch, progress: Callable[[int], None] | None = None) -> None:
-        """Some rows; `progress` hears how many were added."""
-        weights = self._weights
-        residual = bellman_residual(problem, values_at_rows(problem, self._center))
-        order = np.argsort(problem.next.rows, kind="stable")
-        sorted_rows = problem.next.rows[order]
-        for top in range(0, len(problem), _BLOCK):
-            rows = slice(top, min(top + _BLOCK, len(problem)))
+    def add(self, batches: Iterable[Batch], progress: Callable[[int], None] | None = None) -> None:
+        """Some rows; `progress` hears how many were added. Pieces of them are worked on in threads, and added in their order."""
+        for rows, gradient, raw in in_order(self._part, _pieces(batches), cores()):
+            for k, part in enumerate(gradient):
+                self._gradient[k] += part
+            for q, line in enumerate(raw):
+                for w, block in enumerate(line):
+                    self._raw[q][w] += block
+            self.rows += rows
             if progress is not None:
-                progress(self.rows + top)
-            picked = order[slice(*np.searchsorted(sorted_rows, [rows.start, rows.stop]))]
-            phi = [part.finish(part.raw(problem.logged[rows])) for part in weights.parts]
-            for block, basis, total in zip(phi, weights.parts, self._gradient, strict=True):
-                columns = basis.term.embedding[problem.slots[rows]]
-                total -= block.T @ (columns * residual[rows, None])
-            _accumulate(problem, self._values, weights, phi, self._raw, rows, picked)
-        self.rows += len(problem)
+                progress(self.rows)
+
+    def _part(self, problem: Batch) -> tuple[int, list[FloatArray], list[list[FloatArray]]]:
+        """What a few rows add."""
+        residual = bellman_residual(problem, values_at_rows(problem, self._center))
+        phi = [part.finish(part.raw(problem.logged)) for part in self._weights.parts]
+        gradient = [
+            -block.T @ (basis.term.embedding[problem.slots] * residual[:, None])
+            for block, basis in zip(phi, self._weights.parts, strict=True)
+        ]
+        return len(problem), gradient, _balance(problem, self._values, self._weights, phi)
 
     def model(self) -> SearchModel:
         """The matrices of the rows so far."""
@@ -93,32 +97,29 @@ def build_model(
 ) -> SearchModel:
     """A and g from all rows."""
     sums, n = ModelSums(question, weights, values, center), len(question)
-    for problem in question.batches():
-        sums.add(problem, None if progress is None else lambda rows: progress(rows / n))
+    sums.add(question.batches(), None if progress is None else lambda rows: progress(rows / n))
     return sums.model()
 
 
-def _accumulate(
-    problem: Batch,
-    values: Basis,
-    weights: Basis,
-    phi: list[FloatArray],
-    raw: list[list[FloatArray]],
-    rows: slice,
-    picked: IntArray,
-) -> None:
-    """Add gamma psi(x') phi^T - psi(x) phi^T of one block of rows to the raw sums."""
-    slots = problem.slots[rows]
-    cloud = problem.next
-    owner = cloud.rows[picked] - rows.start
-    known = _logged_again(problem, rows, picked, owner)
-    for q, line in zip(values.parts, raw, strict=True):
-        here = q.raw(problem.logged[rows])
-        there = np.empty((picked.size, here.shape[1]))
+def _pieces(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """A few rows at a time."""
+    for batch in batches:
+        for top in range(0, len(batch), _BLOCK):
+            yield batch.pick(np.arange(top, min(top + _BLOCK, len(batch))))
+
+
+def _balance(problem: Batch, values: Basis, weights: Basis, phi: list[FloatArray]) -> list[list[FloatArray]]:
+    """sum_i gamma psi(x'_i) phi_i^T - psi(x_i) phi_i^T of a few rows, before landmarks become coordinates."""
+    cloud, slots, owner = problem.next, problem.slots, problem.next.rows
+    known = _logged_again(problem)
+    out = []
+    for q in values.parts:
+        here = q.raw(problem.logged)
+        there = np.empty((owner.size, here.shape[1]))
         there[known] = here[owner[known] + 1]
-        there[~known] = q.raw(cloud.points[picked[~known]])
-        here_columns = q.term.embedding[slots]
-        there_columns = problem.gamma * (cloud.weights[picked] @ q.term.embedding)
+        there[~known] = q.raw(cloud.points[~known])
+        here_columns, there_columns = q.term.embedding[slots], problem.gamma * (cloud.weights @ q.term.embedding)
+        line = [np.zeros((q.size, q.embedded, w.size, w.embedded)) for w in weights.parts]
         for block, w, total in zip(phi, weights.parts, line, strict=True):
             for c in range(w.embedded):
                 factor = w.term.embedding[slots, c]
@@ -127,16 +128,17 @@ def _accumulate(
                 for b in range(q.embedded):
                     mine = np.flatnonzero(factor * here_columns[:, b])
                     own = block[mine] * (factor * here_columns[:, b])[mine, None]
-                    total[:, b, :, c] -= here[mine].T @ own
-                    total[:, b, :, c] += left.T @ (right * there_columns[after, b, None])
+                    total[:, b, :, c] = left.T @ (right * there_columns[after, b, None]) - here[mine].T @ own
+        out.append(line)
+    return out
 
 
-def _logged_again(problem: Batch, rows: slice, picked: IntArray, owner: IntArray) -> BoolArray:
-    """Next points that are the logged point of the row after, inside the block: their coordinates are known already."""
-    inside = owner + 1 < rows.stop - rows.start
-    same = np.zeros(picked.size, dtype=np.bool_)
-    following = problem.logged[rows][owner[inside] + 1]
-    same[inside] = np.all(problem.next.points[picked[inside]] == following, axis=1)
+def _logged_again(problem: Batch) -> BoolArray:
+    """Next points that are the logged point of the row after: their coordinates are known already."""
+    owner = problem.next.rows
+    inside = owner + 1 < len(problem)
+    same = np.zeros(owner.size, dtype=np.bool_)
+    same[inside] = np.all(problem.next.points[inside] == problem.logged[owner[inside] + 1], axis=1)
     return same
 
 

@@ -70,8 +70,7 @@ def sampled_model(
     if layers is not None and layers.last:
         sums, before, loss = ModelSums(question, weights, values, center), None, np.inf
         for layer in range(layers.last + 1):
-            for batch in layers.rows(layer):
-                sums.add(batch, None if progress is None else lambda rows: progress(min(1.0, rows / MOST)))
+            sums.add(layers.rows(layer), None if progress is None else lambda rows: progress(min(1.0, rows / MOST)))
             model = sums.model()
             found = _proposals(model, radius, kappa)
             loss = np.inf if before is None or found is None else _UNSEEN * _gain(model, before, found, radius, kappa)

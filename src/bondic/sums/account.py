@@ -118,8 +118,7 @@ class Order:
 
 
 def _errand(engine: Engine, part: Partial) -> Arrays | None:
-    """Engines from outside the library are not known elsewhere."""
-    if not isinstance(part, Traveling) or not type(engine).__module__.startswith("bondic."):
+    if not isinstance(part, Traveling) or not engine.known_elsewhere:
         return None
     return part.errand()
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, certified_sum, inflate
 from bondic.sums.executor import Executor
@@ -176,6 +177,11 @@ class Engine(ABC):
 
     name: str
 
+    @property
+    def known_elsewhere(self) -> bool:
+        """Whether other processes find it by its name: those from outside the library are not known there."""
+        return type(self).__module__.startswith("bondic.")
+
     @abstractmethod
     def cost(self, term: Term, survey: Survey) -> float | None:
         """In units of one pair of points (module pairs); None: it cannot, or not for less than `survey.least`."""
@@ -189,6 +195,11 @@ class Engine(ABC):
     ) -> Crossed | None:
         """K(x, y) C of one term; None: this engine does squares alone."""
         del term, x, y, columns, executor
+        return None
+
+    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray | None:
+        """`leaf.features(x)` in another way, off by no more than `leaf.feature_error`; None: this engine has none."""
+        del leaf, x
         return None
 
     def sent(self, term: Term, width: int, errand: Arrays) -> Traveling:

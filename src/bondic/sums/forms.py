@@ -13,17 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput
-from bondic.executors.threads import Serial, Threads
+from bondic.executors.threads import Serial, Threads, in_order
 from bondic.kernels.accuracy import check_elementary_functions
+from bondic.kernels.base import FeatureLeaf
 from bondic.kernels.normal_form import Term
 from bondic.rounding import TINY, Enclosure, U, inflate
 from bondic.sums import rowwise, total_variation
-from bondic.sums.account import Account, Order, embedded, masses
+from bondic.sums.account import Account, Added, Order, embedded, masses
 from bondic.sums.engine import Crossed, Engine, Partial, Progress, Survey
 from bondic.sums.executor import Executor
 from bondic.sums.linear import Constants, Features
@@ -38,8 +40,8 @@ MOST_HELD = 2**24
 """Numbers of points and weights that are held at once; a sum over more of them reads its batches one after the other."""
 SECONDS = 1e-10
 """What a unit of cost takes on one core, about: engines measure theirs in it."""
-STREAMED_TOGETHER = 4
-"""Weightings of a long log that are summed in one reading."""
+STREAMED_TOGETHER, STREAMED_COLUMNS = 4, 32
+"""Weightings of a long log that are summed in one reading: so many, or more where they have few columns in all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +105,8 @@ class Sums:
             first = True
             while first or any(part.wants_more for part in partials):
                 order = Order.of(account.terms, engines, partials, widths)
-                for piece in source.pieces(order):
-                    added = order.add(piece, partials) if isinstance(piece, Measure) else piece
+                add = partial(_added, order, partials)
+                for added in in_order(add, source.pieces(order), self.workers if order.travels else 1):
                     account.take(added, first=first)
                     order.take(added, partials)
                     if progress is not None:
@@ -158,6 +160,14 @@ class Sums:
                 return found
         raise _nobody(term, self._engines())
 
+    def features(self, leaf: FeatureLeaf, x: FloatArray) -> FloatArray:
+        """phi(x) of a leaf, off by no more than `leaf.feature_error`."""
+        for engine in self._engines():
+            found = engine.features(leaf, x)
+            if found is not None:
+                return found
+        return leaf.features(x)
+
     def total_variations(self, source: Source) -> list[Enclosure]:
         """sum_x |μ(x)| over distinct points and slots, for every weighting."""
         return total_variation.total_variations(source)
@@ -181,13 +191,24 @@ class Sums:
 
     def together(self, count: int, dimension: int, slots: int) -> int:
         """How many weightings of so many points to sum at once."""
-        return max(STREAMED_TOGETHER, (MOST_HELD // max(count, 1) - dimension) // slots)
+        held = (MOST_HELD // max(count, 1) - dimension) // slots
+        return max(STREAMED_TOGETHER, STREAMED_COLUMNS // slots, held)
 
     def _engines(self) -> tuple[Engine, ...]:
         return named_engines("auto") if self.engines is None else self.engines
 
     def _executor(self) -> Executor:
         return Threads() if self.executor is None else self.executor
+
+    @property
+    def workers(self) -> int:
+        """How many pieces of a sum may be worked on at a time in this process."""
+        return self._executor().workers
+
+
+def _added(order: Order, partials: list[Partial], piece: Measure | Added) -> Added:
+    """What a piece adds; one that comes from another process says so itself."""
+    return order.add(piece, partials) if isinstance(piece, Measure) else piece
 
 
 @contextmanager

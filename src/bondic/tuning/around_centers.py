@@ -1,4 +1,4 @@
-"""Balls around a fitted center, with the radius that the pilot's residuals ask for.
+"""Balls around a fitted center, with the radius that the pilot's residuals call for.
 
     r_Q = 2 sqrt( ( rho / (1 - gamma) )^2 + ( B max( min(1, 3 / (n (1 - gamma))), 5 u ) )^2 )
 

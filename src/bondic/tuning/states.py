@@ -15,6 +15,8 @@ FloatArray = npt.NDArray[np.float64]
 Categorical = bool | tuple[int, ...] | None
 """True: every column holds names; False: none does; numbers of columns; None: look at the states."""
 
+STATED = "as you stated"
+"""Ends what is said of states that the user described."""
 _FEW = 1000
 """Distinct states that are certainly few enough for a table."""
 _FEW_NAMES = 50
@@ -50,16 +52,16 @@ def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> 
     """Decide from the statement, or else from these points alone (columns: observation, time, continuous action)."""
     observed = points[:, : layout.observation_dim]
     if categorical is False:
-        return StateKind(False, (), "states are numbers, as you stated")
+        return StateKind(False, (), f"states are numbers, {STATED}")
     if isinstance(categorical, tuple):
         everything = len(categorical) == layout.observation_dim
         if not (everything and layout.discrete):
-            return StateKind(False, categorical, f"columns {list(categorical)} hold names, as you stated")
+            return StateKind(False, categorical, f"columns {list(categorical)} hold names, {STATED}")
         categorical = True
     if categorical:
         if not layout.discrete:
-            return StateKind(False, tuple(range(layout.observation_dim)), "states are names, as you stated")
-        return StateKind(True, (), "states are names, as you stated: a table")
+            return StateKind(False, tuple(range(layout.observation_dim)), f"states are names, {STATED}")
+        return StateKind(True, (), f"states are names, {STATED}: a table")
     return _kind_seen(observed, points[:, : layout.observation_dim + int(layout.has_time)], layout)
 
 
@@ -74,16 +76,16 @@ def _kind_seen(observed: FloatArray, states: FloatArray, layout: Layout) -> Stat
         names = int(np.unique(observed).size)
         if names > max(_FEW, count / _VISITS):
             raise InvalidInput(
-                f"States are one column of whole numbers, {names} different ones among {count} states: names of states, or a "
-                "quantity? Names are compared for equality only, numbers by their distance, and the wrong one gives a wrong "
+                f"States are one column of whole numbers, {names} different values among {count} states: are they names, or a "
+                "quantity? Names are compared for equality only, numbers by their distance, and the wrong choice gives a wrong "
                 "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--numeric) for numbers."
             )
-        few = f"states are whole numbers in one column, {names} different ones, and are taken for names: a table"
-        return StateKind(True, (), few, "if they are a quantity, categorical=False (--numeric) says so")
+        few = f"states are whole numbers in one column ({names} different values) and are treated as names: a table"
+        return StateKind(True, (), few, "if they are quantities, state categorical=False (--numeric)")
     if distinct <= _FEW and distinct * _VISITS <= count:
-        text = f"the first {count} states of the log show only {distinct} different ones: a table"
-        return StateKind(True, (), text, "categorical=False (--numeric) relates states by their distance instead")
-    return _line(observed, numbers, f"{distinct} different ones among {count} states are too many for a table")
+        text = f"the first {count} states of the log have only {distinct} different values: a table"
+        return StateKind(True, (), text, "categorical=False (--numeric) compares states by their distance instead")
+    return _line(observed, numbers, f"{distinct} different values among {count} states are too many for a table")
 
 
 def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
@@ -91,17 +93,18 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
     if not numbers:
         return StateKind(False, (), f"states are numbers ({why})")
     if observed.shape[1] == 1:
-        return StateKind(False, (0,), f"states are whole numbers and are taken for names ({why})")
+        return StateKind(False, (0,), f"states are whole numbers and are treated as names ({why})")
     mixed = not np.all(observed == np.round(observed))
     few = [c for c in numbers if mixed and np.unique(observed[:, c]).size <= _FEW_NAMES]
-    taken = [f"columns {_shown(few)} hold few whole numbers and are taken for names"] if few else []
+    taken = [f"columns {_shown(few)} hold few different whole numbers and are treated as names"] if few else []
     others = [c for c in numbers if c not in few]
-    taken += [f"columns {_shown(others)} hold whole numbers and are taken for quantities"] if others else []
+    taken += [f"columns {_shown(others)} hold whole numbers and are treated as quantities"] if others else []
     return StateKind(
         False,
         tuple(few),
         f"states are numbers ({why}); {'; '.join(taken)}",
-        "categorical=[...] (--categorical COLUMN) or categorical=False (--numeric) says which are names",
+        "categorical=[...] (--categorical COLUMN) says which are names"
+        + (", categorical=False (--numeric) that none is" if few else ""),
     )
 
 

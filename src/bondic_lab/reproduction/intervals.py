@@ -78,7 +78,7 @@ def _interval(
         weights = spectral.propose(spectrum, sign=sign, radius=radius, kappa=epsilon).weights
         if weights.any():
             proposals.append(model.function(weights))
-    ends = best_bounds(setting, ("lower", "upper"), proposals)
+    ends, _ = best_bounds(setting, ("lower", "upper"), proposals)
     lower, upper = ends["lower"].claim, ends["upper"].claim
     rejected = spectral.minimal_radius(spectrum, epsilon) > radius
     found = conclude(setting.range(), (lower, upper), rejected, "both")

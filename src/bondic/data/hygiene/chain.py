@@ -118,7 +118,7 @@ def _differences(steps: _Pairs, *, sure: bool) -> Iterator[Finding]:
             "next-observations", severity, steps.large, row,
             f"In {steps.large} of {steps.count} rows `next_observations` is not the observation of the following row of the "
             f"episode (first: row {row}, followed by row {later}). Rows are missing or out of place, or the column holds "
-            "something else than the state that followed; the interval rests on that state.",
+            "something other than the state that followed; the interval rests on that state.",
             "Take next observations from the following row, or put missing rows back.",
         )  # fmt: skip
     elif steps.small:

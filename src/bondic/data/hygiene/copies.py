@@ -122,7 +122,7 @@ def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterat
     block = repeated_block(walk.contents)
     if block is not None:
         first, again = (int(walk.first_rows[k]) for k in (block.first, block.first + block.offset))
-        yield _finding("refuse", block.length, again, first, f"{block.length} episodes in a row come again")
+        yield _finding("refuse", block.length, again, first, f"{block.length} episodes in a row are repeated")
         return
     twins = _twins(walk) if not discrete and keyed else np.zeros(0, dtype=np.int64)
     if twins.size:
@@ -137,7 +137,7 @@ def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterat
         if block is not None:
             length = int(rows[block.first + block.length - 1] - rows[block.first]) + 1
             first, again = (int(rows[k]) for k in (block.first, block.first + block.offset))
-            yield _finding("warn", length, again, first, f"A run of at least {length} rows comes again")
+            yield _finding("warn", length, again, first, f"A run of at least {length} rows is repeated")
 
 
 def _twins(walk: Walk) -> IntArray:
@@ -153,7 +153,7 @@ def _twins(walk: Walk) -> IntArray:
 def _finding(severity: Severity, count: int, row: int, original: int, what: str) -> Finding:
     return Finding(
         "copies", severity, count, row,
-        f"{what} (at row {row}, as at row {original}). Rows that are logged twice are no new data: the interval would be too "
+        f"{what} (at row {row}, as at row {original}). Rows that are logged twice are not new data: the interval would be too "
         "short.",
         "Keep each event once.",
     )  # fmt: skip

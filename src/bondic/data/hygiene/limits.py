@@ -68,7 +68,7 @@ class LimitCheck:
             "time-limit", "warn", at_limit, row,
             f"{which} terminated episodes end after exactly {limit} steps, none later, and no row is truncated (first: the "
             f"episode of row {row}). A time limit that is recorded as a termination says that nothing is earned after it, and "
-            "the interval is too low or too high by what would have been.",
+            "the interval is too low or too high by what would have been earned.",
             f"Mark such rows as truncated, with the state that followed; pass horizon={limit} (--horizon {limit}) if only these "
             "steps count.",
         )  # fmt: skip

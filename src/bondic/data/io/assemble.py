@@ -17,6 +17,7 @@ from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import BoolArray, Table
+from bondic.data.keys import OutOfOrder
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
 
@@ -101,13 +102,19 @@ class Assembly:
             try:
                 log = Transitions(**parts, unrecorded=self.parts.unrecorded)
             except InvalidInput as problem:
-                if not self.dropped:
+                more = self._sorting() if isinstance(problem, OutOfOrder) else ""
+                if self.dropped:
+                    more += f" (Rows are counted without the {self.dropped} that have no next observation.)"
+                if not more:
                     raise
-                raise InvalidInput(
-                    f"{problem} (Rows are counted without the {self.dropped} that have no next observation.)"
-                ) from problem
+                raise InvalidInput(f"{problem}{more}") from problem
         self.doubts += [str(entry.message) for entry in caught]
         return log
+
+    def _sorting(self) -> str:
+        """How to sort the table that was read, by its own names."""
+        keys = [self.parts.columns[part][0] for part in ("episode_ids", "timesteps")]
+        return f" A table: table.sort_values({keys!r}), if episodes are numbered in the order in which they were made."
 
     def _with_probabilities(self, log: Transitions, probs: dict[str, FloatArray], encoded: Encoded) -> LoadedLog:
         rows = np.arange(len(log))

@@ -16,9 +16,9 @@ from bondic.data.io.loaded import Encoding
 from bondic.data.io.one_step import UNUSED, end_every_row
 from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
 from bondic.data.io.table import BoolArray, Table
-from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns
+from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
-from bondic.errors import InvalidInput, did_you_mean, one_line, shown
+from bondic.errors import InvalidInput, one_line, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
@@ -34,9 +34,7 @@ def checked_columns(columns: Any) -> dict[str, Any]:
     for part, value in dict(columns or {}).items():
         if part not in ALIASES and part not in probabilities.PARTS:
             parts = (*ALIASES, *probabilities.PARTS)
-            raise InvalidInput(
-                f"`{one_line(part)}` is not a part of a transition.{did_you_mean(part, parts)} The parts are {', '.join(parts)}."
-            )
+            raise InvalidInput(unknown_part(part, parts))
         if value is not None and not isinstance(value, str | Sequence):
             raise InvalidInput(f"columns={{'{part}': ...}} takes a column name or a list of names.")
     return dict(columns or {})
@@ -215,7 +213,8 @@ class Parts:
         self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
         self.notes.append(
             f"Actions are text, coded as {_listed(known)}. The policy's "
-            "probabilities must follow that order; actions=[...] (--actions) sets it, and adds actions that the log never took."
+            "probabilities must follow this order. To change it, or to add actions that the log never took: "
+            "actions=[...] (--actions)."
         )
         code = {text: index for index, text in enumerate(known)}
         return np.array([code[text] for text in texts], dtype=np.int64)

@@ -32,6 +32,7 @@ from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.table import Table, as_column
 from bondic.errors import InvalidInput, one_line
+from bondic.folders import near
 
 _PICKLES = (".pkl", ".pickle")
 _LISTS: dict[tuple[str, ...], Callable[[Path, Given | None], Table]] = {
@@ -147,7 +148,7 @@ def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:
     if folder:
         return minari.read_minari_folder(path) if minari.is_minari_folder(path) else parquet.read_parquet(path, columns)
     if not exists:
-        raise InvalidInput(f"There is no file or folder {one_line(path, 200)}.")
+        raise InvalidInput(f"There is no file or folder {one_line(path, 200)}.{near(path)}")
     if path.stat().st_size == 0:
         raise InvalidInput(f"{one_line(path.name)} is empty.")
     name = path.name.lower()

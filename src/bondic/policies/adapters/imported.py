@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.folders import near
 from bondic.policies.adapters.rule import Rule
 from bondic.policies.protocol import CallableSampler
 
@@ -51,7 +52,7 @@ def import_module(place: str) -> Any:
 
 def _from_file(path: Path) -> Any:
     if not path.is_file():
-        raise InvalidInput(f"There is no file {one_line(path, 200)}.")
+        raise InvalidInput(f"There is no file {one_line(path, 200)}.{near(path)}")
     spec = importlib.util.spec_from_file_location(f"_bondic_policy_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -107,7 +108,7 @@ def wrap_function(function: Any, spec: str) -> Any:
     """f(observations) returns probabilities or actions, f(observations, rng) draws actions."""
     needed = _needed(function)
     if needed in (1, None):
-        return Rule(function)
+        return Rule(function, model=getattr(function, "__self__", None))
     if needed == 2:
         return CallableSampler(function)
     raise InvalidInput(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bondic.errors import InvalidInput, MissingExtra, one_line
+from bondic.folders import near
 from bondic.policies.adapters import imported, npz, onnx, rule, sb3, sklearn, torch
 from bondic.policies.adapters.outputs import Output, check_output
 
@@ -55,8 +56,8 @@ def load_policy(
         found = imported.call_factory(imported.import_object(spec), spec)
         return adapt(found, wish, spec)
     raise InvalidInput(
-        f"There is no file {one_line(text, 200)}, and it is not of the form module:object. A policy is module:object, "
-        "file.py:object, or a file .npz, .onnx, .pkl, .joblib, .pt, .zip."
+        f"There is no file {one_line(text, 200)}, and it is not of the form module:object.{near(path)} A policy is "
+        "module:object, file.py:object, or a file .npz, .onnx, .pkl, .joblib, .pt, .zip."
     )
 
 
@@ -109,8 +110,9 @@ def _refusal(candidate: Any, spec: str) -> InvalidInput:
         return InvalidInput(f"{candidate.__name__} is a class. Pass an object of it: {candidate.__name__}(...).")
     if isinstance(candidate, np.ndarray | list | tuple):
         return InvalidInput(
-            f"A policy cannot be a {type(candidate).__name__} by itself: what are its rows? A row of probabilities for every "
-            "state 0, 1, ...: TablePolicy(table). For every row of the log: RowProbabilities(next_probs, initial_probs)."
+            f"A policy cannot be a {type(candidate).__name__} by itself: what are its entries? One action for every state 0, 1, "
+            "...: dict(enumerate(actions)). A row of probabilities for every state 0, 1, ...: TablePolicy(table). Probabilities "
+            "for every row of the log: RowProbabilities(next_probs, initial_probs)."
         )
     return InvalidInput(
         f"{one_line(spec, 200)} is a {type(candidate).__name__}, which is no policy. A policy is {known}, a function of all "

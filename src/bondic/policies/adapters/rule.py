@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput, PolicyError, did_you_mean, one_line, shown
+from bondic.policies.adapters.fitted import given_to
 from bondic.policies.adapters.outputs import to_actions
 from bondic.policies.protocol import ask_policy
 
@@ -29,9 +30,11 @@ _ALL_AT_ONCE = (
 class Rule:
     """A function whose answer is probabilities or actions; `actions` says how many there are, or their names in order."""
 
-    function: Callable[[FloatArray], Any]
+    function: Callable[[Any], Any]
     actions: int | tuple[str, ...] | None = None
     what: str = "The policy"
+    model: Any = None  # the fitted model whose method the function is, if it is one
+    names: tuple[str, ...] = ()  # of the log's columns, where they are known
     deterministic: ClassVar[bool] = True  # continuous actions: the same at the same state
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
@@ -58,7 +61,7 @@ class Rule:
         return replace(self, actions=actions)
 
     def _answer(self, observations: FloatArray) -> npt.NDArray[Any]:
-        answer = self.function(observations)
+        answer = self.function(given_to(self.model, observations, self.names))
         try:
             array = np.asarray(answer)
         except ValueError as problem:
@@ -126,11 +129,11 @@ def _first(answer: npt.NDArray[Any]) -> str:
 def predicting(model: Any) -> Rule:
     """An object with `predict`; a pair (actions, state) is what models that remember return."""
 
-    def predict(observations: FloatArray) -> Any:
+    def predict(observations: Any) -> Any:
         answer = model.predict(observations)
         return answer[0] if isinstance(answer, tuple) and len(answer) == 2 else answer
 
-    return Rule(predict, what=f"`predict` of the {type(model).__name__}")
+    return Rule(predict, what=f"`predict` of the {type(model).__name__}", model=model)
 
 
 def constant(action: Real) -> Rule:

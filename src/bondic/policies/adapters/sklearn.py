@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import PolicyError
+from bondic.policies.adapters.fitted import given_to
 from bondic.policies.adapters.outputs import in_order, to_probabilities
 
 FloatArray = npt.NDArray[np.float64]
@@ -21,10 +22,12 @@ class ClassifierPolicy:
 
     model: Any
     actions: Any = None  # number of actions, or their names in order
+    names: tuple[str, ...] = ()  # of the log's columns, where they are known
 
     def action_probs(self, observations: FloatArray) -> FloatArray:
         what = f"The classifier {type(self.model).__name__}"
-        probs = to_probabilities(self.model.predict_proba(observations), len(observations), "probabilities", what)
+        answer = self.model.predict_proba(given_to(self.model, observations, self.names))
+        probs = to_probabilities(answer, len(observations), "probabilities", what)
         return in_order(probs, self._classes(), self.actions, what)
 
     def _classes(self) -> Any:

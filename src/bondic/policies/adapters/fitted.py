@@ -1,0 +1,89 @@
+"""Models that were fitted on a table: each is asked with the columns it was fitted on, by name where names are known.
+
+A model remembers their number (`n_features_in_`) and, if the table had names, these (`feature_names_in_`). The same columns
+in another order are another policy, and nothing in the answer shows it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.errors import PolicyError, shown
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def given_to(model: Any, observations: FloatArray, names: Sequence[str]) -> Any:
+    """What the model is asked with; `names` are those of the log's columns, () where they have none."""
+    wanted, width = fitted_names(model), observations.shape[1]
+    if wanted and not by_position(model, names):
+        return _table(observations[:, _places(model, wanted, names)], wanted)
+    fitted = len(wanted) or getattr(model, "n_features_in_", None)
+    if isinstance(fitted, int | np.integer) and fitted != width:
+        raise _other_width(model, int(fitted), width, names)
+    return _table(observations, wanted) if wanted else observations
+
+
+def fitted_names(model: Any) -> tuple[str, ...]:
+    """Names of the columns that it was fitted on; () where it does not say."""
+    names = getattr(model, "feature_names_in_", None)
+    return () if names is None or np.ndim(names) != 1 else tuple(map(str, names))
+
+
+def by_position(model: Any, names: Sequence[str]) -> bool:
+    """Whether the log's columns have no names to go by: none at all, or only the numbers of an array."""
+    wanted = fitted_names(model)
+    numbered = all(re.fullmatch(r".*?[_.\[]?\d+\]?", name) for name in names)
+    return numbered and len(names) in (0, len(wanted)) and not set(names) & set(wanted)
+
+
+def words_on(model: Any, names: Sequence[str]) -> str | None:
+    """How its columns were found, where that could have been done in another way."""
+    wanted, kind = fitted_names(model), type(model).__name__
+    if not wanted or tuple(names) == wanted:
+        return None
+    if by_position(model, names):
+        return (
+            f"The {kind} was fitted on the columns {shown(wanted)}; those of the log have no names, and are taken to be these in "
+            "this order."
+        )
+    unused = [name for name in names if name not in wanted]
+    rest = f" It does not use {shown(unused)}." if unused else ""
+    return f"The {kind} is asked with the columns in the order in which it was fitted: {shown(wanted)}.{rest}"
+
+
+def _places(model: Any, wanted: Sequence[str], names: Sequence[str]) -> list[int]:
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        further = [name for name in names if name not in wanted]
+        others = f" The log has {shown(further)} besides." if further else ""
+        raise PolicyError(
+            f"The {type(model).__name__} was fitted on the columns {shown(wanted)}; the states of the log lack {shown(missing)}."
+            f"{others} It cannot be asked without them: say which columns are the state, columns={{'observations': [...]}} "
+            "(--columns observations=NAME,...), or pass a function that puts them together, lambda states: "
+            "model.predict_proba(...)."
+        )
+    return [list(names).index(name) for name in wanted]
+
+
+def _other_width(model: Any, fitted: int, width: int, names: Sequence[str]) -> PolicyError:
+    which = f": {shown(names)}" if names else ""
+    return PolicyError(
+        f"The {type(model).__name__} was fitted on {fitted} columns, and the states of the log have {width}{which}. Say which "
+        "columns are the state, in the order of the fit: columns={'observations': [...]} (--columns observations=NAME,...); or "
+        "pass a function that picks them, lambda states: model.predict_proba(states[:, ...])."
+    )
+
+
+def _table(values: FloatArray, names: Sequence[str]) -> Any:
+    """With its names where there is a library for that: some models look columns up by them."""
+    if find_spec("pandas") is None:
+        return values
+    return import_module("pandas").DataFrame(values, columns=list(names))

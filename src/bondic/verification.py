@@ -1,0 +1,58 @@
+"""`bondic.verify`: certificate, log and policy in the forms that people have, handed to the trusted core (`proofs.verify`)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from bondic.data.initial import InitialStates
+from bondic.errors import InvalidInput
+from bondic.proofs.certificate import Certificate, UserFunctions
+from bondic.proofs.io import load_certificate
+from bondic.proofs.proof import Retest
+from bondic.proofs.verify import Verification, said_plainly, verify_certificate
+from bondic.rows.inputs import take_log, take_policy
+from bondic.sums.forms import STANDARD, Sums
+
+
+def verify(
+    certificate: Certificate | str | os.PathLike[str],
+    log: Any,
+    policy: Any = None,
+    *,
+    functions: UserFunctions | None = None,
+    initial: InitialStates | None = None,
+    retest: Retest | None = None,
+    sums: Sums = STANDARD,
+) -> Verification:
+    """Recompute the interval from the proof and the log; raise VerificationError on any disagreement.
+
+    `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
+    No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
+    and `functions` when a kernel uses feature functions of your own. The certificate of a streamed log, and one from
+    which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
+    A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
+    compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
+    need not hold the best witness. `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from
+    the definition of every kernel sum.
+    The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
+    """
+    found, source = _certificate(certificate), take_log(log)
+    with said_plainly():
+        start = found.asked.start
+        starts = int(start.weights.size) if start.from_log else None
+        asked = None if policy is None else take_policy(policy, source, starts)[0]
+    return verify_certificate(found, source.log, asked, functions=functions, initial=initial, retest=retest, sums=sums)
+
+
+def _certificate(given: Any) -> Certificate:
+    """A certificate as it is, of a result, or from disk."""
+    if isinstance(given, str | os.PathLike):
+        return load_certificate(given)
+    found = given if isinstance(given, Certificate) else getattr(given, "certificate", None)
+    if not isinstance(found, Certificate):
+        raise InvalidInput(
+            f"verify(certificate, log) needs a certificate, not {type(given).__name__}: a file or folder, or the `certificate` "
+            "of a result whose method leaves one."
+        )
+    return found
