@@ -28,12 +28,15 @@ from bondic.search.sequential.basis import PointSlots, gram
 from bondic.search.sequential.blocks import Budget
 from bondic.search.sequential.plan import Shape, Simulated, make_plan
 from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
-from bondic.tuning import centers
+from bondic.terms import ValueRange, range_at_all_times
+from bondic.tuning import look_ahead as fitting
 from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, radius_around
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import Center, FittedCenters, fit_centers
+from bondic.tuning.centers import Center, FittedCenters, fit_centers, split_row
 from bondic.tuning.coverage import unseen_share
+from bondic.tuning.rollouts import as_before, simulated_returns, strayed
 from bondic.tuning.sequential_class import choose_class
+from bondic.tuning.training import Trainer
 
 LAYOUT = Layout(observation_dim=3, has_time=False, action_dim=0, slots=2)
 
@@ -185,10 +188,10 @@ def stick(count=2500, seed=0, **changes):
 @pytest.fixture(autouse=True, scope="module")
 def short_training():
     """A tenth of the steps: these tests are about what is fitted, not how well."""
-    kept = centers._RETURN_STEPS
-    centers._RETURN_STEPS = 1500
+    kept = fitting._STEPS
+    fitting._STEPS = 1500
     yield
-    centers._RETURN_STEPS = kept
+    fitting._STEPS = kept
 
 
 @cache
@@ -221,6 +224,17 @@ def test_the_simulator_finds_steps_and_cliffs():
     assert right.all()
 
 
+@pytest.mark.parametrize(("bend", "degree"), [(0.0, 1), (0.3, 2)])
+def test_a_higher_degree_has_to_pay_for_itself(bend, degree):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        s, a = rng.normal(size=(800, 3)), rng.integers(0, 2, 800)
+        after = 0.9 * s + bend * s[:, ::-1] * s + 0.1 * rng.normal(size=s.shape)
+        found = fit_simulator(Moves(s, a, after, np.zeros(800), np.zeros(800, dtype=bool)), 2)
+        assert len(found.residuals)
+        assert found.steps.monomials.shape[1] == degree
+
+
 def test_leaves_of_a_tree_are_as_large_as_asked():
     rng = np.random.default_rng(0)
     states, wanted = rng.normal(size=(300, 2)), rng.normal(size=(300, 2))
@@ -230,12 +244,87 @@ def test_leaves_of_a_tree_are_as_large_as_asked():
     assert len(sizes) > 4
 
 
+def test_a_tree_parts_neighboring_floats():
+    low = 1.0 + np.spacing(1.0)  # the middle of this and the next float is rounded to the next one
+    states = np.array([low, low, np.nextafter(low, 2.0)])[:, None]
+    wanted = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_array_equal(grow_tree(states, wanted, 1).values(states), wanted)
+
+
 def test_fitted_centers_have_smaller_residuals_on_a_rough_world():
     _, found = fitted()
     names = [center.name for center in found.every]
     assert names == ["constant", "look-ahead"]
     assert found.every[1].rho < 0.6 * found.every[0].rho
     assert "look-ahead" in found.text()
+
+
+def test_returns_of_simulations_are_their_formula():
+    problem, found = fitted()
+    pilot, rng = tuning_problem(problem, 500), np.random.default_rng(0)
+    limits = range_at_all_times(pilot.terms)
+    begin = np.random.default_rng(1).uniform(-0.9, 0.9, (50, 2))
+    later = np.linspace(0.0, 10.0, 50)
+    steps = []
+
+    class Kept:
+        def step(self, points, slots, rng):
+            steps.append((points, *found.simulator.step(points, slots, rng)))
+            return steps[-1][1:]
+
+    states, returns = simulated_returns(pilot, Kept(), begin, 6, lambda *_: later, limits, rng, (0, 2))
+    expected = later
+    for _, _, alive, reward in reversed(steps[2:]):
+        expected = reward + 0.9 * alive * expected
+    live = (steps[0][2] > 0.5) & (steps[1][2] > 0.5)
+    assert 0 < live.sum() < 50
+    np.testing.assert_array_equal(states, np.concatenate([begin, steps[2][0][live]]))
+    np.testing.assert_allclose(returns[50:], expected[live], rtol=1e-12)
+    for _, _, alive, reward in reversed(steps[:2]):
+        expected = reward + 0.9 * alive * expected
+    np.testing.assert_allclose(returns[:50], expected, rtol=1e-12)
+
+
+def test_states_astray_are_alive_and_not_those_of_the_log():
+    problem, found = fitted()
+    pilot = tuning_problem(problem, 500)
+    rows = pilot.whole()
+    states = strayed(pilot, rows, found.simulator, rows.logged, 400, np.random.default_rng(0))
+    assert 200 < len(states) <= 400
+    assert np.all(found.simulator.tree.values(states)[:, 0] > 0.5)
+    assert not {tuple(s) for s in states} & {tuple(s) for s in rows.logged}
+
+
+def test_rounds_where_the_network_was_wrong_follow_a_cliff_better():
+    """V of the fit against long simulations at states beside the cliff, with and without rounds."""
+    problem, found = fitted()
+    pilot, limits = tuning_problem(problem, 500), range_at_all_times(problem.terms)
+    rows, rng = pilot.select(pilot.rows.start, split_row(pilot)).whole(), np.random.default_rng(0)
+    beside = np.random.default_rng(2).uniform([0.3, 0.0], [0.9, 1.0], (300, 2))
+    later, value = as_before(pilot.gamma, limits), 0.0
+    for _ in range(20):
+        _, once = simulated_returns(pilot, found.simulator, beside, 44, later, limits, rng)
+        value = value + once / 20
+    missed = []
+    for share in (fitting._FIRST, 1.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fitting, "_FIRST", share)
+            center = fitting.look_ahead(pilot, rows, found.simulator, limits, 0, print)
+        missed.append(np.sqrt(np.mean((center.network.values(beside)[0][:, 0] - value) ** 2)))
+    assert missed[0] < 0.7 * missed[1]
+
+
+def test_outputs_beyond_the_range_count_as_its_end():
+    limits = ValueRange(0.0, 1.0)
+    trainer = Trainer(np.linspace(-1, 1, 50)[:, None], 1, 0.5, limits, 0)
+    trainer.biases[-1] += np.float32(10.0)
+    before = [array.copy() for array in trainer.weights]
+    inputs, top = trainer.inputs(np.linspace(-1, 1, 50)[:, None]), trainer.units(np.ones(50))
+    none = np.zeros(50, dtype=np.int64)
+    trainer.regress(inputs, none, top, 3, (1e-2, 1e-2), np.random.default_rng(0), batch=20)
+    assert all(np.array_equal(one, two) for one, two in zip(before, trainer.weights, strict=True))
+    trainer.regress(inputs, none, top - 1, 3, (1e-2, 1e-2), np.random.default_rng(0), batch=20)
+    assert not np.array_equal(before[-1], trainer.weights[-1])
 
 
 def test_fitting_sees_the_pilot_alone_and_no_chance():

@@ -45,8 +45,8 @@ from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
-from bondic.tuning.centers import Report
 from bondic.tuning.defaults import Choices
+from bondic.tuning.look_ahead import Report
 from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
 from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states
 

@@ -28,8 +28,9 @@ from bondic.search.sequential.plan import Simulated, outset
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_at_all_times
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import ENOUGH, Center, FittedCenters, horizon_of, split_row
+from bondic.tuning.centers import ENOUGH, Center, FittedCenters, split_row
 from bondic.tuning.coverage import CHANCE, unseen_actions, unseen_share
+from bondic.tuning.rollouts import horizon_of
 from bondic.tuning.visits import can_be_asked
 
 FloatArray = npt.NDArray[np.float64]

@@ -15,8 +15,9 @@ from bondic.rows import Rows
 from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
 from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around_center, centers_apply
-from bondic.tuning.centers import Report, fit_centers
+from bondic.tuning.centers import fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.look_ahead import Report
 from bondic.tuning.scales import pilot_points
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 

@@ -70,13 +70,17 @@ class Trainer:
         batch: int = 256,
         decay: float = 0.0,
     ) -> None:
-        """Steps of Adam on (output[slot] - wanted)^2; the rate falls from the first to the second number."""
+        """Steps of Adam on (output[slot] - wanted)^2; the rate falls from the first to the second number.
+
+        Outputs beyond the value range count as its end, which is what they are cut to: a cliff may be as steep as it likes.
+        """
         count, here = inputs.shape[0], np.arange(batch)
+        low, high = self.units(np.array([self.limits.low, self.limits.high]))
         for step in range(steps):
             rows = rng.integers(0, count, batch)
             layers, out = self._forward(inputs[rows])
             slope = np.zeros_like(out)
-            slope[here, slots[rows]] = (out[here, slots[rows]] - wanted[rows]) / batch
+            slope[here, slots[rows]] = (np.clip(out[here, slots[rows]], low, high) - wanted[rows]) / batch
             self._descend(layers, slope, rates[0] * (rates[1] / rates[0]) ** (step / steps), decay)
 
     def _forward(self, inputs: Singles) -> tuple[list[Singles], Singles]:
