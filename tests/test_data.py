@@ -321,7 +321,7 @@ def test_rows_out_of_time_order_within_an_episode_are_refused_with_both_rows_and
     expect_refused(
         "Row 4 (timestep 1) comes after row 3 (timestep 2)",
         "order of time",
-        "sort each episode",
+        "sort the rows by episode and timestep",
         timesteps=[0, 1, 2, 2, 1, 3],
     )
 
@@ -329,7 +329,9 @@ def test_rows_out_of_time_order_within_an_episode_are_refused_with_both_rows_and
 def test_rows_after_a_termination_are_refused_with_both_rows():
     ended = np.zeros(6, dtype=bool)
     ended[1] = True
-    expect_refused("Row 2 follows row 1", "row 1 is terminated", "drop the rows after it", terminations=ended)
+    expect_refused(
+        "Row 2 follows row 1", "row 1 is terminated", "drop rows whose action was not carried out", terminations=ended
+    )
     expect_refused("Row 2 follows row 1", terminations=ended, timesteps=None)
     assert len(Transitions(**columns(terminations=ended, keys=False))) == 6
 
@@ -451,7 +453,7 @@ def test_any_swap_of_two_rows_of_one_episode_is_refused(keys, data):
     first, second = sorted(data.draw(st.permutations(list(rows)))[:2])
     swapped = keys.copy()
     swapped[[first, second]] = keys[[second, first]]
-    with pytest.raises(InvalidInput, match="sort each episode by timestep"):
+    with pytest.raises(InvalidInput, match="sort the rows by episode and timestep"):
         Transitions(**keyed(swapped))
 
 

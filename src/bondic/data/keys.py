@@ -25,6 +25,14 @@ class OutOfOrder(InvalidInput):
     """A row comes before an earlier one of its episode."""
 
 
+def out_of_order(row: int, time: int, before: int, time_before: int) -> OutOfOrder:
+    return OutOfOrder(
+        f"Row {row} (timestep {time}) comes after row {before} (timestep {time_before}) of the same episode. Row order is the "
+        "order of time, and a copied row is not new data: sort the rows by episode and timestep before building the log, and "
+        "keep each event once."
+    )
+
+
 class KeyCheck:
     """Feed it the rows in order; the last row of every episode is carried from part to part."""
 
@@ -50,18 +58,17 @@ class KeyCheck:
         order = np.argsort(ids, kind="stable")
         same = np.diff(ids[order]) == 0
         earlier, later = rows[order[:-1][same]], rows[order[1:][same]]
+        back = _arrays.first(later[:, _TIME] < earlier[:, _TIME]) if part.timesteps is not None else None
+        if (
+            back is not None
+        ):  # before what follows a termination: the last row of an episode is among those out of place
+            raise out_of_order(*later[back, [_ROW, _TIME]].tolist(), *earlier[back, [_ROW, _TIME]].tolist())
         if (bad := _arrays.first(earlier[:, _ENDED] == 1)) is not None:
             row, end = later[bad, _ROW], earlier[bad, _ROW]
             raise InvalidInput(
                 f"Row {row} follows row {end} in the same episode, but row {end} is terminated. Nothing follows a termination "
-                "(vector environments that reset on the next step write such rows): drop the rows after it, or give the new "
-                "episode its own id."
-            )
-        if part.timesteps is not None and (bad := _arrays.first(later[:, _TIME] < earlier[:, _TIME])) is not None:
-            raise OutOfOrder(
-                f"Row {later[bad, _ROW]} (timestep {later[bad, _TIME]}) comes after row {earlier[bad, _ROW]} (timestep "
-                f"{earlier[bad, _TIME]}) of the same episode. Row order is the order of time, and a copied row is not new "
-                "data: sort each episode by timestep before building the log, and keep each event once."
+                "(vector environments that reset on the next step write such rows): drop rows whose action was not carried "
+                "out, or give the new episode its own id. If the rows are out of order, sort them by episode and time."
             )
         last = order[np.append(~same, True)]
         self._ids = np.concatenate([self._ids[~known], ids[last]])

@@ -119,7 +119,8 @@ def _differences(steps: _Pairs, *, sure: bool) -> Iterator[Finding]:
             f"In {steps.large} of {steps.count} rows `next_observations` is not the observation of the following row of the "
             f"episode (first: row {row}, followed by row {later}). Rows are missing or out of place, or the column holds "
             "something other than the state that followed; the interval rests on that state.",
-            "Take next observations from the following row, or put missing rows back.",
+            "Sort rows by episode and time if they are out of order; take next observations from the "
+            "following row, or put missing rows back.",
         )  # fmt: skip
     elif steps.small:
         yield Finding(

@@ -77,7 +77,11 @@ def arrow_table(table: pa.Table, label: str, *, lists_as_text: bool = False, **m
                 f"{label}: column {one_line(name)} of type {one_line(column.type)} cannot be read ({one_line(problem, 200)})."
             ) from problem
 
-    return Table(label, names, load, **more)
+    def ticks(name: str) -> npt.NDArray[Any] | None:
+        temporal = pa.types.is_timestamp(table.column(name).type) or pa.types.is_date(table.column(name).type)
+        return np.asarray(table.column(name).to_numpy()) if temporal else None
+
+    return Table(label, names, load, ticks=ticks, **more)
 
 
 def decode(column: pa.ChunkedArray, name: str, label: str, lists_as_text: bool) -> Column:

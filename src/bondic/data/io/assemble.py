@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bondic.data import _arrays
 from bondic.data.io import probabilities
+from bondic.data.io.clock import backwards
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import LoadedLog
@@ -68,10 +69,26 @@ class Assembly:
             self.notes.append("Every row is an episode of one step: nothing follows it.")
             if "logged_action_probs" in probs and "next_action_probs" not in probs:
                 probs["next_action_probs"] = np.zeros_like(probs["logged_action_probs"])
-        elif encoded.following is None:
+        self._doubt_order(parts, n)
+        if encoded.following is None and not self.parts.one_step:
             self._follow(parts, probs, _arrays.flags("terminations", parts["terminations"], n))
         log = self._transitions(parts)
         return self._with_probabilities(log, probs, encoded)
+
+    def _doubt_order(self, parts: dict[str, Any], rows: int) -> None:
+        """Time that goes back: from one row to the next where every row ends, else within episodes."""
+        ended = _arrays.flags("terminations", parts["terminations"], rows)
+        joined = np.ones(rows - 1, dtype=bool)
+        if not ended.all() and parts["episode_ids"] is not None:
+            joined = np.diff(_arrays.identifiers("episode_ids", parts["episode_ids"], rows)) == 0
+        elif not ended.all():
+            joined = ~ended[:-1]
+            if parts["truncations"] is not None:
+                joined &= ~_arrays.flags("truncations", parts["truncations"], rows)[:-1]
+        used = {*self.parts.columns.values(), *self.probs.values()}
+        doubt = backwards(self.table, {name for group in used for name in group}, joined)
+        if doubt is not None:
+            self.doubts.append(doubt)
 
     def _follow(self, parts: dict[str, Any], probs: dict[str, FloatArray], ended: BoolArray) -> None:
         """Build next observations, leave out rows that have none, and keep every column in step."""
@@ -80,7 +97,10 @@ class Assembly:
         ids = None if parts["episode_ids"] is None else _arrays.identifiers("episode_ids", parts["episode_ids"], n)
         times = None if parts["timesteps"] is None else _arrays.integers("timesteps", parts["timesteps"], n)
         stated = "truncations" in self.absent
-        rows: Following = following_rows(self.table.source, ended, cut, ids, times, cuts_stated=stated)
+        try:
+            rows: Following = following_rows(self.table.source, ended, cut, ids, times, cuts_stated=stated)
+        except OutOfOrder as problem:
+            raise InvalidInput(f"{problem}{self._sorting()}") from problem
         parts["next_observations"] = rows.take(np.asarray(parts["observations"], dtype=np.float64))
         if "logged_action_probs" in probs and "next_action_probs" not in probs:
             probs["next_action_probs"] = rows.take(probs["logged_action_probs"])
@@ -113,7 +133,7 @@ class Assembly:
 
     def _sorting(self) -> str:
         """How to sort the table that was read, by its own names."""
-        keys = [self.parts.columns[part][0] for part in ("episode_ids", "timesteps")]
+        keys = [self.parts.columns[part][0] for part in ("episode_ids", "timesteps") if part in self.parts.columns]
         return f" A table: table.sort_values({keys!r}), if episodes are numbered in the order in which they were made."
 
     def _with_probabilities(self, log: Transitions, probs: dict[str, FloatArray], encoded: Encoded) -> LoadedLog:

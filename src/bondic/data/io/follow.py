@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.keys import out_of_order
 from bondic.errors import Doubt, InvalidInput
 
 FloatArray = npt.NDArray[np.float64]
@@ -91,6 +92,10 @@ def _refuse_gaps(source: str, row: IntArray, timesteps: IntArray | None) -> None
     if timesteps is None:
         return
     here = np.flatnonzero(row >= 0)
+    back = here[timesteps[row[here]] < timesteps[here]]
+    if back.size:
+        i = int(back[0])
+        raise out_of_order(int(row[i]), int(timesteps[row[i]]), i, int(timesteps[i]))
     odd = here[timesteps[row[here]] != timesteps[here] + 1]
     if odd.size:
         i = int(odd[0])

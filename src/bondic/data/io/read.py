@@ -30,7 +30,7 @@ from bondic.data.io.encode import Categorical, Missing, Treatment
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
-from bondic.data.io.table import Table, as_column
+from bondic.data.io.table import Table, as_column, dates
 from bondic.errors import InvalidInput, one_line
 from bondic.folders import near
 
@@ -137,7 +137,12 @@ def _from_frame(source: Any, label: str, columns: Given | None) -> Table:
         names = [name for name in getattr(source, "columns", ()) if isinstance(name, str)]
         if not names or not hasattr(source, "to_numpy"):
             raise
-        return Table(label, tuple(names), lambda name: as_column(name, source[name].to_numpy(), label))
+        return Table(
+            label,
+            tuple(names),
+            lambda name: as_column(name, source[name].to_numpy(), label),
+            ticks=lambda name: dates(source[name].to_numpy()),
+        )
 
 
 def _from_path(path: Path, trust_pickle: bool, columns: Given | None) -> Table:

@@ -43,6 +43,7 @@ class Table:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what the format itself settles
     notes: tuple[str, ...] = ()
     one_step: bool = False  # the format itself says that every row is an episode of its own
+    ticks: Callable[[str], npt.NDArray[Any] | None] = lambda _: None  # dates and times, which `load` refuses
 
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names):
@@ -62,7 +63,13 @@ class Table:
 
 def arrays_table(source: str, arrays: Mapping[str, Any], **more: Any) -> Table:
     """A table over arrays (or sequences) by name."""
-    return Table(source, tuple(arrays), lambda name: as_column(name, arrays[name], source), **more)
+    given = {"ticks": lambda name: dates(arrays[name]), **more}
+    return Table(source, tuple(arrays), lambda name: as_column(name, arrays[name], source), **given)
+
+
+def dates(values: Any) -> npt.NDArray[Any] | None:
+    """An array of dates or times as it is; None for anything else."""
+    return values if isinstance(values, np.ndarray) and values.dtype.kind in "Mm" else None
 
 
 def as_column(name: str, values: Any, source: str) -> Column:
