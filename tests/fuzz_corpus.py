@@ -438,7 +438,7 @@ def _jsonl_cases() -> list[Case]:
         Case("jsonl: ragged", jsonl(observations=at(_G["observations"], 4, [1.0])), "list of 1 numbers at row 4"),
         Case("jsonl: mixed", jsonl(rewards=at(_G["rewards"], 4, [1.0])), "mixes"),
         Case("jsonl: an episode, then none", raw("log.jsonl", '{"rewards": [1, 2], "logprobs": [0, 0]}\n{"rewards": 1}'),
-             "row 1 is an episode"),
+             "line 2 is an episode"),
     ]  # fmt: skip
 
 

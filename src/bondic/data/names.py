@@ -82,8 +82,38 @@ def find_columns(
             "the command line. Usual names: "
             f"{', '.join(ALIASES[missing[0]][:4])}, or numbered ones such as {ALIASES[missing[0]][0]}_0, "
             f"{ALIASES[missing[0]][0]}_1.{_resembling(missing[0], names, taken)}"
+            f"{_of_probabilities(missing, found, names, taken)}"
         )
     return ColumnMap(found, _notes(found))
+
+
+_TELLING = {
+    "behavior_log_probs": ("old", "behavior", "behaviour", "logging", "sampl"),
+    "target_log_probs": ("new", "target", "eval"),
+    "rewards": ("score", "return", "payoff", "grade", "rating"),
+}
+"""What a log of probabilities needs, with pieces of names that say which column it may be."""
+
+
+def _of_probabilities(
+    missing: Collection[str], found: Mapping[str, tuple[str, ...]], names: list[str], taken: Collection[str]
+) -> str:
+    """What is missing of a log that has neither states nor actions, but the probabilities of what was done."""
+    if not {"observations", "actions"} & set(missing):
+        return ""
+    free = [name for name in names if name not in taken]
+    named = []
+    for part, pieces in _TELLING.items():
+        if part in found or part.replace("log", "action") in found:
+            continue
+        fits = [name for name in free if any(piece in name.lower().split(".")[-1] for piece in pieces)]
+        if part != "rewards":
+            fits = [name for name in fits if "prob" in name.lower() or "logp" in name.lower()]
+        named.append((part, one_line(fits[0]) if len(fits) == 1 else "NAME"))
+    return (
+        " With LoggedTarget() (--policy logged) observations and actions are not needed; missing are then "
+        f"{', '.join(f'`{part}`' for part, _ in named)}: {' '.join(f'--columns {part}={name}' for part, name in named)}."
+    )
 
 
 def _resembling(part: str, names: list[str], taken: Collection[str]) -> str:

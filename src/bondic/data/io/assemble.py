@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ from bondic.data.io.clock import backwards
 from bondic.data.io.encode import Encoded, Treatment
 from bondic.data.io.follow import Following, following_rows
 from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.one_step import refuse_long_lines
 from bondic.data.io.parts import Given, Parts, checked_columns, find_parts, known_actions
 from bondic.data.io.table import BoolArray, Table
 from bondic.data.keys import OutOfOrder
@@ -38,6 +40,8 @@ class Assembly:
         one_step: bool = False,
     ) -> None:
         self.table, one_step = table, one_step or table.one_step
+        if one_step:
+            refuse_long_lines(table)
         found, self.absent, self.probs = find_parts(
             table.names, {**table.groups, **checked_columns(columns)}, ("next_observations",), one_step=one_step
         )
@@ -59,6 +63,18 @@ class Assembly:
         return f"`{part}`: column{'s' if len(group) > 1 else ''} {shown(group)}."
 
     def build(self) -> LoadedLog:
+        """The log; what is wrong at a row is also said by its place in the file."""
+        try:
+            return self._built()
+        except InvalidInput as problem:
+            named = map(int, re.findall(r"\b[Rr]ows? (\d+)\b", str(problem)))
+            rows = [] if self.dropped else [row for row in dict.fromkeys(named) if row < self.table.placed][:2]
+            if not rows:
+                raise
+            places = "; ".join(f"row {row} is {self.table.place(row)}" for row in rows)
+            raise type(problem)(f"{problem} (In the file {places}.)") from problem
+
+    def _built(self) -> LoadedLog:
         parts, encoded = self.parts.read()
         self.notes += self.parts.notes
         n = len(parts["rewards"])

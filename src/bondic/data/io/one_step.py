@@ -9,10 +9,21 @@ import numpy as np
 
 from bondic.data import _arrays
 from bondic.data._arrays import numbered
+from bondic.data.io.table import Table
 from bondic.errors import InvalidInput, one_line
 
 UNUSED = ("next_observations", "timesteps")
 """Parts that say nothing in such a log: they are not read."""
+
+
+def refuse_long_lines(table: Table) -> None:
+    """Lines that hold several steps are no episodes of one."""
+    if table.longest > 1:
+        raise InvalidInput(
+            f"{table.source}: one_step=True (--one-step) states that every row is an episode of one step, but its lines are "
+            f"episodes of up to {table.longest} steps, with a list entry for each. Leave it out; or make every line one step, "
+            "with the sum of the log-probabilities of its steps in place of each list (behavior and target alike)."
+        )
 
 
 def end_every_row(source: str, columns: Mapping[str, tuple[str, ...]], parts: dict[str, Any], rows: int) -> None:

@@ -8,7 +8,9 @@ tokens may hold the logarithms of their probabilities as a list of its own, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from bondic.data.io.table import Table, arrays_table
@@ -40,29 +42,37 @@ def telling(part_of: Mapping[str, str]) -> list[str]:
     return [name for name, part in part_of.items() if part in _TELLING]
 
 
-def spread_episodes(lines: list[NamedValues], part_of: Mapping[str, str], label: str) -> Table:
-    """One row for every step of every line."""
+def spread_episodes(
+    lines: list[NamedValues], part_of: Mapping[str, str], label: str, named: Callable[[int], str] = "row {}".format
+) -> Table:
+    """One row for every step of every line; `named` says which line of the file the k-th one is."""
     names = dict.fromkeys(name for line in lines for name in line)
-    lengths = [_steps(line, part_of, label, row) for row, line in enumerate(lines)]
+    lengths = [_steps(line, part_of, f"{label}: {named(row)}") for row, line in enumerate(lines)]
+    starts = [0, *accumulate(lengths)]
+
+    def place(row: int) -> str:
+        line = bisect_right(starts, row) - 1
+        return f"step {row - starts[line]} of {named(line)}"
+
     unknown = [name for name in names if name not in part_of and _of_steps(name, lines, lengths)]
     per_step = {*unknown, *(name for name, part in part_of.items() if part in _OF_STEPS)}
     columns: dict[str, list[Any]] = {name: [] for name in names}
     for row, (line, steps) in enumerate(zip(lines, lengths, strict=True)):
         for name in names:
-            columns[name] += _spread(line.get(name), steps, name, part_of.get(name), per_step, f"{label}: row {row}")
+            columns[name] += _spread(line.get(name), steps, name, part_of.get(name), per_step, f"{label}: {named(row)}")
     notes = [f"Every line is an episode: {len(lines)} episodes, {sum(lengths)} steps."]
-    notes += [note for name in names for note in _summed(columns, name, part_of.get(name), label)]
+    notes += [note for name in names for note in _summed(columns, name, part_of.get(name), label, place)]
     notes += _add_keys(columns, part_of, lengths, lines)
-    return arrays_table(label, columns, notes=tuple(notes))
+    return arrays_table(label, columns, notes=tuple(notes), longest=max(lengths), place=place, placed=starts[-1])
 
 
-def _steps(line: NamedValues, part_of: Mapping[str, str], label: str, row: int) -> int:
+def _steps(line: NamedValues, part_of: Mapping[str, str], where: str) -> int:
     """The number of steps of a line, on which its lists have to agree."""
     lists = {n: len(v) for n, v in line.items() if isinstance(v, list) and part_of.get(n) in _OF_STEPS}
     if len(set(lists.values())) != 1 or not next(iter(lists.values())):
         said = ", ".join(f"{one_line(name)} {count}" for name, count in lists.items()) or "no list at all"
         raise InvalidInput(
-            f"{label}: row {row} is an episode whose lists differ in length or are empty ({said}). Every step needs one entry in "
+            f"{where} is an episode whose lists differ in length or are empty ({said}). Every step needs one entry in "
             "each of them."
         )
     return next(iter(lists.values()))
@@ -92,22 +102,24 @@ def _spread(value: Any, steps: int, name: str, part: str | None, per_step: Colle
     return [value] * steps
 
 
-def _summed(columns: dict[str, list[Any]], name: str, part: str | None, label: str) -> Iterator[str]:
+def _summed(
+    columns: dict[str, list[Any]], name: str, part: str | None, label: str, place: Callable[[int], str]
+) -> Iterator[str]:
     """Lists of tokens inside of steps: the logarithm of a step's probability is the sum of theirs."""
     nested = [row for row, value in enumerate(columns[name]) if isinstance(value, list)] if part in _ONE_NUMBER else []
     if not nested:
         return
     if part == "behavior_action_probs":
         raise InvalidInput(
-            f"{label}: step {nested[0]} has a list in {one_line(name)}, where one number is needed: the probability of the whole "
-            "step, the product over its tokens. Give the logarithms of the tokens' probabilities in its place, which are summed "
-            "(behavior_log_probs, target_log_probs), or one number per step."
+            f"{label}: {place(nested[0])} has a list in {one_line(name)}, where one number is needed: the probability of the "
+            "whole step, the product over its tokens. Give the logarithms of the tokens' probabilities in its place, which are "
+            "summed (behavior_log_probs, target_log_probs), or one number per step."
         )
     for row in nested:
         if not columns[name][row] or not all(isinstance(token, int | float) for token in columns[name][row]):
             raise InvalidInput(
-                f"{label}: step {row} has a list in {one_line(name)} that is empty or holds something other than numbers. Every "
-                "token needs the logarithm of its probability."
+                f"{label}: {place(row)} has a list in {one_line(name)} that is empty or holds something other than numbers. "
+                "Every token needs the logarithm of its probability."
             )
         columns[name][row] = math.fsum(columns[name][row])
     yield f"{one_line(name)} holds lists inside of {len(nested)} steps: their entries, one per token, were summed."

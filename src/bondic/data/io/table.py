@@ -43,6 +43,9 @@ class Table:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # what the format itself settles
     notes: tuple[str, ...] = ()
     one_step: bool = False  # the format itself says that every row is an episode of its own
+    longest: int = 1  # steps of the longest line, where a line may hold several
+    place: Callable[[int], str] = "row {}".format  # where a row stands in the file, in words
+    placed: int = 0  # how many rows have such a place
     ticks: Callable[[str], npt.NDArray[Any] | None] = lambda _: None  # dates and times, which `load` refuses
 
     def __post_init__(self) -> None:
