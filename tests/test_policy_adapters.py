@@ -239,7 +239,7 @@ def test_classes_are_put_into_the_order_of_the_log():
     named = load_policy(Named(), actions=["go", "wait", "stop"])
     np.testing.assert_array_equal(asked(named)[0], [0.75, 0.0, 0.25])
     fails(load_policy(Named()), r"actions=\[\.\.\.\]")
-    fails(load_policy(Named(), actions=["go", "wait"]), "not among actions")
+    fails(load_policy(Named(), actions=["go", "wait"]), "not among those of the log, go, wait. Name all")
     fails(load_policy(Classifier(), actions=2), "below 2")
     unfitted = type("Unfitted", (Classifier,), {"classes_": None})()
     fails(load_policy(unfitted), "not fitted")

@@ -131,7 +131,11 @@ def _decisions(log: Transitions, coding: Encoding | None) -> Table:
     if log.discrete_actions:
         counts = np.bincount(log.actions)
         for action, count in enumerate(counts[:20]):
-            name = "" if coding is None else f" = {one_line(coding.values[action])}"
+            name = (
+                ""
+                if coding is None or coding.values[action] == str(action)
+                else f" = {one_line(coding.values[action])}"
+            )
             table.add_row(Text(f"action {action}{name}"), str(count), f"{count / len(log):.1%}")
         if counts.size > 20:
             table.add_row(f"{counts.size - 20} more actions", str(int(counts[20:].sum())), "")

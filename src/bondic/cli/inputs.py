@@ -98,9 +98,9 @@ def _doubt_horizon(log: Transitions, horizon: int | None) -> Iterator[Doubt]:
 
 def make_question(inputs: Inputs, policy: str, options: Mapping[str, Any]) -> Rows:
     """The question for one policy."""
-    require_action_order(inputs.loaded, policy, options)
     starts = len(inputs.initial) if inputs.initial.from_rows else None
     chosen = choose_policy(policy, inputs.loaded, starts, options)
+    require_action_order(inputs.loaded, chosen, options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)  # the question carries them to the top of the answer
         question: Rows = make_problem(

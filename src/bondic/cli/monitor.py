@@ -113,7 +113,7 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
             f"--policy {spec}: probabilities in the log belong to its rows, and a monitor asks the policy as rows come. Pass the "
             "policy itself: module:object, or a file."
         )
-    require_action_order(loaded, spec, options)
+    require_action_order(loaded, None, options)  # a later part may hold other actions
     policy = choose_policy(spec, loaded, 0, options)
     if is_monitor(folder):
         return SequentialMonitor.load(folder, policy)

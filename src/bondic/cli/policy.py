@@ -22,7 +22,7 @@ def choose_policy(spec: str, loaded: LoadedLog | None, starts: int | None, optio
     return chosen_policy(spec, loaded, starts, **how)
 
 
-def require_action_order(loaded: LoadedLog | None, policy: str, options: Mapping[str, Any]) -> None:
+def require_action_order(loaded: LoadedLog | None, policy: Any, options: Mapping[str, Any]) -> None:
     """Column j of the policy's answers belongs to action j: which text that is cannot be guessed."""
-    if not options["actions"] and policy not in (COLUMNS, LOGGED):
-        refuse_unstated_order(loaded)
+    if not options["actions"]:
+        refuse_unstated_order(loaded, policy)

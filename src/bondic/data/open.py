@@ -24,7 +24,7 @@ def stream_log(
     memory: int | float | str = "2GB",
     batch_rows: int | None = None,
     columns: Given | None = None,
-    actions: Sequence[str] | None = None,
+    actions: Sequence[str | int] | int | None = None,
     one_step: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> LogStream:

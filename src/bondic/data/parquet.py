@@ -28,7 +28,7 @@ class ParquetStream(LogStream):
         *,
         batch_rows: int,
         columns: Given | None = None,
-        actions: Sequence[str] | None = None,
+        actions: Sequence[str | int] | int | None = None,
         one_step: bool = False,
         progress: Callable[[float], None] | None = None,
     ) -> None:

@@ -127,8 +127,8 @@ def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, 
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
         return _with_actions(policy, source)
-    if not source.order_stated and not isinstance(policy, _READY):
-        refuse_unstated_order(source.loaded)
+    if not source.order_stated:
+        refuse_unstated_order(source.loaded, policy)
     return policy, _notes_on(policy)
 
 
@@ -184,10 +184,16 @@ def _in_columns(loaded: LoadedLog | None, starts: int | None) -> RowProbabilitie
     return RowProbabilities(loaded.next_action_probs, start_probs, loaded.logged_action_probs)
 
 
-def refuse_unstated_order(loaded: LoadedLog | None) -> None:
-    """Column j of the policy's answers belongs to action j: which text that is cannot be guessed."""
+def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
+    """Column j of the policy's answers belongs to action j: which text that is cannot be guessed.
+
+    A classifier names its columns, and a policy that stands in the log has none of its own.
+    """
     names = action_names(loaded)
-    if names is not None:
+    named = (
+        isinstance(policy, ClassifierPolicy) and np.asarray(getattr(policy.model, "classes_", ())).dtype.kind in "UO"
+    )
+    if names is not None and not named and not isinstance(policy, _READY):
         raise InvalidInput(
             f"The log's actions are text ({shown(names)}), and nothing says which of them the policy's first probability "
             "belongs to. Another order is another policy. Name them in the order of the policy's probabilities, actions=[...] "
@@ -199,7 +205,7 @@ def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
     """A rule that answers with actions has to know how many there are: the log shows it, and a note says so."""
     answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
     if answers != "names" and not source.order_stated:
-        refuse_unstated_order(source.loaded)
+        refuse_unstated_order(source.loaded, rule)
     if answers == "probabilities":
         return rule, _notes_on(rule)
     known = rule.actions if rule.actions is not None else int(source.log.inspection.action_counts.size)

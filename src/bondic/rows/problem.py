@@ -35,7 +35,7 @@ def make_problem(
     accept: Iterable[str] | None = (),
     columns: Mapping[str, Any] | None = None,
     missing: Any = None,
-    actions: Sequence[str] | None = None,
+    actions: Sequence[str | int] | int | None = None,
     one_step: bool = False,
     trust_pickle: bool = False,
 ) -> Rows:

@@ -35,7 +35,7 @@ class Assembly:
         table: Table,
         columns: Given | None,
         treatment: Treatment,
-        actions: Sequence[str] | None = None,
+        actions: Sequence[str | int] | int | None = None,
         *,
         one_step: bool = False,
     ) -> None:

@@ -73,13 +73,20 @@ def find_parts(
     return found, absent, probs
 
 
-def known_actions(actions: Sequence[str] | None) -> tuple[str, ...] | None:
+def known_actions(actions: Sequence[str | int] | int | None) -> tuple[str, ...] | None:
+    """Names in order; a number K stands for 0, ..., K - 1, and so do these numbers."""
     if actions is None:
         return None
-    actions = actions if isinstance(actions, str) else list(actions)
-    if isinstance(actions, str) or not all(isinstance(name, str) for name in actions) or not actions:
+    if isinstance(actions, int | np.integer) and not isinstance(actions, bool):
+        actions = range(int(actions))
+    if not isinstance(actions, str) and isinstance(actions, Iterable):
+        actions = list(actions)
+        if actions == list(range(len(actions))):
+            actions = list(map(str, actions))
+    if not isinstance(actions, list) or not all(isinstance(name, str) for name in actions) or not actions:
         raise InvalidInput(
-            "actions= (--actions none,low,high) lists the names of the actions in order, such as ['none', 'low', 'high']."
+            "actions= (--actions none,low,high) lists the names of the actions in order, such as ['none', 'low', 'high'], or "
+            "says how many there are, 10 for 0 to 9."
         )
     if len(set(actions)) < len(actions):
         raise InvalidInput(f"actions= (--actions) names an action twice: {shown(actions)}.")
@@ -177,9 +184,9 @@ class Parts:
             if len(columns) > 1 or columns[0].values.ndim > 1:
                 raise InvalidInput(f"{self.table.source}: actions given as text need one column, not {shown(group)}.")
             return self._action_codes(columns[0].values)
-        if self.known_actions is not None:
-            self.notes.append("Actions are numbers already: the names in actions= (--actions) were not used.")
         values = columns[0].values if len(columns) == 1 else np.column_stack([column.values for column in columns])
+        if self.known_actions is not None:
+            self._stated(values, self.known_actions)
         flat = values.reshape(n, -1) if values.ndim <= 2 else values
         if (
             values.dtype.kind == "f"
@@ -193,6 +200,19 @@ class Parts:
         elif values.dtype.kind in "biu" and flat.shape[1] > 1:
             self.notes.append(f"Actions have {flat.shape[1]} integer dimensions: read as continuous.")
         return values
+
+    def _stated(self, values: npt.NDArray[Any], known: tuple[str, ...]) -> None:
+        """Actions that are numbers, beside a statement of what they are: how many there are is taken from it."""
+        if known != tuple(map(str, range(len(known)))) or values.ndim > 1 or values.dtype.kind not in "biu":
+            self.notes.append("Actions are numbers already: the names in actions= (--actions) were not used.")
+            return
+        if (row := _arrays.first(values >= len(known))) is not None:
+            raise InvalidInput(
+                f"{self.table.source}: the action {values[row]} at row {numbered(row)} is not among the {len(known)} that "
+                f"actions= (--actions) states, 0 to {len(known) - 1}."
+            )
+        self.encodings["actions"] = Encoding("actions", known, self.columns["actions"])
+        self.notes.append(f"There are {len(known)} actions, 0 to {len(known) - 1}, as stated.")
 
     def _action_codes(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         texts = values.tolist()

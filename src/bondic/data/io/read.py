@@ -63,7 +63,7 @@ def read_log(
     columns: Given | None = None,
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
-    actions: Sequence[str] | None = None,
+    actions: Sequence[str | int] | int | None = None,
     one_step: bool = False,
     trust_pickle: bool = False,
 ) -> LoadedLog:
@@ -74,7 +74,8 @@ def read_log(
     "observations": ["age", "lab_*"]}; {"truncations": None} (or terminations) states that there are none. `missing`
     states what to do with gaps in observations: "indicator" fills 0 and adds a 0/1 column, {column: value} fills your
     value and adds the column. `categorical` is "one-hot" (the default for text) or "codes", also per column.
-    `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken.
+    `actions` names text actions in the order of their numbers (sorted unless said); it may name some never taken, or say
+    how many actions there are.
     `one_step=True` states that every row is an episode of its own (a bandit log): next observations and ends are then not
     needed. Pickles run code when they are loaded: only with `trust_pickle=True`.
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput, PolicyError
+from bondic.errors import InvalidInput, PolicyError, shown
 
 FloatArray = npt.NDArray[np.float64]
 Output: TypeAlias = Literal["probabilities", "logits", "actions"]
@@ -82,17 +82,19 @@ def in_order(probs: FloatArray, classes: Any, actions: Any, what: str) -> FloatA
         places = [int(name) for name in names] if whole else []
         if not whole or min(places, default=0) < 0 or max(places, default=0) >= count:
             raise PolicyError(
-                f"{what} knows the actions {names[:8]}, which are not numbers below {count or 'the number of actions'}. Pass "
+                f"{what} knows the actions {shown(names)}, which are not numbers below {count or 'the number of actions'}. Pass "
                 "actions=[...] (--actions), the names of the log's actions 0, 1, ... in order."
             )
     else:
         order = [str(name) for name in actions]
-        unknown = [name for name in names if str(name) not in order]
+        labels = [str(int(name)) if isinstance(name, float) and name.is_integer() else str(name) for name in names]
+        unknown = [label for label in labels if label not in order]
         if unknown:
             raise PolicyError(
-                f"{what} knows the actions {unknown[:8]}, which are not among actions={order[:8]} (--actions)."
+                f"{what} knows the actions {shown(unknown)}, which are not among those of the log, {shown(order)}. Name all that "
+                "there are, actions=[...] (--actions)."
             )
-        count, places = len(order), [order.index(str(name)) for name in names]
+        count, places = len(order), [order.index(label) for label in labels]
     if probs.shape[1] != len(places):
         raise PolicyError(f"{what} returned {probs.shape[1]} probabilities for {len(places)} classes.")
     out = np.zeros((probs.shape[0], count))

@@ -1,0 +1,64 @@
+"""How many actions there are, what they are called, and which columns a policy was given."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.tree import DecisionTreeClassifier
+
+import bondic
+from bondic import InvalidInput, PolicyError
+from test_slips import ONE, PARTS, TABLE
+from test_tool import run
+
+TEXT = TABLE.assign(given=np.where(TABLE["given"] == 1, "warm", "cold"))
+TREE = DecisionTreeClassifier(max_depth=1).fit(TEXT[["age", "dose"]], np.where(TEXT["dose"] > 0, "warm", "cold"))
+
+
+def asked(policy, log=TABLE, **changes):
+    return bondic.evaluate_policy(log, policy, **{**ONE, "columns": PARTS, **changes})
+
+
+def choose(states):
+    return (states[:, 1] > 0).astype(int)
+
+
+@pytest.mark.parametrize("actions", [3, [0, 1, 2], range(3), np.int64(3), np.arange(3)], ids=str)
+def test_a_number_of_actions_is_understood(actions):
+    found = asked(choose, actions=actions)
+    assert any("There are 3 actions, 0 to 2, as stated" in note for note in found.notes)
+    assert found.estimate > 0.9
+    assert asked(lambda s: np.eye(3)[choose(s)], actions=actions).interval == found.interval
+
+
+@pytest.mark.parametrize("actions", [0, True, 2.5, [0, 2], "warm", [], object()], ids=str)
+def test_what_is_no_list_of_actions_is_refused_in_words(actions):
+    with pytest.raises(InvalidInput, match=r"actions= \(--actions none,low,high\) lists the names.*10 for 0 to 9"):
+        asked(choose, actions=actions)
+
+
+def test_more_actions_than_stated_are_refused():
+    with pytest.raises(InvalidInput, match=r"the action 1 at row \d+ is not among the 1 that actions="):
+        asked(choose, actions=1)
+
+
+def test_a_classifier_of_text_names_its_actions(tmp_path, capsys):
+    found = asked(TREE, TEXT)
+    assert found.estimate > 0.9
+    assert asked(TREE, TEXT, actions=["warm", "cold"]).estimate == pytest.approx(found.estimate, abs=0.05)
+    with pytest.raises(InvalidInput, match="nothing says which of them the policy's first probability"):
+        asked(lambda s: np.eye(2)[choose(s)], TEXT)
+    with pytest.raises(
+        PolicyError, match=r"knows the actions warm, which are not among those of the log, cold\. Name all"
+    ):
+        asked(TREE, TEXT[TEXT["given"] == "cold"])
+    (tmp_path / "tree.pkl").write_bytes(pickle.dumps(TREE))
+    TEXT.to_parquet(tmp_path / "log.parquet")
+    columns = [
+        word for part, name in PARTS.items() for word in ("--columns", f"{part}={','.join(np.atleast_1d(name))}")
+    ]
+    given = ["--policy", tmp_path / "tree.pkl", "--trust-pickle", "--one-step", *columns, "--reward-range", 0, 1]
+    code, _, err = run(capsys, "evaluate", tmp_path / "log.parquet", *given, "--out", tmp_path / "out")
+    assert code == 0, err
+    certificate = tmp_path / "out" / "certificate.npz"
+    assert certificate.exists()
