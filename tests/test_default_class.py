@@ -62,8 +62,8 @@ def test_few_whole_numbers_beside_measurements_are_names():
     states = np.column_stack([rng.normal(size=500), rng.integers(0, 20, 500), rng.integers(0, 400, 500)])
     found = kind(states)
     assert found.columns == (1,)
-    assert "columns 1 hold few different whole numbers and are treated as names" in found.text
-    assert "columns 2 hold whole numbers and are treated as quantities" in found.text
+    assert "column 1 holds few different whole numbers and is treated as names" in found.text
+    assert "column 2 holds whole numbers and is treated as quantities" in found.text
     assert kind(states, False).columns == ()
     assert kind(np.round(10 * rng.random((500, 4)))).columns == ()  # nothing but whole numbers: intensities, counts
 
@@ -98,7 +98,7 @@ def test_a_column_of_names_has_no_neighbors():
     gaussian = setting.ball.kernel.parts[0].parts[0]
     assert gaussian.bandwidth[column] == 0.05
     assert np.all(gaussian.bandwidth[:column] > 0.1)
-    assert str([column]) in notes["states"]
+    assert f"column {column} holds names" in notes["states"]
 
 
 # --------------------------------------------------------------------------------------------------- the radius

@@ -99,7 +99,7 @@ STATEMENTS = {
     "starts of two columns": ({"initial": InitialStates.exact([[0, 1]])}, "2 dimensions, the log 1"),
     "a method that is a class": ({"method": bondic.Dual}, "the class Dual", "method=Dual()"),
     "a method that nobody knows": ({"method": "sequental"}, "no method 'sequental'", "Did you mean `sequential`?"),
-    "a number for a method": ({"method": 3}, "`method` is a int", "Sequential()"),
+    "a number for a method": ({"method": 3}, "`method` is an int", "Sequential()"),
     "a word that is no argument": ({"rewardrange": (0, 1)}, "no argument `rewardrange`", "`reward_range`?"),
     "another name of gamma": ({"discount": 0.9}, "no argument `discount`", "There are", "gamma"),
     "a horizon as a text": ({"horizon": "5"}, "`horizon` is '5'", "whole number"),
@@ -199,7 +199,7 @@ OTHERS = {
     "nothing to compare": (lambda: bondic.compare([]), "nothing to compare"),
     "batches of a CSV file": (lambda: bondic.stream_log("log.csv"), "log.csv is a .csv file", "read_log(path)"),
     "an amount of memory in words": (lambda: bondic.stream_log("log.csv", memory="lots"), "'lots'", "2GB"),
-    "a number for a log": (lambda: bondic.read_log(3), "The log is a int", "Pass a path"),
+    "a number for a log": (lambda: bondic.read_log(3), "The log is an int", "Pass a path"),
     "a function of a file that is not there": (lambda: bondic.load_policy("rules.py:late"), "no file rules.py"),
 }  # fmt: skip
 

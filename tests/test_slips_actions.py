@@ -62,3 +62,35 @@ def test_a_classifier_of_text_names_its_actions(tmp_path, capsys):
     assert code == 0, err
     certificate = tmp_path / "out" / "certificate.npz"
     assert certificate.exists()
+
+
+def test_a_strange_answer_names_the_columns_that_the_policy_was_given():
+    words = r"sum to 0, not 1.*\(It was given 2 columns, age, dose\. If it needs others.*--columns observations=NAME"
+    with pytest.raises(PolicyError, match=words):
+        asked(lambda s: np.zeros((len(s), 2)))
+    with pytest.raises(PolicyError, match=r"It was given column age\."):
+        asked(lambda s: np.zeros((len(s), 2)), columns=PARTS | {"observations": "age"})
+    arrays = bondic.Transitions.one_step(TABLE[["age", "dose"]].to_numpy(), TABLE["given"], TABLE["well"])
+    with pytest.raises(PolicyError, match=r"sum to 0, not 1.*\(It was given states of 2 columns\.\)"):
+        bondic.evaluate_policy(arrays, lambda s: np.zeros((len(s), 2)), gamma=0, reward_range=(0, 1))
+
+
+# --- small words --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_without_a_name_is_shown_as_such():
+    with pytest.raises(InvalidInput, match=r"the table has \(without a name\), age"):
+        asked(choose, TABLE.rename(columns={"dose": ""})[["", "age", "given", "well", "p"]])
+
+
+def test_an_int_is_an_int():
+    with pytest.raises(InvalidInput, match="`initial` is an int, and does not say"):
+        asked(choose, initial=36)
+
+
+def test_actions_that_were_never_taken_are_not_told_by_next_states_that_there_are_none_of():
+    with pytest.warns(
+        bondic.ValidityWarning, match=r"action 2\. They get 100\.0% of its probability at the initial"
+    ) as told:
+        asked(lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)))
+    assert "next states" not in str(told[0].message)

@@ -319,7 +319,7 @@ def test_text_kept_as_codes_is_names_without_being_asked(capsys):
         "codes",
     ]
     _, out, err = run(capsys, "check", "words.parquet", *asked)
-    assert "columns [1] hold names" in out, err
+    assert "column 1 holds names" in out, err
 
 
 @pytest.mark.usefixtures("place")

@@ -81,8 +81,20 @@ _LONGEST = 60
 def shown(names: Iterable[Any]) -> str:
     """Names as they appear in a message: the first ones, cut to a readable length, with nothing a terminal would obey."""
     listed = list(names)
-    words = ", ".join(one_line(name) for name in listed[:_SHOWN])
+    words = ", ".join(one_line(name) or "(without a name)" for name in listed[:_SHOWN])
     return words + (f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else "")
+
+
+def counted_names(names: Iterable[Any]) -> str:
+    """ "column age", "2 columns, age, dose": how many there are, and the first of them."""
+    listed = list(names)
+    return f"column {shown(listed)}" if len(listed) == 1 else f"{len(listed)} columns, {shown(listed)}"
+
+
+def kind_of(value: Any) -> str:
+    """ "an int", "a list", "None": what somebody passed, in a sentence."""
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
 
 
 def printable(text: Any, keep: str = "") -> str:

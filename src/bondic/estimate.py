@@ -13,7 +13,7 @@ import numpy as np
 from bondic.baselines.registry import BASELINES, make_baseline
 from bondic.claims import check_alpha, unusual_alpha
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput, ValidityWarning, did_you_mean, one_line
+from bondic.errors import InvalidInput, ValidityWarning, did_you_mean, kind_of, one_line
 from bondic.methods.default import Default
 from bondic.methods.dual import Dual
 from bondic.methods.primal import Primal
@@ -63,7 +63,7 @@ def _method(given: Any) -> Method:
         raise InvalidInput(f"`method` is the class {given.__name__}. Make one: method={given.__name__}().")
     if not callable(getattr(given, "run", None)):
         raise InvalidInput(
-            f"`method` is a {type(given).__name__}. It is a method such as Sequential() or Dual(), or the name of one: "
+            f"`method` is {kind_of(given)}. It is a method such as Sequential() or Dual(), or the name of one: "
             "'sequential'."
         )
     return given  # type: ignore[no-any-return]
@@ -81,7 +81,7 @@ def estimate_interval(
     check_alpha(alpha)
     if not isinstance(problem, Rows):
         raise InvalidInput(
-            f"estimate_interval takes a problem, not a {type(problem).__name__}: make_problem(log, policy, ...), or "
+            f"estimate_interval takes a problem, not {kind_of(problem)}: make_problem(log, policy, ...), or "
             "evaluate_policy(log, policy, ...), which does both."
         )
     if progress is not None and not callable(progress):

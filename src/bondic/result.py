@@ -363,7 +363,9 @@ class Result(Shortcuts):
         used = self.effective_sample_size >= 0 and self.estimated
         carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
-        yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}){carried}"
+        inside = self.question.select(first, stop) if self.question is not None and self.question.dropped else None
+        within = "" if inside is None else f", {len(inside)} of them inside the horizon"
+        yield f"method {self.method}: {stop - first} rows {done} ({first} to {stop - 1}{within}){carried}"
         yield from self.told
         if split and self.search_words:
             yield self.search_words

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import PolicyError
+from bondic.errors import PolicyError, counted_names
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -151,7 +151,20 @@ def discrete_probabilities(
     """Ask for pi(. | s) at every observation and check the answer; `first` states were asked about before."""
     more = (timesteps,) if is_time_dependent(policy) else ()
     answer = _ask(policy.action_probs, observations, what, *more)
-    return check_probabilities(answer, observations.shape[0], what, slots, log_rows, first)
+    try:
+        return check_probabilities(answer, observations.shape[0], what, slots, log_rows, first)
+    except PolicyError as problem:
+        raise PolicyError(f"{problem}{_was_given(observations.shape[1], getattr(policy, 'names', ()))}") from problem
+
+
+def _was_given(width: int, names: Sequence[str]) -> str:
+    """Which columns the policy was asked with: other ones than it was made for explain many a strange answer."""
+    if not names:
+        return f" (It was given states of {width} {'column' if width == 1 else 'columns'}.)"
+    return (
+        f" (It was given {counted_names(names)}. If it needs others, or another order: columns={{'observations': [...]}}, "
+        "--columns observations=NAME,...)"
+    )
 
 
 def check_probabilities(

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from bondic.claims import ErrorBudget, check_alpha
-from bondic.errors import BondicError, InvalidInput
+from bondic.errors import BondicError, InvalidInput, kind_of
 from bondic.estimate import Method, estimate_interval, named_method
 from bondic.proofs.io import write_atomically
 from bondic.rendering import escape
@@ -105,7 +105,7 @@ def compare(
     named = dict(what) if isinstance(what, Mapping) else _names(what)
     for name, result in named.items():
         if not isinstance(result, Result):
-            raise InvalidInput(f"{name} is a {type(result).__name__}, not a Result: pass what evaluate_policy returns.")
+            raise InvalidInput(f"{name} is {kind_of(result)}, not a Result: pass what evaluate_policy returns.")
     if not named:
         raise InvalidInput("There is nothing to compare.")
     lines = tuple(Line("" if name == r.method else str(name), r.method, r) for name, r in named.items())
@@ -116,7 +116,7 @@ def _names(results: Any) -> dict[str, Any]:
     """Results by method, those of the same method numbered."""
     if isinstance(results, Result | str) or not isinstance(results, Sequence):
         raise InvalidInput(
-            f"compare takes a list of results, a dict of them by name, or a problem; it was given a {type(results).__name__}."
+            f"compare takes a list of results, a dict of them by name, or a problem; it was given {kind_of(results)}."
         )
     return _numbered([(getattr(result, "method", f"entry {k}"), result) for k, result in enumerate(results)])
 

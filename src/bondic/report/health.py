@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +50,10 @@ class Health:
     episodes: int | None = None
     terminations: int | None = None
     truncations: int | None = None
-    copies: int | None = None  # rows that equal an earlier row in every value
+    copies: int | None = (
+        None  # rows that equal an earlier row in every value; not counted where every row is an episode
+    )
+    return_mean: float | None = None  # sum of the rewards of an episode, on average, where there are several steps
 
 
 def examine(question: Rows, log: Log | None = None, *, no_rows: bool = False) -> Health:
@@ -136,15 +140,16 @@ def _taken(cloud: Cloud, width: int, *, discrete: bool) -> FloatArray:
     return np.asarray(taken.sum(axis=0))
 
 
-def _of_log(log: Log) -> dict[str, int | None]:
-    """Episodes, ends and copies of the whole log; copies only of a log in memory."""
-    episodes, terminations, truncations = 0, 0, 0
+def _of_log(log: Log) -> dict[str, Any]:
+    """Episodes, ends, returns and copies of the whole log; copies only of a log in memory."""
+    episodes, terminations, truncations, earned = 0, 0, 0, 0.0
     for _, part, starts in episode_starts(log):
         episodes += starts.size
         terminations += int(part.terminations.sum())
+        earned += float(part.rewards.sum())
         truncations += int(np.asarray(part.truncations).sum())
     copies = None
-    if log.held:
+    if log.held and terminations < len(log):  # few contexts come again and again: no sign of a copy
         columns = log.read().columns().values()
         numbers = [np.asarray(column, dtype=np.float64) for column in columns if column is not None]
         copies = len(log) - _distinct(np.column_stack(numbers))
@@ -154,4 +159,5 @@ def _of_log(log: Log) -> dict[str, int | None]:
         "terminations": terminations,
         "truncations": truncations,
         "copies": copies,
+        "return_mean": earned / episodes if 1 < episodes < len(log) else None,
     }

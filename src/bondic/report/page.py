@@ -95,7 +95,7 @@ def _support(result: Result, proof: Proof, certified: Rows, columns: Sequence[st
     omega, found = _shown_omega(result, proof) if isinstance(proof, DualProof) else None, None
     if omega is not None:
         found = find_support(certified, omega, names=column_names(certified.layout, columns), no_rows=no_rows)
-    return sections.support(result, found, no_rows)
+    return sections.support(result, found, len(certified), no_rows)
 
 
 def _shown_omega(result: Result, proof: DualProof) -> Function | None:

@@ -63,9 +63,8 @@ def _searched(result: Result) -> str:
     return f'<p class="soft">{esc(sentence(result.search_words))}.</p>' if result.search_words else ""
 
 
-def support(result: Result, found: Support | None, no_rows: bool) -> str:
-    """Where the log supports the policy, and which rows matter most."""
-    rows = result.rows[1] - result.rows[0]
+def support(result: Result, found: Support | None, rows: int, no_rows: bool) -> str:
+    """Where the log supports the policy, and which of the certified `rows` matter most."""
     share = result.effective_sample_size / rows if rows else 0.0
     title = '<section id="support"><h2>Where the log supports the policy</h2>'
     head = (
@@ -120,9 +119,16 @@ def data_health(health: Health, no_rows: bool, doubts: Sequence[str] = (), notes
     return (
         f'<section id="health"><h2>Is it the right log?</h2>{warned}{facts(items)}'
         f"<h3>Rewards in the stated range [{esc(number(low))}, {esc(number(high))}]</h3>{reward_histogram(health)}"
-        f'<p class="soft">Mean reward {esc(three(health.reward_mean))}. Dashed lines: the stated range. Every possible reward '
+        f'<p class="soft">{esc(_earned(health))} Dashed lines: the stated range. Every possible reward '
         f"must lie inside.{hidden}</p>{used}{read}</section>"
     )
+
+
+def _earned(health: Health) -> str:
+    if health.return_mean is None:
+        return f"Mean reward {three(health.reward_mean)}."
+    whole = f"an episode of the log earns {three(health.return_mean)} on average, undiscounted"
+    return f"Mean reward {three(health.reward_mean)} per step; {whole}."
 
 
 def _actions(health: Health) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.data.hygiene.findings import Finding, judge
-from bondic.errors import ValidityWarning, shown
+from bondic.data.initial import episode_starts
+from bondic.errors import Doubt, ValidityWarning, shown
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows.rows import Rows
 from bondic.terms import in_full, range_of
@@ -66,6 +67,28 @@ def ends_at_once(question: Rows) -> tuple[str, ...]:
     )
 
 
+def first_rewards_alone(question: Rows) -> tuple[str, ...]:
+    """A note where the discount is 0 although steps follow each other; a doubt where the first ones earn nothing."""
+    lengths = question.log.inspection.episode_lengths
+    if question.terms.gamma != 0 or question.terms.horizon == 1 or lengths.max(initial=0) < 2:
+        return ()
+    first = total = 0.0
+    for _, part, starts in episode_starts(question.log):
+        first += float(np.abs(part.rewards[starts]).sum())
+        total += float(np.abs(part.rewards).sum())
+    words = (
+        f"gamma = 0 counts the first reward of an episode alone, and the log has episodes of up to {lengths.max()} steps: what "
+        "is earned later is no part of the value."
+    )
+    if first or not total:
+        return (words,)
+    doubt = Doubt(
+        f"{words} Every first reward of the log is 0, later ones are not: a discount near 1 is probably meant."
+    )
+    warnings.warn(doubt, ValidityWarning, stacklevel=3)
+    return (doubt,)
+
+
 def unseen_actions(question: Rows) -> Iterator[Finding]:
     """Where the policy goes beyond the log's actions, no row says what it earns."""
     if isinstance(question.policy, LoggedTarget):
@@ -93,11 +116,12 @@ def _never_taken(question: Rows, counts: npt.NDArray[np.int64]) -> Iterator[Find
     taken = unseen[(share[unseen] > 0) | (first[unseen] > 0)]
     if not taken.size:
         return
+    next_states = f"{share[taken].sum():.1%} of its probability at the log's next states and " if points else ""
     yield Finding(
         "unseen-actions", "warn", int(taken.size), -1,
         f"The policy takes actions that the log never took: {shown(f'action {action}' for action in taken)}. They get "
-        f"{share[taken].sum():.1%} of its probability at the log's next states and {first[taken].sum():.1%} at the initial "
-        "states. No row says what they earn: what is said of them rests on assumptions alone.",
+        f"{next_states}{first[taken].sum():.1%} {'' if points else 'of its probability '}at the initial states. "
+        "No row says what they earn: what is said of them rests on assumptions alone.",
         "Evaluate a policy that keeps to logged actions, or log these; check that actions are numbered as the policy has them.",
     )  # fmt: skip
 

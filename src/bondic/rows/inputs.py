@@ -15,7 +15,7 @@ from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.log import Log, is_log
 from bondic.data.names import held_by
-from bondic.errors import InvalidInput, did_you_mean, one_line, shown
+from bondic.errors import InvalidInput, did_you_mean, kind_of, one_line, shown
 from bondic.policies.adapters.fitted import words_on
 from bondic.policies.adapters.load import load_policy
 from bondic.policies.adapters.rule import Rule
@@ -69,13 +69,13 @@ def take_log(given: Any, **reading: Any) -> GivenLog:
     if is_log(given) or isinstance(given, LoadedLog):
         if said:
             raise InvalidInput(
-                f"{next(iter(said))}= says how a file or table is read; the log is a {type(given).__name__} already. Leave it "
+                f"{next(iter(said))}= says how a file or table is read; the log is {kind_of(given)} already. Leave it "
                 "out."
             )
         return GivenLog(given.transitions, given) if isinstance(given, LoadedLog) else GivenLog(given)
     if given is None or hasattr(given, "action_probs") or hasattr(given, "sample_action") or callable(given):
         raise InvalidInput(
-            f"The first argument is the log, the second the policy; the first is {_a(given)}. A log is Transitions, what "
+            f"The first argument is the log, the second the policy; the first is {kind_of(given)}. A log is Transitions, what "
             "read_log returns, a path, or a table."
         )
     from bondic.data.io.read import read_log  # it loads pyarrow: whoever has a log already does not wait for it
@@ -85,10 +85,6 @@ def take_log(given: Any, **reading: Any) -> GivenLog:
     return GivenLog(loaded.transitions, loaded, order_stated="actions" in said)
 
 
-def _a(given: Any) -> str:
-    return "None" if given is None else f"a {type(given).__name__}"
-
-
 def take_initial(given: Any, log: Log) -> InitialStates:
     """As stated, or the log's episode starts."""
     if given is None:
@@ -96,7 +92,7 @@ def take_initial(given: Any, log: Log) -> InitialStates:
     if isinstance(given, InitialStates):
         return given
     raise InvalidInput(
-        f"`initial` is {_a(given)}, and does not say what its states are. If the process starts in exactly these: "
+        f"`initial` is {kind_of(given)}, and does not say what its states are. If the process starts in exactly these: "
         "InitialStates.exact(states). If they are independent draws of where it starts: InitialStates.sample(states). Left out, "
         "the log's episode starts are taken."
     )
@@ -111,9 +107,7 @@ def refuse_no_policy(given: Any) -> None:
             "if its probabilities stand in the log."
         )
     if is_log(given) or isinstance(given, LoadedLog):
-        raise InvalidInput(
-            f"The second argument is the policy, and it is a {type(given).__name__}: the log comes first."
-        )
+        raise InvalidInput(f"The second argument is the policy, and it is {kind_of(given)}: the log comes first.")
 
 
 def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, tuple[str, ...]]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput
-from bondic.rows.doubts import cut_by_horizon, ends_at_once, inspected, undiscounted
+from bondic.rows.doubts import cut_by_horizon, ends_at_once, first_rewards_alone, inspected, undiscounted
 from bondic.rows.inputs import refuse_no_policy, take_initial, take_log, take_policy
 from bondic.rows.make import make_rows
 from bondic.rows.rows import Rows
@@ -82,5 +82,5 @@ def make_problem(
     rows = make_rows(source.log, asked, starts, terms, draws=draws, initial_draws=initial_draws, seed=seed)
     rows = rows if accept is None else inspected(rows, accept)
     discounts = undiscounted(gamma) if source.one_step else ends_at_once(rows)
-    notes = (*source.notes, *read, *cut_by_horizon(rows), *discounts)
+    notes = (*source.notes, *read, *cut_by_horizon(rows), *first_rewards_alone(rows), *discounts)
     return replace(rows, names=source.names, notes=notes)

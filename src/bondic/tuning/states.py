@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, shown
 from bondic.kernels.normal_form import Layout
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,7 +56,7 @@ def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> 
     if isinstance(categorical, tuple):
         everything = len(categorical) == layout.observation_dim
         if not (everything and layout.discrete):
-            return StateKind(False, categorical, f"columns {list(categorical)} hold names, {STATED}")
+            return StateKind(False, categorical, f"{_hold(categorical)} names, {STATED}")
         categorical = True
     if categorical:
         if not layout.discrete:
@@ -96,9 +96,9 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
         return StateKind(False, (0,), f"states are whole numbers and are treated as names ({why})")
     mixed = not np.all(observed == np.round(observed))
     few = [c for c in numbers if mixed and np.unique(observed[:, c]).size <= _FEW_NAMES]
-    taken = [f"columns {_shown(few)} hold few different whole numbers and are treated as names"] if few else []
+    taken = [f"{_hold(few)} few different whole numbers and {_are(few)} treated as names"] if few else []
     others = [c for c in numbers if c not in few]
-    taken += [f"columns {_shown(others)} hold whole numbers and are treated as quantities"] if others else []
+    taken += [f"{_hold(others)} whole numbers and {_are(others)} treated as quantities"] if others else []
     return StateKind(
         False,
         tuple(few),
@@ -108,5 +108,10 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
     )
 
 
-def _shown(columns: list[int]) -> str:
-    return ", ".join(map(str, columns[:8])) + (", ..." if len(columns) > 8 else "")
+def _hold(columns: Sequence[int]) -> str:
+    """ "column 1 holds", "columns 1, 3 hold"."""
+    return f"column {columns[0]} holds" if len(columns) == 1 else f"columns {shown(columns)} hold"
+
+
+def _are(columns: Sequence[int]) -> str:
+    return "is" if len(columns) == 1 else "are"

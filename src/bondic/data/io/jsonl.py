@@ -11,7 +11,7 @@ from typing import Any
 
 from bondic.data.io.per_episode import NamedValues, parts_of, spread_episodes, telling
 from bondic.data.io.table import Table, arrays_table
-from bondic.errors import InvalidInput, one_line
+from bondic.errors import InvalidInput, kind_of, one_line
 
 SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
@@ -48,8 +48,7 @@ def _objects(path: Path, label: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
                     ) from problem
                 if not isinstance(found, dict):
                     raise InvalidInput(
-                        f"{label}: line {number} is a {type(found).__name__}, not an object with names: "
-                        '{"reward": 1.0, ...}.'
+                        f'{label}: line {number} is {kind_of(found)}, not an object with names: {{"reward": 1.0, ...}}.'
                     )
                 yield number, found
     except (OSError, EOFError, zlib.error) as problem:

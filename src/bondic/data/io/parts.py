@@ -18,7 +18,7 @@ from bondic.data.io.stand_ins import NO_ACTIONS, steps_as_observations
 from bondic.data.io.table import BoolArray, Table
 from bondic.data.names import ALIASES, MAY_BE_ABSENT, REQUIRED, ColumnMap, find_columns, unknown_part
 from bondic.data.propensities import PROPENSITIES, refuse_both
-from bondic.errors import InvalidInput, one_line, shown
+from bondic.errors import InvalidInput, kind_of, one_line, shown
 
 Given = Mapping[str, str | Iterable[str] | None]
 
@@ -30,7 +30,7 @@ _SINGLE = ("terminations", "truncations", "episode_ids", "timesteps", *PROPENSIT
 def checked_columns(columns: Any) -> dict[str, Any]:
     """What the caller said about columns: parts that exist, each with a name, names, or None."""
     if not isinstance(columns, Mapping | None):
-        raise InvalidInput(f"columns= maps parts of a transition to column names; it is a {type(columns).__name__}.")
+        raise InvalidInput(f"columns= maps parts of a transition to column names; it is {kind_of(columns)}.")
     for part, value in dict(columns or {}).items():
         if part not in ALIASES and part not in probabilities.PARTS:
             parts = (*ALIASES, *probabilities.PARTS)

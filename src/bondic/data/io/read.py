@@ -31,7 +31,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.table import Table, as_column, dates
-from bondic.errors import InvalidInput, one_line
+from bondic.errors import InvalidInput, kind_of, one_line
 from bondic.folders import near
 
 _PICKLES = (".pkl", ".pickle")
@@ -125,7 +125,7 @@ def _from_object(source: Any, label: str, columns: Given | None) -> Table:
     if is_arrow_like(source):
         return _from_frame(source, label, columns)
     raise InvalidInput(
-        f"{label} is a {type(source).__name__}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
+        f"{label} is {kind_of(source)}, which cannot be read. Pass a path, a mapping of arrays by name, or a table "
         "(pandas, polars, pyarrow, datasets)."
     )
 

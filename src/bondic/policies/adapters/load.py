@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.errors import InvalidInput, MissingExtra, one_line
+from bondic.errors import InvalidInput, MissingExtra, kind_of, one_line
 from bondic.folders import near
 from bondic.policies.adapters import imported, npz, onnx, rule, sb3, sklearn, torch
 from bondic.policies.adapters.outputs import Output, check_output
@@ -110,12 +110,12 @@ def _refusal(candidate: Any, spec: str) -> InvalidInput:
         return InvalidInput(f"{candidate.__name__} is a class. Pass an object of it: {candidate.__name__}(...).")
     if isinstance(candidate, np.ndarray | list | tuple):
         return InvalidInput(
-            f"A policy cannot be a {type(candidate).__name__} by itself: what are its entries? One action for every state 0, 1, "
+            f"A policy cannot be {kind_of(candidate)} by itself: what are its entries? One action for every state 0, 1, "
             "...: dict(enumerate(actions)). A row of probabilities for every state 0, 1, ...: TablePolicy(table). Probabilities "
             "for every row of the log: RowProbabilities(next_probs, initial_probs)."
         )
     return InvalidInput(
-        f"{one_line(spec, 200)} is a {type(candidate).__name__}, which is no policy. A policy is {known}, a function of all "
+        f"{one_line(spec, 200)} is {kind_of(candidate)}, which is no policy. A policy is {known}, a function of all "
         "states, a dict {state: action}, or a number (that action everywhere)."
     )
 
