@@ -88,7 +88,7 @@ def find_columns(
 
 
 _TELLING = {
-    "behavior_log_probs": ("old", "behavior", "behaviour", "logging", "sampl"),
+    "behavior_log_probs": ("old", "behav", "logging", "sampl"),
     "target_log_probs": ("new", "target", "eval"),
     "rewards": ("score", "return", "payoff", "grade", "rating"),
 }
