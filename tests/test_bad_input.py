@@ -358,7 +358,7 @@ def rejected(**changes):
 def test_a_ball_that_the_log_contradicts_gives_a_result_that_says_so(side):
     _, result = rejected(side=side)
     assert result.status is Status.REJECTED
-    assert "contradicts the assumptions" in str(result.status)
+    assert "contradicts an assumption" in str(result.status)
     assert (result.low, result.high) == (result.value_range.low, result.value_range.high)
     assert result.rejection.rejected
     assert result.rejection.p_value < 0.1

@@ -40,7 +40,7 @@ def test_without_a_method_it_is_the_sequential_one_and_says_so():
     assert result.method == "sequential"
     assert isinstance(result.proof, SequentialProof)
     assert result.choices["method"] == "sequential, the default wherever it applies"
-    assert "Chosen by rule, before a certified row was seen: sequential" in " ".join(result.view().lines)
+    assert "Method chosen by a fixed rule that saw no certified row: sequential" in " ".join(result.view().lines)
     assert result.certificate.body["information"]["choices"] == result.choices
     assert result.hashes["certificate"] == result.certificate.digest
     same = b.estimate_interval(question(), method=b.Sequential())

@@ -48,9 +48,9 @@ def test_weights_and_biases_is_given_the_same(result, monkeypatch, tmp_path):
     assert (Path(run.log_artifact.call_args.args[0]) / "result.json").is_file()
 
 
-def test_both_take_five_lines():
+def test_both_take_six_lines():
     for title in ("to_mlflow.py", "to_wandb.py"):
-        assert len([line for line in shown(title).splitlines() if line.strip()]) == 5
+        assert len([line for line in shown(title).splitlines() if line.strip()]) == 6
 
 
 def test_the_workflow_is_one_and_its_command_is_understood():

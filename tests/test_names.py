@@ -187,3 +187,29 @@ def test_spelling_is_american():
     assert [place for path in [*PROSE, ROOT / "README.md"] for place in british(path)] == []
     assert BRITISH.search("the optimiser of neighbours")
     assert not BRITISH.search("otherwise a promise of noise")
+
+
+# --- words that readers stumble over ------------------------------------------------------------------------
+
+READ = [
+    ROOT / "README.md",
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs" / "tutorials").glob("*.md"),
+    *(
+        path
+        for folder in ("report", "advice", "cli")
+        for path in (ROOT / "src" / "bondic" / folder).iterdir()
+        if path.suffix
+    ),
+]
+"""What people read who use the library."""
+ODD = re.compile(
+    r"\b(?:pays? for|did not please|foreign data|says nothing new|worth about|taken for names|honest record)\b"
+)
+
+
+def test_readers_meet_everyday_words():
+    odd = [f"{path.relative_to(ROOT)}: {found}" for path in READ for found in ODD.findall(path.read_text("utf-8"))]
+    assert odd == []
+    assert ODD.search("noise pays for chance")
+    assert not ODD.search("a reward that is paid once")

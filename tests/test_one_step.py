@@ -209,7 +209,7 @@ def test_the_tool_reads_and_evaluates_without_a_discount(tmp_path, capsys, monke
     shares = re.findall(r"<span>([0-9.]+)% → ([0-9.]+)%</span>", page)
     assert len(shares) >= ACTIONS
     assert min(float(share) for pair in shares for share in pair) > 0
-    assert "asked at the logged states" in page
+    assert "those at the logged states" in page
     assert "--one-step" in page  # the command that verifies reads the log in the same way
     code, said = run("verify", tmp_path / "out" / "certificate.json", tmp_path / "log.parquet", "--one-step")
     assert code == 0, said.err

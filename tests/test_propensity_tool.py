@@ -42,7 +42,7 @@ def test_a_table_of_probabilities_becomes_a_verified_interval(place, options, ca
     found = json.loads(out)
     assert found["method"] == "propensities"
     assert 0 < found["low"] < found["high"] < 1
-    assert "believed" in out
+    assert "The propensities are right" in out
     code, out, _ = run(capsys, "verify", "bondic-out/certificate.json", "log.parquet")
     assert code == 0
     assert "not checked: the propensities" in out

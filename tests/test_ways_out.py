@@ -110,7 +110,7 @@ def test_a_folder_without_rows_withholds_them(tmp_path):
 def test_a_method_without_a_proof_leaves_a_result_and_a_page(problem, tmp_path):
     found = bondic.estimate_interval(problem, method="lstd")
     assert sorted(path.name for path in found.save(tmp_path / "out").iterdir()) == ["report.html", "result.json"]
-    assert "leaves no certificate" in found.report(tmp_path / "page.html").read_text()
+    assert "writes no certificate" in found.report(tmp_path / "page.html").read_text()
     with pytest.raises(InvalidInput, match="whose method leaves one"):
         bondic.verify(found, LOG)
 

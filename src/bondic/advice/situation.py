@@ -79,7 +79,7 @@ class Situation:
 
     @property
     def names(self) -> bool | None:
-        """Whether states were taken for names; None where the method did not ask."""
+        """Whether states were treated as names; None where the method did not ask."""
         if "states" not in self.result.choices:
             return None
         return self.result.is_assumption_free and not self.given_up

@@ -37,19 +37,17 @@ FloatArray = npt.NDArray[np.float64]
 _PART = 16_384
 
 
-def used_starts(rows: Rows, bets: StartBets) -> Rows:
-    """The same question without the starts that were seen while the plan was begun."""
-    if bets.skipped == 0:
+def used_starts(rows: Rows, skipped: int) -> Rows:
+    """The same question without the first starts, those that were seen while the plan was begun."""
+    if skipped == 0:
         return rows
     states, cloud = rows.initial_states, rows.initial
-    if states.kind != "sample" or bets.skipped >= len(states):
-        raise InvalidInput(f"{bets.skipped} of {len(states)} initial states cannot be left out.")
-    kept = cloud.rows >= bets.skipped
-    used = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - bets.skipped, cloud.draws)
-    count = len(states) - bets.skipped
-    sample = InitialStates(
-        states.observations[bets.skipped :], np.full(count, 1.0 / count), "sample", states.count_fixed
-    )
+    if states.kind != "sample" or not 0 < skipped < len(states):
+        raise InvalidInput(f"{skipped} of {len(states)} initial states cannot be left out.")
+    kept = cloud.rows >= skipped
+    used = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - skipped, cloud.draws)
+    count = len(states) - skipped
+    sample = InitialStates(states.observations[skipped:], np.full(count, 1.0 / count), "sample", states.count_fixed)
     return replace(rows, initial=used, initial_states=replace(sample, from_rows=states.from_rows))
 
 

@@ -77,7 +77,7 @@ class Serial:
 def in_order(task: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
     """task(item) for the items of a stream, in their order; the next ones are read and worked on meanwhile.
 
-    Items are read in the calling thread, tasks run in others, where NumPy treats overflow as it does in the calling one.
+    Items are read in the calling thread, tasks run in others; NumPy treats overflow there as it does in the calling one.
     Whatever a task raises comes where its result would have come.
     """
     room = min(workers, _AHEAD)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
 from bondic.bounds.ends import Evaluation
+from bondic.bounds.one_start import one_start_error
 from bondic.bounds.plan import MOST_ROUNDS, Plan
 from bondic.bounds.sequential import Evidence, evaluate
 from bondic.bounds.start import SampledStart, sampled_start
@@ -88,7 +89,7 @@ class SequentialProof(Proof):
         if plan is None:
             raise InvalidInput("This interval was made without coordinates.")
         bets = plan.start
-        rows = rows if bets is None else used_starts(rows, bets)
+        rows = rows if bets is None else used_starts(rows, bets.skipped)
         found = coordinates(self.ball, plan.basis, rows.layout, sums)
         data = embed(rows, self.ball, found, plan.limits, sums)
         start, limits = embed_start(rows, self.ball, found, sums), range_of(rows.terms)
@@ -113,11 +114,21 @@ class SequentialProof(Proof):
         found = [] if self.plan is None else [self.evaluate(self.evidence(rows, sums))]
         if self.table is not None:
             assert isinstance(self.ball, Box)
-            sampled, probability = self._sampled(rows, TABLE_INITIAL)
-            error = Enclosure(0.0) if sampled is None or probability is None else sampled.error(probability)
+            start = self.table.start
+            rows = rows if start is None else used_starts(rows, start.skipped)
             tails = {end: self.budget[TABLE[end]] for end in ends_of(self.side)}
-            found.append(evaluate_table(rows, self.ball, self.table, tails, error, sums))
+            found.append(evaluate_table(rows, self.ball, self.table, tails, self._start_of_table(rows), sums))
         return found[0] if len(found) == 1 else _joined(*found)
+
+    def _start_of_table(self, rows: Rows) -> Enclosure:
+        """What sampled starts cost a plan without coordinates: Hoeffding, or bets on those that are not the usual one."""
+        assert self.table is not None
+        sampled, probability = self._sampled(rows, TABLE_INITIAL)
+        if sampled is None or probability is None:
+            return Enclosure(0.0)
+        if self.table.start is None:
+            return sampled.error(probability)
+        return one_start_error(rows, self.table.start, range_of(rows.terms), probability / len(ends_of(self.side)))
 
     def _sampled(self, rows: Rows, name: str) -> tuple[SampledStart | None, float | None]:
         """A sampled initial distribution, and the probability that is set aside for it."""

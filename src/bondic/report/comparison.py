@@ -126,9 +126,10 @@ def _length(result: Result) -> str:
 
 def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
+    if result.status is Status.REJECTED:
+        return "-", three(result.estimate), "-"
     low, high = ends_text(result.low, result.high)
-    estimate = padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high))
-    return ("-", estimate, "-") if result.status is Status.REJECTED else (low, estimate, high)
+    return low, padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high)), high
 
 
 def _labels(result: Result) -> tuple[Text, Text]:

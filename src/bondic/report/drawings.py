@@ -64,7 +64,10 @@ def interval_picture(result: Result, logged: LoggedValue | None = None) -> str:
     bar = f'<rect class="{css}" x="{low:.2f}%" width="{max(high - low, 0.6):.2f}%" y="30" height="20" rx="3"/>'
     outside = result.estimate_outside
     mark = "estimate outside" if outside else "estimate"
-    size = 6 if high - low > _LABEL / 2 or not given else 3.5  # a dot must not hide the interval
+    size = (
+        6 if high - low > _LABEL / 2 or not given else 3.5 if high - low > _LABEL / 4 else 2
+    )  # a dot must not hide the bar
+    mark += " small" if size == 2 else ""
     dot = (
         f'<circle class="{mark}" cx="{axis.at(result.estimate):.2f}%" cy="40" r="{size}"/>' if result.estimated else ""
     )

@@ -18,6 +18,8 @@ from bondic.view import stacks_between
 
 _AMBER = "#d9922b"
 _COLORS = ("#1f6fb8", "#d9822b", "#7a5bb5", "#3a9a8c", "#8a8f98")
+_SEEN = 1e-4
+"""Share of the axis below which a part has no width, and no place in the legend."""
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
@@ -49,12 +51,13 @@ def terms_figure(result: Result) -> Any:
             axes.barh(height, claim.sign * size, left=place, height=0.5, color=colors[name])
             place += claim.sign * size
         axes.plot(claim.value.mid, height, "o", color="black", markersize=4)
+    first, last = stacks_between(result.claims, result.value_range)
     for name, color in colors.items():
-        if any(claim.steps().get(name) for claim in result.claims):
+        if any(claim.steps().get(name, 0.0) > _SEEN * (last - first) for claim in result.claims):
             axes.plot([], [], "s", color=color, label=name)
     axes.set_yticks(range(len(result.claims)), [f"{claim.end} end" for claim in result.claims])
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
-    axes.set_xlim(*stacks_between(result.claims, result.value_range))
+    axes.set_xlim(first, last)
     axes.set_xlabel("value of the policy")
     axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
     return figure

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.plan import FULL_BET, StartBets
+from bondic.bounds.table_plan import OneStart
 from bondic.claims import End
 from bondic.data.initial import episode_starts
+from bondic.noise.betting import loss
 from bondic.rows import Cloud, Rows
 from bondic.search.sequential.basis import Embedder
 from bondic.terms import ValueRange
@@ -19,6 +21,10 @@ from bondic.terms import ValueRange
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_FEWEST = 5
+"""Starts from which the usual one is told."""
+_BETS = FULL_BET * np.geomspace(0.01, 1.0, 60)
+"""Among which the bet on starts that are not the usual one is looked for, in units of 1 / B."""
 _ONE_IN, _FEW = 10, 50
 """One in ten of a given sample is spent on a guess of the value, unless there are fewer than 50."""
 
@@ -91,6 +97,28 @@ class StartPath:
         last = max(int(np.searchsorted(self.starts.told_by, row)), 1) - 1
         means, weights = self._sums
         return np.asarray(means[last] / weights[last])
+
+
+def propose_one_start(problem: Rows, pilot: Rows, times: float, width: float, log_term: float) -> OneStart | None:
+    """The start that most of the skipped ones share, with the best bet for their share of others.
+
+    None where that promises no less than Hoeffding's inequality for all starts, or no starts were skipped; and for a fixed number
+    of the log's starts, which may all stand in the pilot. `times` is how many times as many rows follow as the pilot has,
+    and as many times as many starts where they are the log's.
+    """
+    states, starts = problem.initial_states, known_starts(problem, pilot)
+    skipped, cloud = starts.skipped, starts.cloud
+    if skipped < _FEWEST or states.from_rows == states.count_fixed:
+        return None
+    count = max(times * skipped if states.from_rows else float(len(states) - skipped), 1.0)
+    seen = np.hstack([cloud.points, cloud.weights])[cloud.rows < skipped] + 0.0
+    kinds, tally = np.unique(seen, axis=0, return_counts=True)
+    others = (skipped - int(tally.max()) + 1) / (skipped + 2)
+    costs = (log_term + count * others * loss(-_BETS)) / (_BETS * count)
+    if width <= 0 or tally.max() < _FEWEST or costs.min() >= math.sqrt(log_term / (2 * (count + skipped))):
+        return None
+    usual, dimension = kinds[int(tally.argmax())], cloud.points.shape[1]
+    return OneStart(skipped, usual[:dimension], usual[dimension:], float(_BETS[costs.argmin()]) / width)
 
 
 @dataclass(frozen=True, eq=False)
