@@ -172,6 +172,30 @@ def test_what_starts_cost_is_said():
 # --- ranges ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("unknown", [7.0, 6.0])
+def test_a_start_that_the_log_never_left_is_said_and_costs_no_warning(unknown):
+    """State 6 is where episodes end, state 7 is nowhere in the log: no row has a weight, whatever its rate."""
+    mdp = TabularMDP.random(np.random.default_rng(11), gamma=0.8, n_actions=3, reward_noise=0.1)
+    log = as_log(mdp.rollout(200, 20, np.random.default_rng(0)))
+    last = np.arange(19, len(log), 20)
+    following, ended = log.next_observations.copy(), log.terminations.copy()
+    following[last], ended[last] = 6.0, True
+    log = replace(log, next_observations=following, terminations=ended, truncations=None)
+    policy = bondic.TablePolicy(np.vstack([mdp.target, mdp.target[:2]]))
+    for states, share in (([[unknown]], 1.0), ([[0.0], [unknown]], 0.5)):
+        initial = bondic.InitialStates.exact(states)
+        problem = bondic.make_problem(log, policy, initial, gamma=0.8, reward_range=mdp.reward_range, accept=None)
+        result = bondic.estimate_interval(problem)
+        step = bondic.next_steps(result, problem)[0]
+        assert (step.kind, step.loud, step.numbers) == ("start", True, {"not_left": share})
+        assert f"state {unknown:g}" in step.text
+        assert "never left" in step.text
+        assert str(unknown)[0] not in bondic.next_steps(result, problem, no_rows=True)[0].text.split(":")[0]
+        assert bondic.verify(result.certificate, log, policy).status == result.status.name
+        if share == 1.0:
+            assert result.status is bondic.Status.TRIVIAL
+
+
 def test_generous_ranges_are_asked_about_and_extremes_are_not_quoted_without_rows():
     problem, result = ask(400, 0.9, reward_range=(-10.0, 10.0))
     (step,) = only(bondic.next_steps(result, problem), "range")

@@ -598,6 +598,36 @@ def test_a_weight_beyond_all_measure_is_a_contradiction_not_nothing(method):
     assert bondic.verify(result.certificate, log).status == "REJECTED"
 
 
+def short_episodes(n, seed=0, weight=1.0):
+    """Episodes of two steps with a reward of 0 or 1 at the end; `weight` multiplies all ratios of last steps."""
+    rng = np.random.default_rng(seed)
+    ratios = np.where(rng.random((n, 2)) < 0.5, 0.6, 1.4) * [1.0, weight]
+    rewards = np.column_stack([np.zeros(n), rng.random(n) < 0.4]).ravel()
+    steps = np.tile([0, 1], n)
+    return bondic.Transitions(
+        steps[:, None].astype(float), np.zeros(2 * n, dtype=int), rewards, steps[:, None] + 1.0, steps == 1,
+        episode_ids=np.repeat(np.arange(n), 2), timesteps=steps, behavior_log_probs=np.full(2 * n, -2.0),
+        target_log_probs=np.log(ratios).ravel() - 2.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("gamma", [0.9, 0.99, 0.999])
+@pytest.mark.parametrize("side", ["both", "upper"])
+def test_weights_that_leave_no_value_of_the_range_reject(gamma, side):
+    """Weights of episodes are 1.5 on average: more than all of the probability ends with rewards of at most 1."""
+    log = short_episodes(400, weight=1.5)
+    result = interval(log, Propensities(side=side), policy=bondic.LoggedTarget(), gamma=gamma)
+    assert result.status is bondic.Status.REJECTED
+    assert "no interval is given" in result.summary()
+    assert bondic.verify(result.certificate, log).status == "REJECTED"
+
+
+@pytest.mark.parametrize("gamma", [0.99, 0.999, 0.99999])
+def test_the_lower_end_of_short_episodes_does_not_depend_on_how_wide_the_range_is(gamma):
+    result = interval(short_episodes(600, seed=1), Propensities(), policy=bondic.LoggedTarget(), gamma=gamma)
+    assert 0.3 < result.low < 0.4 * gamma < result.high
+
+
 def test_the_report_renders():
     log = decisions(600)
     problem = question(log)

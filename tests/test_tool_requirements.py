@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bondic
@@ -103,6 +104,47 @@ def test_verify_takes_the_folder_of_a_result(place, capsys):
     code, _, err = run(capsys, "verify", "empty", "log.csv")
     assert code == 2
     assert "empty/certificate.json" in err
+
+
+def test_verify_reads_the_log_as_the_folder_says_and_runs_no_code_of_it(place, capsys):
+    """The log has another name for its rewards, and the folder a policy that must not be loaded."""
+    table = pd.read_csv(place / "log.csv")
+    table["income"], table["reward"] = table["reward"], 0.0
+    table.to_csv(place / "other.csv", index=False)
+    named = ["--columns", "rewards=income"]
+    assert evaluate(capsys, *named, "--out", "res", "--quiet", log="other.csv")[0] == 0
+    settings = place / "res" / "configuration.toml"
+    settings.write_text(settings.read_text().replace('policy = "', 'policy = "absent-').replace("false", "true"))
+    code, out, err = run(capsys, "verify", "res", "other.csv")
+    assert code == 2  # one-step = true, too, is a word on reading
+    settings.write_text(settings.read_text().replace("one-step = true", "one-step = false"))
+    code, out, err = run(capsys, "verify", "res", "other.csv")
+    assert (code, err) == (0, "note: the log is read as res/configuration.toml says (--columns).\n")
+    assert out.startswith("verified, except the policy")
+    code, _, err = run(capsys, "verify", "res/certificate.json", "other.csv")
+    assert code == 1
+    assert "--config res/configuration.toml" in " ".join(err.split())
+    assert run(capsys, "verify", "res/certificate.json", "other.csv", *named)[0] == 0
+    settings.unlink()
+    code, _, err = run(capsys, "verify", "res", "other.csv")
+    assert code == 1
+    assert "--config" not in err
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_verify_knows_how_many_actions_there_are(more, place, capsys):
+    """A function that returns actions does not say it; the certificate does, also where the log shows fewer."""
+    mostly = "np.where(states[:, 0] > 1, 1, 0)"
+    (place / "rules.py").write_text(
+        f"import numpy as np\nimport bondic\n\n\ndef rule(states):\n    return {mostly}\n\n\n"
+        f"counted = bondic.DeterministicPolicy(rule, n_actions={3 + more})\n"
+    )
+    which = "rules.py:counted" if more else "rules.py:rule"
+    assert evaluate(capsys, "--out", "res", "--quiet", policy=which)[0] == 0
+    for how in (["--policy", "rules.py:rule"], ["--config", "res/configuration.toml"]):
+        code, out, err = run(capsys, "verify", "res", "log.csv", *how)
+        assert code == 0, err
+        assert "policy gives the stored answers" in out
 
 
 OWN_KERNEL = """

@@ -243,6 +243,19 @@ def test_intervals_in_sentences_are_rounded_outward_and_not_by_much(low, length)
     assert high - hair <= b <= high + room
 
 
+@given(*[st.floats(allow_nan=False, allow_infinity=False)] * 2)
+@example(0.0, 1.5e-323)
+@example(-5e-324, 5e-324)
+@example(2.2250738585072014e-308, 2.2250738585072024e-308)
+@example(-1.7976931348623157e308, 1.7976931348623157e308)
+@example(1.0, 1.0)
+def test_every_finite_interval_can_be_written(one, other):
+    low, high = sorted((one, other))
+    a, b = (float(word) for word in interval_text(low, high)[1:-1].split(", "))
+    assert a <= low + 2e-12 * abs(low)
+    assert b >= high - 2e-12 * abs(high)
+
+
 def test_ends_have_three_digits_and_ends_of_the_range_stay_round():
     assert interval_text(3.819228, 5.000000000000001) == "[3.81, 5]"
     assert interval_text(10.0012, 10.0034) == "[10.0012, 10.0034]"

@@ -49,6 +49,17 @@ def test_the_end_is_where_the_slow_wealth_reaches_its_level(seed):
     assert slow_wealth(gamblers, found + 1e-9) < 20
 
 
+def test_an_end_is_beyond_the_range_where_every_value_in_it_is_rejected():
+    gamblers = gamblers_on(3.0 + draws(1))
+    assert slow_wealth(gamblers, 1.0) >= 20  # the largest value is rejected, too: none is left
+    assert 1.0 < lower_end(gamblers, 0.0, 1.0, 0.05) < 1.0 + 1e-5
+    assert lower_end(gamblers, -1e9, 1.0, 0.05) > 1.0
+    sure = [ContextBets(np.full(80, 3.0), np.full(80, 0.5), np.full(80, 0.5), 0.5, 0.9, 1.0)]
+    assert 1.0 < contexts_end(sure, 80, 1.0, 0.05) < 1.0 + 1e-5
+    gamblers = gamblers_on(np.full(60, 0.99))
+    assert lower_end(gamblers, 0.0, 1.0, 0.05) < 1.0  # values below the top leave the top
+
+
 def test_rates_are_the_rule_and_see_nothing_later():
     values = draws(1)
     rates = plug_in_rates(values, 60, 0.05, START)

@@ -72,7 +72,7 @@ def bound_text(value: float, direction: int, length: float = math.inf) -> str:
         return number(value)
     first = math.floor(math.log10(abs(value)))
     place = first - _DIGITS + 1
-    if 0 < length < math.inf:
+    if 0 < _LOSS * length < math.inf:
         place = max(min(place, math.floor(math.log10(_LOSS * length))), first - _MOST_DIGITS + 1)
     exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
     rounded = exact.quantize(Decimal(1).scaleb(place), _ROUNDING[direction])

@@ -41,7 +41,7 @@ def verify(
     with said_plainly():
         start = found.asked.start
         starts = int(start.weights.size) if start.from_log else None
-        asked = None if policy is None else take_policy(policy, source, starts)[0]
+        asked = None if policy is None else take_policy(policy, source, starts, found.asked.actions)[0]
     return verify_certificate(found, source.log, asked, functions=functions, initial=initial, retest=retest, sums=sums)
 
 

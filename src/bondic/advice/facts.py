@@ -32,6 +32,8 @@ class LogFacts:
     target: FloatArray  # (slots,) share of the policy's probability; empty where it is not known
     unseen: float  # share of the policy's probability at pairs of state and action without a row; NaN: not counted
     states: int  # distinct states, 0 where there are too many to count
+    not_left: float  # share of the initial distribution at states that no row leaves; NaN: not counted
+    first_not_left: FloatArray  # (d,) the first of these states; empty where there is none
     rewards: tuple[float, float]  # the least and the largest
     ends: int  # rows without a next state
     longest: int  # rows of the longest episode
@@ -47,12 +49,15 @@ def count_facts(certified: Rows) -> LogFacts:
     longest, returns = _episodes(part)
     known = part.layout.discrete and not isinstance(part.policy, LoggedTarget)
     states, unseen = _pairs(batches, part) if known else (0, float("nan"))
+    not_left, first_not_left = _starts(batches, part) if states else (float("nan"), np.zeros(0))
     return LogFacts(
         len(rewards),
         _logged(batches, part.layout.slots) if part.layout.discrete else np.zeros(0, dtype=np.int64),
         _target(batches, part) if known else np.zeros(0),
         unseen,
         states,
+        not_left,
+        first_not_left,
         (float(rewards.min()), float(rewards.max())),
         sum(int((~batch.continues).sum()) for batch in batches),
         longest,
@@ -87,6 +92,18 @@ def _pairs(batches: list[Batch], part: Rows) -> tuple[int, float]:
     seen[codes[: len(logged)], slots] = True
     lost = float(weights[~seen[codes[len(logged) :]]].sum())
     return len(distinct), lost / max(float(weights.sum()), 1e-300)
+
+
+def _starts(batches: list[Batch], part: Rows) -> tuple[float, FloatArray]:
+    """Share of the initial distribution at states that no row leaves, and the first of them."""
+    cloud = part.initial
+    logged = np.concatenate([batch.logged for batch in batches])
+    _, codes = np.unique(np.concatenate([logged, cloud.points]), axis=0, return_inverse=True)
+    codes = codes.reshape(-1)
+    missing = ~np.isin(codes[len(logged) :], codes[: len(logged)])
+    weights = part.initial_states.weights[cloud.rows]
+    share = float(weights[missing].sum()) / max(float(weights.sum()), 1e-300)
+    return share, cloud.points[missing][0, : part.layout.observation_dim] if missing.any() else np.zeros(0)
 
 
 def _episodes(part: Rows) -> tuple[int, tuple[float, float] | None]:

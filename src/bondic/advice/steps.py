@@ -16,7 +16,7 @@ from bondic.advice.overlap import overlap
 from bondic.advice.ranges import ranges
 from bondic.advice.rejected import rejected
 from bondic.advice.situation import DOMINANT, Situation
-from bondic.advice.start import cost_of_starts
+from bondic.advice.start import cost_of_starts, starts_not_left
 from bondic.bounds.dual import ALLOWANCE
 from bondic.errors import InvalidInput
 from bondic.result import Result
@@ -59,6 +59,7 @@ def _hints(situation: Situation) -> Iterator[NextStep]:
 
 
 def _ways_out(situation: Situation) -> Iterator[NextStep]:
+    yield from starts_not_left(situation)
     yield from overlap(situation)
     yield from largest_part(situation)
     yield from cost_of_starts(situation)

@@ -56,16 +56,25 @@ def ways(columns: Decisions, control: Control | None, stated: Stated) -> tuple[W
     """Free of caps first; doubly robust where q̂ and a cap are there."""
     check_ratios(columns.ratios, stated)
     limits = columns.limits
-    begin = (0.5 * (limits.low + limits.high), max(0.25 * limits.width**2, 1e-300), 1.0)
     if columns.episodes is not None:
         values, floor = per_decision_values(columns, stated.off_by)
-        found = [Way("per-decision", values, floor, start=begin)]
+        found = [Way("per-decision", values, floor, start=_guess(floor, columns.terms.reward_range[1]))]
         if columns.terms.value_range is not None:
             values, floor = whole_values(columns, stated.off_by)
-            found.append(Way("whole episodes", values, floor, start=begin))
+            found.append(Way("whole episodes", values, floor, start=_guess(floor, limits.high)))
         return (*found, *_robust(columns, control, stated))
-    free = Way("weighted rewards", free_values(columns, stated.off_by), limits.low, start=begin)
+    start = _guess(limits.low, limits.high)
+    free = Way("weighted rewards", free_values(columns, stated.off_by), limits.low, start=start)
     return free, *_robust(columns, control, stated)
+
+
+def _guess(floor: float, usual: float) -> tuple[float, float, float]:
+    """What rates begin with where values are thought to lie between two numbers that were stated; it counts for one value.
+
+    Returns of episodes that end soon are one reward or so, however far the range of values goes: at gamma = 0.999 it is a
+    thousand rewards wide, and a guess as wide as that would keep the bets small for 10^5 episodes.
+    """
+    return 0.5 * (floor + usual), max(0.25 * (usual - floor) ** 2, 1e-300), 1.0
 
 
 def _robust(columns: Decisions, control: Control | None, stated: Stated) -> tuple[Way, ...]:
@@ -182,12 +191,11 @@ def _centers(way: Way) -> tuple[FloatArray, FloatArray]:
 def _claim(columns: Decisions, found: Sequence[Way], bound: float, probability: float) -> Claim:
     """The end as the weighted mean of the way that was weighed last, less what chance may have added to it."""
     way, limits = found[-1], columns.limits
-    bound = min(max(bound, limits.low), limits.high)
+    bound = max(bound, limits.low)  # beyond the range where no value of it is left
     used = way.values[way.first :]
     mean = certified_sum(used).mid / used.size
-    value = min(
-        max(mean, bound), limits.high
-    )  # bets may have been won before the mean fell; and it may exceed the range
+    # bets may have been won before the mean fell; and it may exceed the range
+    value = max(min(mean, limits.high), bound)
     noise = Enclosure(value) - bound
     parts = (
         Part(MEAN, Enclosure(columns.sign * value), "value"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,15 @@ def load_config(ctx: click.Context, parameter: click.Parameter, path: Path | Non
             values[option.name] = _fitting(path, name, option, value)
     ctx.default_map = {**(ctx.default_map or {}), **values}
     return path
+
+
+def options_in(ctx: click.Context, path: Path, names: Collection[str]) -> dict[str, Any]:
+    """Values of some options of the command in a file, as the command line would give them; those that say nothing are left out."""
+    content, found = _spelled_once(path, _content(path)), {}
+    for long, option in _long_names(ctx.command):
+        if option.name in names and long in content:
+            found[option.name] = option.process_value(ctx, _fitting(path, long, option, content[long]))
+    return {name: value for name, value in found.items() if value}
 
 
 def _content(path: Path) -> dict[str, Any]:

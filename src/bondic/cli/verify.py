@@ -14,6 +14,7 @@ import numpy as np
 
 from bondic.bounds.dual import Setting
 from bondic.claims import Rejection
+from bondic.cli.config import options_in
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_initial, read_rows
 from bondic.cli.work import reads_in_parts, sums_of
@@ -27,7 +28,7 @@ from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
 from bondic.proofs.verify import Verification, verify_certificate
 from bondic.rendering import STATE_WORDS, interval_text
-from bondic.rows.inputs import action_names
+from bondic.rows.inputs import GivenLog, action_names, take_policy
 
 
 def command(certificate: Path, log: str, **options: Any) -> None:
@@ -35,16 +36,45 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     for place in options["modules"]:
         import_module(place)
     found = load_certificate(certificate, most_bytes=_most_bytes(log))
-    options = reads_in_parts(options)
+    options = reads_in_parts(_as_read_before(certificate, options))
     rows, loaded = read_rows(log, options)
     _refuse_unstated_order(found, loaded, options)
+    _refuse_another_log(certificate, found, rows)
     initial = _initial(found, rows, loaded, options)
-    spec = options["policy"]
-    chosen = None if spec is None else choose_policy(spec, loaded, _start_count(found), options)
+    chosen = None if options["policy"] is None else _policy(found, rows, loaded, options)
     retest = _retest if options["retest"] else None
     with sums_of(options) as sums:
         checked = verify_certificate(found, rows, chosen, initial=initial, retest=retest, sums=sums)
     _print(checked)
+
+
+_READING = ("columns", "missing", "text", "actions", "one_step")
+"""What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that anybody may have made."""
+_CONFIGURATION = "configuration.toml"
+
+
+def _as_read_before(certificate: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Where a result's folder is given and no word on reading, the log is read as the folder's configuration says."""
+    path = certificate / _CONFIGURATION
+    if options["config"] is not None or any(options[name] for name in _READING) or not path.is_file():
+        return options
+    found = options_in(click.get_current_context(), path, _READING)
+    if found:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in found)
+        click.echo(f"note: the log is read as {clean_text(path)} says ({names}).", err=True)
+    return {**options, **found}
+
+
+def _refuse_another_log(certificate: Path, found: Certificate, rows: Log) -> None:
+    """The core refuses it as well; here it is known what may have been forgotten."""
+    if rows.content_hash == found.asked.log_hash:
+        return
+    folder = certificate if certificate.is_dir() else certificate.parent
+    message = "The log is not the one that was certified (content hashes differ)."
+    if (folder / _CONFIGURATION).is_file():
+        path = clean_text(folder / _CONFIGURATION)
+        message += f" If it was read in another way then (other columns, say): {path} has the options, --config {path}."
+    raise VerificationError(message)
 
 
 def _retest(setting: Setting) -> Rejection | None:
@@ -101,6 +131,13 @@ def _refuse_unstated_order(found: Certificate, loaded: LoadedLog | None, options
             "The log's actions are text, and in the sorted order of their names it is not the certified log. Pass --actions "
             "as it was when the certificate was made (see configuration.toml beside it)."
         )
+
+
+def _policy(found: Certificate, rows: Log, loaded: LoadedLog | None, options: dict[str, Any]) -> Any:
+    """The policy of --policy, for as many actions as the certificate's; the order of their names is that of the log's hash."""
+    starts = _start_count(found)
+    chosen = choose_policy(options["policy"], loaded, starts, options)
+    return take_policy(chosen, GivenLog(rows, loaded, order_stated=True), starts, found.asked.actions)[0]
 
 
 def _start_count(found: Certificate) -> int | None:

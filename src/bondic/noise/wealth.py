@@ -39,6 +39,8 @@ LARGEST_SHARE = 0.99
 """No bet may risk more than this share of the wealth."""
 _HUGE = 1e140
 _STEPS = 40
+_BEYOND = 1e-6
+"""Of the range: how far beyond it the end is put where every value in it is rejected, so that no rounding brings it back."""
 _MOST_TIMES = 4096
 """A wealth that is looked at fewer times reaches its level less often: on the safe side, and faster for long logs."""
 
@@ -102,6 +104,7 @@ def lower_end(
 ) -> float:
     """The largest J in [least, most] that is known to be rejected, with everything below it; `least` if there is none.
 
+    Beyond `most` where that is rejected as well: no value is left then, and what was assumed is contradicted.
     `before` are bets on earlier values: what they end with is divided by the shares of `gamblers`, which go on with it.
     """
     stages = [stage for stage in (before, gamblers) if stage]
@@ -126,7 +129,10 @@ def _largest(lead: Callable[[float], float], certain: Callable[[float], bool], l
     first = least + 1e-9 * span
     if not span > 0 or lead(first) <= 0.0:
         return least
-    place = most if lead(most) >= 0.0 else float(brentq(lead, first, most, xtol=1e-13 * span, rtol=1e-13))
+    ahead = lead(most) >= 0.0
+    if ahead and certain(most):
+        return most + _BEYOND * span + 64 * U * abs(most)
+    place = most if ahead else float(brentq(lead, first, most, xtol=1e-13 * span, rtol=1e-13))
     for step in range(_STEPS):
         candidate = place if step == 0 else place - 2.0 ** (step - _STEPS) * span
         if candidate <= first:
@@ -202,7 +208,7 @@ class ContextBets:
 
 
 def contexts_end(bets: Sequence[ContextBets], count: int, most: float, probability: float) -> float:
-    """A lower end of the mean of m_i - a over `count` rows, in [0, most]."""
+    """A lower end of the mean of m_i - a over `count` rows, in [0, most]; beyond `most` where every mean is rejected."""
     _check_shares(bets)
     needed = tail_term(probability).upper
 

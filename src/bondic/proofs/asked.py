@@ -101,6 +101,12 @@ class Asked:
         return self.answers.initial is not None and self.answers.initial.shape[0] == 0
 
     @property
+    def actions(self) -> int | None:
+        """How many actions the policy answers for; None where they are numbers, or no answer is held."""
+        held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
+        return int(held[0].shape[1]) if held and self.answers.discrete else None
+
+    @property
     def slack(self) -> float:
         """What claims may differ by, relatively, because the policy is asked again."""
         return _ASKED_AGAIN if self.answers.next is None and not self.known_by_log else 0.0

@@ -59,4 +59,4 @@ def _end(values: FloatArray, floor: float, most: float, probability: float) -> f
     start = (0.5 * (floor + most), 0.25 * (most - floor) ** 2, 1.0)
     rates = plug_in_rates(values, len(values), probability, start)
     gamblers = [Gambler(values, floor, multiple * rates, share, 1 / len(BETS)) for multiple, share in BETS]
-    return lower_end(gamblers, floor, most, probability)
+    return min(lower_end(gamblers, floor, most, probability), most)

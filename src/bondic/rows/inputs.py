@@ -110,17 +110,19 @@ def refuse_no_policy(given: Any) -> None:
         raise InvalidInput(f"The second argument is the policy, and it is {kind_of(given)}: the log comes first.")
 
 
-def take_policy(given: Any, source: GivenLog, starts: int | None) -> tuple[Any, tuple[str, ...]]:
+def take_policy(
+    given: Any, source: GivenLog, starts: int | None, actions: int | None = None
+) -> tuple[Any, tuple[str, ...]]:
     """The policy in a form that can be asked, and how it was read, where it could have been read in another way.
 
     `starts` is the number of initial states where they are the log's first episode starts, else None: a policy in columns of
-    the log has its probabilities there, and nowhere else.
+    the log has its probabilities there, and nowhere else. `actions` is how many there are, where that is known from elsewhere.
     """
     policy = _with_names(chosen_policy(given, source.loaded, starts), source.names)
     if not isinstance(policy, LoggedTarget):
         refuse_unrecorded(source.log)
     if isinstance(policy, Rule) and not source.log.action_dim:
-        return _with_actions(policy, source)
+        return _with_actions(policy, source, actions)
     if not source.order_stated:
         refuse_unstated_order(source.loaded, policy)
     return policy, _notes_on(policy)
@@ -195,13 +197,15 @@ def refuse_unstated_order(loaded: LoadedLog | None, policy: Any) -> None:
         )
 
 
-def _with_actions(rule: Rule, source: GivenLog) -> tuple[Rule, tuple[str, ...]]:
+def _with_actions(rule: Rule, source: GivenLog, actions: int | None) -> tuple[Rule, tuple[str, ...]]:
     """A rule that answers with actions has to know how many there are: the log shows it, and a note says so."""
     answers = rule.kind_of_answer(source.log.read(RowRange(0, 1)).observations)
     if answers != "names" and not source.order_stated:
         refuse_unstated_order(source.loaded, rule)
     if answers == "probabilities":
         return rule, _notes_on(rule)
+    if actions is not None and rule.actions is None:
+        return rule.with_actions(actions), _notes_on(rule)
     known = rule.actions if rule.actions is not None else int(source.log.inspection.action_counts.size)
     which = f"{known} actions, 0 to {known - 1}" if isinstance(known, int) else f"{len(known)} actions, {shown(known)}"
     words = (

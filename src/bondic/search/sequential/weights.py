@@ -26,6 +26,8 @@ _SHARES = (0.1, 0.17, 0.3, 0.5, 0.7)
 _STEPS = 30
 _STIFF = 10.0
 _FACE = 0.999
+_FAR = 1e3
+"""Rates end at so many times the largest one that could be balanced: where no row leaves a start state, any would be proposed."""
 _RIDGE = 1e-8
 
 
@@ -97,6 +99,13 @@ def _minimize(
     return theta, weights
 
 
+def _reach(problem: Problem) -> float:
+    """No larger rate can be balanced by weights within their caps, whatever the rows are: |mean v T̄| >= λ |ψ_0|."""
+    caps = float(max(problem.above.max(), problem.below.max()))
+    longest = float(np.sqrt(np.max(np.einsum("ij,ij->i", problem.toward, problem.toward))))
+    return caps * longest / max(float(np.linalg.norm(problem.start)), 1e-300)
+
+
 def propose_aim(problem: Problem) -> Aim:
     """The rate of least predicted length, (L + N mean v^2 noise / 2 + N |imbalance|_P^-1) / (N lambda), over a small grid."""
     count, size = problem.toward.shape
@@ -104,7 +113,7 @@ def propose_aim(problem: Problem) -> Aim:
     second[np.diag_indices(size)] += _RIDGE * np.trace(second) + 1e-300
     least = problem.toward @ np.linalg.solve(second, problem.start)
     full = float(np.quantile(np.maximum(least / problem.above, -least / problem.below), _FACE))
-    top = 1.0 / max(full, 1e-300)
+    top = min(1.0 / max(full, 1e-300), _FAR * _reach(problem))
     quiet = math.sqrt(2 * problem.log_term / max(problem.rows * float(np.mean(least**2)) * problem.noise, 1e-300))
     typical = 1.0 / max(float(np.mean(1.0 / problem.above)), 1e-300)
     smoothing = problem.noise + problem.log_term / (problem.rows * typical**2)
