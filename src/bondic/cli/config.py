@@ -46,7 +46,7 @@ def load_config(ctx: click.Context, parameter: click.Parameter, path: Path | Non
 
 
 def options_in(ctx: click.Context, path: Path, names: Collection[str]) -> dict[str, Any]:
-    """Values of some options of the command in a file, as the command line would give them; empty ones are left out."""
+    """Some options of the command as a file states them, in the form of the command line; those that say nothing left out."""
     content, found = _spelled_once(path, _content(path)), {}
     for long, option in _long_names(ctx.command):
         if option.name in names and long in content:
