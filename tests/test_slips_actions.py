@@ -8,9 +8,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import bondic
 from bondic import InvalidInput, PolicyError
-from test_slips import ONE, PARTS, TABLE
+from test_slips import ONE, PARTS, patients
 from test_tool import run
 
+TABLE = patients(seed=1)
 TEXT = TABLE.assign(given=np.where(TABLE["given"] == 1, "warm", "cold"))
 TREE = DecisionTreeClassifier(max_depth=1).fit(TEXT[["age", "dose"]], np.where(TEXT["dose"] > 0, "warm", "cold"))
 

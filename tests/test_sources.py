@@ -184,12 +184,12 @@ def test_rewards_of_steps_and_cut_episodes(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "needles"),
     [
-        ([{"reward": 1.0}, "x"], ("line 2 (row 1)", "str, not an object")),
+        ([{"reward": 1.0}, "x"], ("line 2", "str, not an object")),
         (
             [{"logprobs": [-1.0, -2.0], "target_logprobs": [-1.0], "reward": 1}],
-            ("row 0", "logprobs 2", "target_logprobs 1"),
+            ("line 1", "logprobs 2", "target_logprobs 1"),
         ),
-        ([{"logprobs": [], "target_logprobs": [], "reward": 1}], ("row 0", "empty")),
+        ([{"logprobs": [], "target_logprobs": [], "reward": 1}], ("line 1", "empty")),
         ([{"logprobs": [[-1.0], []], "target_logprobs": [-1.0, -1.0], "reward": 1}], ("step 1", "logprobs", "token")),
         (
             [{"behavior_prob": [[0.5, 0.5], [0.5]], "target_logprobs": [-1.0, -1.0], "reward": 1}],
@@ -204,7 +204,7 @@ def test_faults_of_lines_name_them(rows, needles, tmp_path):
 
 def test_a_broken_line_is_named(tmp_path):
     (tmp_path / "log.jsonl").write_text('{"reward": 1}\n\n{"reward": \n')
-    refused(tmp_path / "log.jsonl", "line 3 (row 1) is not JSON")
+    refused(tmp_path / "log.jsonl", "line 3 is not JSON")
 
 
 def test_the_tool_reads_lines(tmp_path, capsys, monkeypatch):
