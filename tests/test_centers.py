@@ -30,7 +30,7 @@ from bondic.search.sequential.plan import Shape, Simulated, make_plan
 from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
 from bondic.terms import ValueRange, range_at_all_times
 from bondic.tuning import look_ahead as fitting
-from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, radius_around
+from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, radius_around, rows_tell
 from bondic.tuning.bumps import bump_kernel
 from bondic.tuning.centers import Center, FittedCenters, fit_centers, split_row
 from bondic.tuning.coverage import unseen_share
@@ -178,10 +178,10 @@ def balance(observations):
     return np.column_stack([left, 1 - left])
 
 
-def stick(count=2500, seed=0, **changes):
+def stick(count=2500, seed=0, gamma=0.9, **changes):
     starts = bondic.InitialStates.exact(np.random.default_rng(5).uniform(-0.2, 0.2, (16, 2)))
     policy = bondic.CallablePolicy(balance)
-    terms = {"gamma": 0.9, "reward_range": (0.0, 1.0), "accept": None}
+    terms = {"gamma": gamma, "reward_range": (0.0, 1.0), "accept": None}
     return bondic.make_problem(falling(count, seed, **changes), policy, starts, **terms)
 
 
@@ -339,6 +339,21 @@ def test_a_short_pilot_has_a_constant_only():
     found = fit_centers(tuning_problem(stick(600), 150))
     assert [center.name for center in found.every] == ["constant"]
     assert found.simulator is None
+
+
+def test_rows_that_hide_what_decides_values_get_no_network():
+    """The radius is twice the range then, whatever is fitted; events of a few rows must not decide."""
+    pilot, patient = (tuning_problem(stick(1200, gamma=gamma), 500) for gamma in (0.9, 0.99))
+    assert rows_tell(pilot)
+    held = len(patient.select(split_row(patient)))
+    assert held == 150
+    assert radius_around(0.0, 10.0, 0.99, held, 0.0) == 20.0
+    assert not rows_tell(patient)
+    assert radius_around(0.0, 10.0, pilot.gamma, held, 0.0) < 20.0
+    found = fit_centers(pilot, networks=False)
+    assert [center.name for center in found.every] == ["constant"]
+    assert found.simulator is not None
+    assert "150 rows cannot show" in found.text()
 
 
 def test_a_policy_of_which_only_answers_are_known_gets_no_look_ahead():

@@ -77,6 +77,14 @@ def centers_apply(pilot: Rows) -> bool:
     return enough and _APART * (unseen_actions(pilot) - CHANCE) < 1.0
 
 
+def rows_tell(pilot: Rows) -> bool:
+    """Whether the rows that judge a center show events that are common enough to decide values.
+
+    Else the radius holds all of the value range, however well a network is fitted: that takes long, and for nothing.
+    """
+    return _RARE / (1.0 - pilot.gamma) < len(pilot.select(split_row(pilot)))
+
+
 def balls_around_center(
     pilot: Rows,
     centers: FittedCenters,

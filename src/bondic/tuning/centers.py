@@ -52,8 +52,8 @@ class FittedCenters:
         return f"rms residuals on held-out pilot rows: {found}" + (f"; {self.note}" if self.note else "")
 
 
-def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> FittedCenters:
-    """The candidates that a pilot of this size allows."""
+def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None, *, networks: bool = True) -> FittedCenters:
+    """The candidates that a pilot of this size allows; without networks, the constant alone."""
     limits, cut = range_at_all_times(pilot.terms), split_row(pilot)
     fit, judge = pilot.select(pilot.rows.start, cut).whole(), pilot.select(cut).whole()
     tell: Report = report or _silent
@@ -65,8 +65,12 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> Fit
     every = [judged("constant", constant_function(level(fit, limits), pilot.layout))]
     if len(pilot) < ENOUGH or pilot.layout.has_time or not limits.width:
         return FittedCenters(tuple(every), None)
-    note = ""
     simulator = fit_simulator(moves_of(pilot).before(len(fit)), pilot.layout.slots)
+    if not networks:
+        return FittedCenters(
+            tuple(every), simulator, f"no look-ahead: {len(judge)} rows cannot show what it would miss"
+        )
+    note = ""
     try:
         function = look_ahead(pilot, fit, simulator, limits, seed, tell)
     except PolicyError as problem:
