@@ -1,11 +1,14 @@
-"""One step ahead in a model, then a network: a center of Q for worlds whose next state can nearly be told.
+"""A few steps ahead in a model, then a network: a center of Q for worlds whose next state can nearly be told.
 
-    f(z, a) = r̂(s') + discount alive(s') V(s'),     s' = clip( s + scale p_a((z - mean) / scale) ),   p_a polynomials
+    f(z, a) = sum_{j=1..k} w_j r̂(s_j) + w_{k+1} V(s_k),        w_1 = 1,  w_{j+1} = w_j discount alive(s_j)
+    s_1 = clip( s + scale p_a((z - mean) / scale) ),            s_{j+1} the same from s_j with the action of a rule there
 
-alive and r̂ are constant on the leaves of a tree that compares columns of s' with thresholds, V is a network of s' that is
-clipped to the value range. f jumps where s' crosses a threshold. It is one function all the same, and the same point has the
-same value in every batch: s' is made by additions and multiplications entry by entry in a fixed order, each rounded as IEEE
-754 prescribes, and the s' of the formula *is* that float. What follows the thresholds is off by the bound of the network.
+p_a are polynomials, and so are the scores of the rule, which takes the action with the largest one. alive and r̂ are constant
+on the leaves of a tree that compares columns of a state with thresholds, V is a network that is clipped to the value range.
+f jumps where a state crosses a threshold. It is one function all the same, and the same point has the same value in every
+batch: states and scores are made by additions and multiplications entry by entry in a fixed order, each rounded as IEEE 754
+prescribes, and the s_j of the formula *are* those floats. What follows from them is off by the bound of the network, and
+by the rounding of the sum.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from bondic.functions.networks import TanhNetwork, in_words, refuse_norm
 from bondic.kernels.base import fingerprint
 from bondic.kernels.normal_form import Layout
 from bondic.registry import register
-from bondic.rounding import Enclosure, U, inflate
+from bondic.rounding import TINY, Enclosure, U, inflate
 from bondic.sums.forms import STANDARD, Sums
 
 FloatArray = npt.NDArray[np.float64]
@@ -30,8 +33,9 @@ IntArray = npt.NDArray[np.int64]
 
 NOTHING = -1
 """A monomial's factor that is 1; a tree's node that is a leaf."""
-_PIECE = 8192
+_PIECE = 4096
 _MOST_DEPTH = 64
+_FARTHEST = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +78,10 @@ class Polynomials:
 
     def terms(self, points: FloatArray) -> FloatArray:
         """Values of the monomials, (N, M)."""
-        inputs = (points - self.mean) / self.scale
-        out = np.ones((points.shape[0], self.monomials.shape[0]))
-        for m, columns in enumerate(self.monomials):
-            for column in columns[columns >= 0]:
-                out[:, m] *= inputs[:, column]
-        return out
+        return monomial_values((points - self.mean) / self.scale, self.monomials)
 
     def next_states(self, points: FloatArray, slot: int) -> FloatArray:
-        """s' for one action: sums in the order of the monomials, entry by entry, so that batches do not matter."""
+        """s' for one action."""
         return self._moved(points, self.terms(points), slot)
 
     def at(self, points: FloatArray, slots: IntArray) -> FloatArray:
@@ -99,12 +98,63 @@ class Polynomials:
         return [self._moved(points, terms, slot) for slot in range(self.coefficients.shape[0])]
 
     def _moved(self, points: FloatArray, terms: FloatArray, slot: int) -> FloatArray:
-        moves = np.zeros((points.shape[0], self.state_dim))
-        for m, row in enumerate(self.coefficients[slot]):
-            moves += terms[:, m : m + 1] * row
+        moves = _combined(terms, self.coefficients[slot].T).T
         states = points[:, : self.state_dim] + moves * self.scale[: self.state_dim]
         # beyond the largest float a state is cut like any other; the product of two such can be no number at all
         return np.clip(np.nan_to_num(states, nan=0.0, posinf=np.inf, neginf=-np.inf), self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """The action with the largest score sum_m C_am prod_k x_{m_k},  x = (s - mean) / scale; the first one of equals.
+
+    Parameters
+    ----------
+    mean, scale : array of float, (d,)
+        What states are standardized by.
+    monomials : array of int, (M, degree)
+        Columns that are multiplied, from the left; -1 stands for no factor.
+    coefficients : array of float, (slots, M)
+        C, for every discrete action.
+    """
+
+    mean: FloatArray
+    scale: FloatArray
+    monomials: IntArray
+    coefficients: FloatArray
+
+    def __post_init__(self) -> None:
+        shaped = self.mean.shape == self.scale.shape == (self.mean.size,) and self.monomials.ndim == 2
+        shaped = shaped and self.coefficients.ndim == 2 and self.coefficients.shape[1] == self.monomials.shape[0]
+        inside = bool(np.all((self.monomials >= NOTHING) & (self.monomials < self.mean.size)))
+        arrays = (self.mean, self.scale, self.coefficients)
+        if not (shaped and inside and all(np.all(np.isfinite(a)) for a in arrays) and np.all(self.scale > 0)):
+            raise InvalidInput("A rule needs finite coefficients (slots, M), columns that exist and scales > 0.")
+
+    def actions(self, states: FloatArray) -> IntArray:
+        """(N, d) -> (N,)"""
+        terms = monomial_values((states - self.mean) / self.scale, self.monomials)
+        scores = _combined(terms, self.coefficients)
+        # where sums exceed the largest float they may be no number, which is no largest score
+        return np.argmax(np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=0)
+
+
+def monomial_values(inputs: FloatArray, monomials: IntArray) -> FloatArray:
+    """Products of columns, (N, M), entry by entry."""
+    out, rows = np.ones((monomials.shape[0], inputs.shape[0])), np.ascontiguousarray(inputs.T)
+    for product, columns in zip(out, monomials, strict=True):
+        for column in columns[columns >= 0]:
+            product *= rows[column]
+    return out.T
+
+
+def _combined(terms: FloatArray, weights: FloatArray) -> FloatArray:
+    """sum_m weights[k, m] terms[n, m] as (K, N): entry by entry in the order of m, so that batches do not matter."""
+    out = np.zeros((weights.shape[0], terms.shape[0]))
+    for total, row in zip(out, weights, strict=True):
+        for weight, term in zip(row, terms.T, strict=True):
+            total += weight * term
+    return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +207,7 @@ class SplitTree:
 @register("function", "look-ahead")
 @dataclass(frozen=True, eq=False)
 class LookAhead(Function):
-    """f(z, a) = r̂(s') + discount alive(s') V(s'),  s' the next state that the polynomials tell.
+    """f(z, a) = sum_j w_j r̂(s_j) + w_{k+1} V(s_k),  s_1, ..., s_k the states that the polynomials tell.
 
     Parameters
     ----------
@@ -171,6 +221,10 @@ class LookAhead(Function):
         V, one output, of a state.
     discount : float
         gamma.
+    rule : Rule, default None
+        Actions after the first one; needed where ahead > 1.
+    ahead : int, default 1
+        k.
     """
 
     layout: Layout = field(metadata=supplied("layout"))
@@ -178,6 +232,8 @@ class LookAhead(Function):
     tree: SplitTree
     network: TanhNetwork
     discount: float
+    rule: Rule | None = None
+    ahead: int = 1
 
     def __post_init__(self) -> None:
         steps, layout = self.steps, self.layout
@@ -186,6 +242,15 @@ class LookAhead(Function):
         if not (fits and np.all(self.tree.columns < steps.state_dim) and 0 <= self.discount <= 1):
             raise InvalidInput(
                 "Steps, tree and network of a look-ahead do not fit each other or the points of the log."
+            )
+        rule = self.rule
+        alone = rule is None and self.ahead == 1
+        led = rule is not None and layout.discrete and 1 <= self.ahead <= _FARTHEST
+        led = led and rule is not None and rule.coefficients.shape[0] == layout.slots
+        led = led and rule is not None and rule.mean.shape == (steps.state_dim,) == (layout.dimension,)
+        if not (alone or led):
+            raise InvalidInput(
+                f"A look-ahead of {self.ahead} steps (1 to {_FARTHEST}) needs a rule for discrete actions that fits its states."
             )
 
     @property
@@ -197,25 +262,33 @@ class LookAhead(Function):
         out, error = np.zeros((points.shape[0], self.layout.slots)), 0.0
         for top in range(0, points.shape[0], _PIECE):
             here = slice(top, top + _PIECE)
-            for slot, states in enumerate(self.steps.every(points[here])):
-                out[here, slot], more = self._value(states)
-                error = max(error, more)
+            found, more = self._value(np.concatenate(self.steps.every(points[here])))
+            out[here], error = found.reshape(self.layout.slots, -1).T, max(error, more)
         return out, inflate(error)
 
     def _value(self, states: FloatArray) -> tuple[FloatArray, float]:
-        """r̂ + discount alive V, and what it is off by."""
+        """The sum from s_1 on, and what it is off by: w_j has 2 (j - 1) roundings, its product one, the sum at most k."""
         alive, reward = self.tree.values(states).T
+        found, size, weight = reward, np.abs(reward), self.discount * alive
+        for _ in range(self.ahead - 1):
+            assert self.rule is not None
+            states = self.steps.at(states, self.rule.actions(states))
+            alive, reward = self.tree.values(states).T
+            found, size = found + weight * reward, size + np.abs(weight * reward)
+            weight = weight * (self.discount * alive)
         (later, error) = self.network.values(states)
-        weight = self.discount * alive
-        found = reward + weight * later[:, 0]
-        most = float(np.abs(weight).max(initial=0.0))
-        size = float((np.abs(reward) + np.abs(weight * later[:, 0])).max(initial=0.0))
-        return found, inflate(most * error + 8 * U * (size + most * error))
+        found, size = found + weight * later[:, 0], size + np.abs(weight * later[:, 0])
+        most, largest = float(np.abs(weight).max(initial=0.0)), float(size.max(initial=0.0))
+        rounded = 8 * self.ahead * (U * (largest + most * error) + TINY * (1.0 + float(np.abs(later).max(initial=0.0))))
+        return found, inflate(most * error + rounded)
 
     def norm(self, sums: Sums = STANDARD) -> Enclosure:
         del sums
         refuse_norm("A look-ahead")
 
     def __repr__(self) -> str:
-        arrays = (self.steps.coefficients, self.tree.thresholds, self.tree.leaves)
-        return f"LookAhead({self.tree.columns.size} nodes, sha256 {fingerprint(*arrays)}; V: {in_words(self.network)})"
+        arrays = [self.steps.coefficients, self.tree.thresholds, self.tree.leaves]
+        if self.rule is not None:
+            arrays.append(self.rule.coefficients)
+        steps = "one step" if self.ahead == 1 else f"{self.ahead} steps"
+        return f"LookAhead({steps}, {self.tree.columns.size} nodes, sha256 {fingerprint(*arrays)}; V: {in_words(self.network)})"

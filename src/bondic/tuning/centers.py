@@ -1,8 +1,8 @@
 """Centers of Q, fitted on the first 70 % of a pilot and judged on the rest: rho = the rms of r + gamma q̂(x') - q̂(x).
 
 constant     the level that solves the mean Bellman equation
-look-ahead   one step in a simulator of the pilot, then a network of the state, fitted to returns that were simulated
-             under the policy
+look-ahead   one step in a simulator of the pilot, or several with a rule that does mostly what the policy does, then a
+             network of the state, fitted to returns that were simulated under the policy
 
 A network that is fitted to the Bellman equation itself is no center: q* was farther from it than its residuals told on 2 of 22
 logs. A center needs no truth in it: a bad one costs radius, and so length. All draws come from a fixed seed.
@@ -72,12 +72,12 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None, *, net
         )
     note = ""
     try:
-        function = look_ahead(pilot, fit, simulator, limits, seed, tell)
+        found = look_ahead(pilot, fit, simulator, limits, seed, tell)
     except PolicyError as problem:
         note = f"no look-ahead: the policy cannot be asked at simulated states ({problem})"
     else:
-        if function is not None:
-            every.append(judged("look-ahead", function))
+        names = (f"look-ahead of {one.ahead} steps" if one.ahead > 1 else "look-ahead" for one in found)
+        every.extend(judged(name, one) for name, one in zip(names, found, strict=True))
     return FittedCenters(tuple(every), simulator, note)
 
 

@@ -1,4 +1,4 @@
-"""A look-ahead as center of Q: one step in a simulator of the pilot, then a network V of the state.
+"""Look-aheads as centers of Q: one step in a simulator of the pilot, or several, then a network V of the state.
 
 V is fitted to returns that were simulated under the policy: first to long ones from states of the log, then, in rounds, to
 short ones with V itself at their end. Values have cliffs, beside which something falls or does not, and a log has few states
@@ -19,12 +19,15 @@ from bondic.rows import Batch, Rows
 from bondic.search.sequential.simulator import Simulator
 from bondic.terms import ValueRange
 from bondic.tuning.rollouts import as_before, horizon_of, simulated_returns, strayed
+from bondic.tuning.rules import fit_rule
 from bondic.tuning.training import Trainer
 from bondic.tuning.visits import any_action, can_be_asked
 
 FloatArray = npt.NDArray[np.float64]
 Report = Callable[[float], None]
 
+FAR = 8
+"""Steps of the center that looks farther: beside a cliff, V is asked where it is decided on which side one is."""
 _STEPS, _BATCH = 7000, 512
 _FULL, _LEAST, _MOST = 300, 0.5, 3.0
 """Rows at which that many steps are taken; the root of the number of rows counts, within these shares."""
@@ -46,10 +49,10 @@ _FAST, _SLOW, _SLOWEST = 3e-3, 3e-4, 1e-4
 
 def look_ahead(
     pilot: Rows, rows: Batch, simulator: Simulator, limits: ValueRange, seed: int, tell: Report
-) -> LookAhead | None:
-    """The center fitted to these rows of the pilot; None if the policy cannot be asked."""
+) -> list[LookAhead]:
+    """Centers fitted to these rows of the pilot, with one step and with several; none if the policy cannot be asked."""
     if not can_be_asked(pilot.policy):
-        return None
+        return []
     rng = np.random.default_rng([seed, 3])
     d = simulator.steps.state_dim
     known = np.concatenate([rows.logged[:, :d], rows.next.points[:: rows.next.draws, :d]])
@@ -66,8 +69,10 @@ def look_ahead(
         states, returns = np.concatenate([states, more[0]]), np.concatenate([returns, more[1]])
         slowest = _SLOWEST if turn == _ROUNDS - 1 else _SLOW
         _fit(trainer, states, returns, int((1 - _FIRST) * steps / _ROUNDS), slowest, rng)
+    parts = (pilot.layout, simulator.steps, simulator.tree, trainer.network(), pilot.gamma)
+    rule = fit_rule(pilot, states, rng)
     tell(1.0)
-    return LookAhead(pilot.layout, simulator.steps, simulator.tree, trainer.network(), pilot.gamma)
+    return [LookAhead(*parts), *(() if rule is None else (LookAhead(*parts, rule, FAR),))]
 
 
 def _value(trainer: Trainer, states: FloatArray) -> FloatArray:

@@ -80,9 +80,9 @@ def fit_simulator(moves: Moves, slots: int) -> Simulator:
     inputs, states = (moves.points - mean) / scale, moves.after.shape[1]
     wanted = (moves.after - moves.points[:, :states]) / scale[:states]
     cut = int(_FIRST * len(moves))
-    best, monomials, ridge = np.inf, _monomials(inputs.shape[1], _DEGREES[0]), _RIDGES[0]
+    best, monomials, ridge = np.inf, monomials_of(inputs.shape[1], _DEGREES[0]), _RIDGES[0]
     for degree in _DEGREES:
-        more = _monomials(inputs.shape[1], degree)
+        more = monomials_of(inputs.shape[1], degree)
         if len(more) * slots > len(moves) / 2 and degree > 1:
             break
         terms, errors = _terms(inputs, more), []
@@ -110,7 +110,7 @@ def moves_of(problem: Rows) -> Moves:
     return Moves(rows.logged, rows.slots, after, rows.rewards, ~rows.continues)
 
 
-def _monomials(columns: int, degree: int) -> IntArray:
+def monomials_of(columns: int, degree: int) -> IntArray:
     every = [m for k in range(degree + 1) for m in combinations_with_replacement(range(columns), k)]
     out = np.full((len(every), degree), NOTHING, dtype=np.int64)
     for row, monomial in enumerate(every):
