@@ -59,10 +59,10 @@ def measure(name: str, rows: int, seed: int, factors: list[int]) -> Line:
     found: Any = None
     fit = sequential_class.fit_centers
 
-    def once(pilot: Any, seed: int, report: Any, **how: Any) -> Any:
+    def once(pilot: Any, seed: int, report: Any) -> Any:
         """Centers do not depend on the radius: they are fitted once for a log."""
         if not kept:
-            kept[seed] = fit(pilot, seed, report, **how)
+            kept[seed] = fit(pilot, seed, report)
         return kept[seed]
 
     for factor in factors:

@@ -17,7 +17,7 @@ from bondic.classes.value_class import constant_value
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.functions.lookahead import LookAhead, Polynomials, SplitTree
+from bondic.functions.lookahead import LookAhead, Polynomials, Rule, SplitTree
 from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.methods.sequential import Sequential
@@ -30,11 +30,12 @@ from bondic.search.sequential.plan import Shape, Simulated, make_plan
 from bondic.search.sequential.simulator import Moves, fit_simulator, grow_tree
 from bondic.terms import ValueRange, range_at_all_times
 from bondic.tuning import look_ahead as fitting
-from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, radius_around, rows_tell
+from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, centers_apply, radius_around
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import Center, FittedCenters, fit_centers, split_row
+from bondic.tuning.centers import FittedCenters, fit_centers, split_row
 from bondic.tuning.coverage import unseen_share
 from bondic.tuning.rollouts import as_before, simulated_returns, strayed
+from bondic.tuning.rules import fit_rule
 from bondic.tuning.sequential_class import choose_class
 from bondic.tuning.training import Trainer
 
@@ -61,7 +62,18 @@ def look_ahead(seed=0):
     return LookAhead(LAYOUT, steps, tree, network(outputs=1), 0.9)
 
 
-FUNCTIONS = {"network": lambda: NetworkFunction(LAYOUT, network()), "look-ahead": look_ahead}
+def far_look_ahead(ahead=6, seed=0):
+    monomials = np.array([[-1, -1, -1], [0, -1, -1], [1, -1, -1], [0, 2, -1], [1, 1, 2]])
+    weights = np.random.default_rng([seed, 4]).normal(size=(2, 5))
+    rule = Rule(np.array([0.1, 0.0, -0.2]), np.array([1.0, 2.0, 0.7]), monomials, weights)
+    return replace(look_ahead(seed), rule=rule, ahead=ahead)
+
+
+FUNCTIONS = {
+    "network": lambda: NetworkFunction(LAYOUT, network()),
+    "look-ahead": look_ahead,
+    "far look-ahead": far_look_ahead,
+}
 
 
 def points(count=301, seed=1):
@@ -108,6 +120,69 @@ def test_next_states_are_the_same_floats_in_every_batch():
     np.testing.assert_array_equal(steps.at(z, slots), np.where(slots[:, None] == 0, *together))
 
 
+def one_number_at_a_time(states, mean, scale, monomials, weights):
+    """sum_m weights[m] prod x, with the floats of Python: the order of the definition."""
+    out = []
+    for state in states.tolist():
+        x = [(value - a) / b for value, a, b in zip(state, mean.tolist(), scale.tolist(), strict=True)]
+        total = 0.0
+        for weight, columns in zip(weights.tolist(), monomials.tolist(), strict=True):
+            product = 1.0
+            for column in columns:
+                product = product * x[column] if column >= 0 else product
+            total += weight * product
+        out.append(total)
+    return np.array(out)
+
+
+def test_a_far_look_ahead_is_its_formula():
+    function, z = far_look_ahead(), points(60)
+    values, error = function.values(z)
+    steps, rule = function.steps, function.rule
+    taken = set()
+    for slot in range(2):
+        states, actions = z, np.full(60, slot)
+        total, weight = np.zeros(60, dtype=np.longdouble), np.ones(60, dtype=np.longdouble)
+        for _ in range(function.ahead):
+            moved = np.zeros_like(states)
+            for column in range(3):
+                every = np.array([
+                    one_number_at_a_time(states, steps.mean, steps.scale, steps.monomials, steps.coefficients[a][:, column])
+                    for a in range(2)
+                ])  # fmt: skip
+                moved[:, column] = states[:, column] + every[actions, np.arange(60)] * steps.scale[column]
+            states = np.clip(moved, -5, 5)
+            alive = np.where(states[:, 0] <= 0.3, 1.0, np.where(states[:, 2] <= -0.2, 0.0, 0.9))
+            reward = np.where(states[:, 0] <= 0.3, 0.5, np.where(states[:, 2] <= -0.2, -1.0, 2.0))
+            total += weight * reward
+            weight = weight * alive * np.longdouble(0.9)
+            scores = [
+                one_number_at_a_time(states, rule.mean, rule.scale, rule.monomials, row) for row in rule.coefficients
+            ]
+            actions = np.where(scores[1] > scores[0], 1, 0)
+            np.testing.assert_array_equal(rule.actions(states), actions)
+            taken |= set(actions.tolist())
+        total += weight * exact_network(function.network, states)[:, 0]
+        assert 0 < float(np.abs(values[:, slot] - total).max()) <= error
+    assert taken == {0, 1}
+    assert error <= 1e-11
+
+
+def test_one_step_and_a_rule_is_one_step():
+    one, z = look_ahead(), points()
+    np.testing.assert_array_equal(far_look_ahead(1).values(z)[0], one.values(z)[0])
+    assert np.abs(far_look_ahead(2).values(z)[0] - one.values(z)[0]).max() > 0.1
+
+
+def test_the_first_of_equal_scores_counts_and_no_number_never():
+    rule = replace(far_look_ahead().rule, coefficients=np.zeros((2, 5)))
+    assert not rule.actions(points()).any()
+    huge = replace(rule, coefficients=np.array([[0.0, 1e308, 0.0, -1e308, 0.0], [-1.0, 0, 0, 0, 0]]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = huge.actions(np.array([[1e308, 0.0, 1.0]]))
+    assert found.tolist() == [1]
+
+
 def test_a_look_ahead_is_its_formula():
     function, z = look_ahead(), points(40)
     values, error = function.values(z)
@@ -136,7 +211,7 @@ def test_functions_come_back_from_a_certificate(name):
 
 
 def test_damaged_functions_are_refused():
-    net, ahead = network(), look_ahead()
+    net, ahead, far = network(), look_ahead(), far_look_ahead()
     for wrong in (
         lambda: replace(net, scale=np.zeros(3)),
         lambda: replace(net, biases=net.biases[:2]),
@@ -148,6 +223,14 @@ def test_damaged_functions_are_refused():
         lambda: replace(ahead.steps, monomials=ahead.steps.monomials + 2),
         lambda: replace(ahead.tree, left=np.zeros(5, dtype=np.int64)),
         lambda: replace(ahead.tree, leaves=np.full((5, 2), np.nan)),
+        lambda: replace(ahead, ahead=2),
+        lambda: replace(far, ahead=0),
+        lambda: replace(far, ahead=101),
+        lambda: replace(far, rule=replace(far.rule, coefficients=np.ones((3, 5)))),
+        lambda: replace(far.rule, coefficients=np.ones((2, 4))),
+        lambda: replace(far.rule, scale=np.zeros(3)),
+        lambda: replace(far.rule, monomials=far.rule.monomials + 1),
+        lambda: replace(far.rule, coefficients=np.full((2, 5), np.inf)),
     ):
         with pytest.raises(InvalidInput):
             wrong()
@@ -254,7 +337,7 @@ def test_a_tree_parts_neighboring_floats():
 def test_fitted_centers_have_smaller_residuals_on_a_rough_world():
     _, found = fitted()
     names = [center.name for center in found.every]
-    assert names == ["constant", "look-ahead"]
+    assert names[:2] == ["constant", "look-ahead"]
     assert found.every[1].rho < 0.6 * found.every[0].rho
     assert "look-ahead" in found.text()
 
@@ -309,7 +392,7 @@ def test_rounds_where_the_network_was_wrong_follow_a_cliff_better():
     for share in (fitting._FIRST, 1.0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(fitting, "_FIRST", share)
-            center = fitting.look_ahead(pilot, rows, found.simulator, limits, 0, print)
+            center, _ = fitting.look_ahead(pilot, rows, found.simulator, limits, 0, print)
         missed.append(np.sqrt(np.mean((center.network.values(beside)[0][:, 0] - value) ** 2)))
     assert missed[0] < 0.7 * missed[1]
 
@@ -335,25 +418,57 @@ def test_fitting_sees_the_pilot_alone_and_no_chance():
         assert same(one.function, two.function)
 
 
+def test_centers_look_one_step_and_several_steps_ahead():
+    problem, found = fitted()
+    assert [center.name for center in found.every] == ["constant", "look-ahead", f"look-ahead of {fitting.FAR} steps"]
+    near, far = (center.function for center in found.every[1:])
+    assert (near.ahead, far.ahead, near.rule) == (1, fitting.FAR, None)
+    assert far.network is near.network
+    states = problem.whole().logged[500:]
+    sure = np.abs(balance(states)[:, 0] - 0.5) > 0.1
+    assert np.mean((far.rule.actions(states) == balance(states).argmax(axis=1))[sure]) > 0.98
+
+
+def test_rules_are_for_discrete_actions_and_the_policy_is_told_from_another():
+    rng = np.random.default_rng(0)
+    pilot, states = tuning_problem(stick(1200), 500), rng.uniform(-1, 1, (2000, 2))
+    rule = fit_rule(pilot, states, np.random.default_rng(1))
+    assert len(rule.monomials) == 3  # a line parts the actions
+    again = fit_rule(pilot, states, np.random.default_rng(1))
+    np.testing.assert_array_equal(rule.coefficients, again.coefficients)
+
+    def ring(s):
+        inside = (s[:, 0] ** 2 + s[:, 1] ** 2 < 0.3).astype(float)
+        return np.column_stack([inside, 1 - inside])
+
+    other = fit_rule(replace(pilot, policy=bondic.CallablePolicy(ring)), states, np.random.default_rng(1))
+    assert len(other.monomials) > 3
+    assert np.mean(other.actions(states) == ring(states).argmax(axis=1)) > 0.97
+    assert fit_rule(pilot, states[:10], np.random.default_rng(1)) is None
+
+
 def test_a_short_pilot_has_a_constant_only():
     found = fit_centers(tuning_problem(stick(600), 150))
     assert [center.name for center in found.every] == ["constant"]
     assert found.simulator is None
 
 
-def test_rows_that_hide_what_decides_values_get_no_network():
-    """The radius is twice the range then, whatever is fitted; events of a few rows must not decide."""
+def test_no_center_where_rows_hide_what_decides_values_or_nothing_follows():
+    """The radius is twice the range for rows that are too few, whatever is fitted; events of a few rows must not decide."""
     pilot, patient = (tuning_problem(stick(1200, gamma=gamma), 500) for gamma in (0.9, 0.99))
-    assert rows_tell(pilot)
     held = len(patient.select(split_row(patient)))
     assert held == 150
     assert radius_around(0.0, 10.0, 0.99, held, 0.0) == 20.0
-    assert not rows_tell(patient)
+    assert not centers_apply(patient)
     assert radius_around(0.0, 10.0, pilot.gamma, held, 0.0) < 20.0
-    found = fit_centers(pilot, networks=False)
-    assert [center.name for center in found.every] == ["constant"]
-    assert found.simulator is not None
-    assert "150 rows cannot show" in found.text()
+    assert centers_apply(pilot)
+    assert not centers_apply(tuning_problem(stick(1200, gamma=0.0), 500))
+    log = pilot.log
+    alone = bondic.make_problem(
+        bondic.Transitions(log.observations, log.actions, log.rewards, log.next_observations, np.ones(len(log), bool), None),
+        pilot.policy, pilot.initial_states, gamma=0.9, reward_range=(0.0, 1.0), accept=None,
+    )  # fmt: skip
+    assert not centers_apply(tuning_problem(alone, 500))
 
 
 def test_a_policy_of_which_only_answers_are_known_gets_no_look_ahead():
@@ -404,15 +519,16 @@ def test_the_radius_holds_what_rows_cannot_show():
     assert allowed_kappas(2, 0.0) == allowed_kappas(1, 0.99) == (1.0,)
 
 
-def test_the_center_that_asks_for_the_smallest_radius_is_taken():
+def test_the_center_that_asks_for_the_smallest_radius_is_taken_and_no_constant():
     problem, found = fitted()
-    pilot, ahead = tuning_problem(problem, 500), found.every[1].function
-    for rho, wanted in ((0.05, "look-ahead"), (5.0, "constant")):
-        every = (replace(found.every[0], rho=0.01), Center("look-ahead", ahead, rho))
+    pilot, (constant, near, far) = tuning_problem(problem, 500), found.every
+    for rho, wanted in ((0.05, far), (5.0, near)):
+        every = (replace(constant, rho=0.01), replace(near, rho=1.0), replace(far, rho=rho))
         balls = balls_around_center(pilot, FittedCenters(every, found.simulator), (), FORESIGHT, None, 3.0)
-        assert all(wanted in one.name for one in balls)
-        assert (balls[0].ball.center is ahead) == (wanted == "look-ahead")
-    assert balls[0].ball.radius == pytest.approx(3.0 * 10)  # the range, as a constant knows no shape
+        assert all(one.ball.center is wanted.function for one in balls)
+        assert all(f"a fitted {wanted.name} in" in one.note for one in balls)
+    assert balls[0].ball.radius == pytest.approx(3.0 * radius_around(1.0, 10.0, 0.9, 150, 0.0), rel=0.2)
+    assert not balls_around_center(pilot, FittedCenters((constant,), found.simulator), (), FORESIGHT, None, 3.0)
 
 
 FORESIGHT = Foresight(2500, Budget.of(0.02, {"lower": 0.04, "upper": 0.04}), 60)

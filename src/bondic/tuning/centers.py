@@ -1,6 +1,6 @@
 """Centers of Q, fitted on the first 70 % of a pilot and judged on the rest: rho = the rms of r + gamma q̂(x') - q̂(x).
 
-constant     the level that solves the mean Bellman equation
+constant     the level that solves the mean Bellman equation: only to compare with, no ball is made around it
 look-ahead   one step in a simulator of the pilot, or several with a rule that does mostly what the policy does, then a
              network of the state, fitted to returns that were simulated under the policy
 
@@ -52,8 +52,8 @@ class FittedCenters:
         return f"rms residuals on held-out pilot rows: {found}" + (f"; {self.note}" if self.note else "")
 
 
-def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None, *, networks: bool = True) -> FittedCenters:
-    """The candidates that a pilot of this size allows; without networks, the constant alone."""
+def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None) -> FittedCenters:
+    """The candidates that a pilot of this size allows."""
     limits, cut = range_at_all_times(pilot.terms), split_row(pilot)
     fit, judge = pilot.select(pilot.rows.start, cut).whole(), pilot.select(cut).whole()
     tell: Report = report or _silent
@@ -66,10 +66,6 @@ def fit_centers(pilot: Rows, seed: int = 0, report: Report | None = None, *, net
     if len(pilot) < ENOUGH or pilot.layout.has_time or not limits.width:
         return FittedCenters(tuple(every), None)
     simulator = fit_simulator(moves_of(pilot).before(len(fit)), pilot.layout.slots)
-    if not networks:
-        return FittedCenters(
-            tuple(every), simulator, f"no look-ahead: {len(judge)} rows cannot show what it would miss"
-        )
     note = ""
     try:
         found = look_ahead(pilot, fit, simulator, limits, seed, tell)

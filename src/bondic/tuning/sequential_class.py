@@ -14,7 +14,7 @@ from bondic.rendering import three
 from bondic.rows import Rows
 from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
-from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around_center, centers_apply, rows_tell
+from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around_center, centers_apply
 from bondic.tuning.centers import fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.look_ahead import Report
@@ -90,7 +90,7 @@ def _shortest(
     width = range_at_all_times(pilot.terms).width
     if smooth.length <= SHORT * width or not centers_apply(pilot):
         return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
-    centers = fit_centers(pilot, choices.seed, report, networks=rows_tell(pilot))
+    centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
     others = balls_around_center(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
     best = min((one.length for one in others), default=math.inf)
