@@ -110,6 +110,14 @@ def test_a_point_has_one_value_in_every_batch(name):
     assert np.abs(again - together[shuffled]).max() <= 2 * error
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_one_slot_of_each_point_has_the_value_that_all_slots_have(name):
+    function, z = FUNCTIONS[name](), points()
+    slots = np.random.default_rng(3).integers(2, size=len(z))
+    (every, error), (own, more) = function.values(z), function.at(z, slots)
+    assert np.abs(own - every[np.arange(len(z)), slots]).max() <= error + more <= 1e-10
+
+
 def test_next_states_are_the_same_floats_in_every_batch():
     steps, z = look_ahead().steps, points()
     together = steps.every(z)

@@ -232,9 +232,26 @@ def test_a_thousand_actions_are_a_matter_of_seconds():
     assert sum(result.seconds.values()) < 120  # a decomposition with coordinates for every action takes many minutes
 
 
+def walk(rows, actions):
+    """The same contexts, one after the other."""
+    log, policy, _ = clicks(rows, actions)
+    steps = (
+        log.observations,
+        log.actions,
+        log.rewards,
+        np.roll(log.observations, -1, axis=0),
+        np.zeros(rows, bool),
+        None,
+    )
+    starts = bondic.InitialStates.exact(log.observations)
+    return bondic.make_problem(
+        bondic.Transitions(*steps), policy, starts, gamma=0.5, reward_range=(0.0, 1.0), accept=("unseen-actions",)
+    )
+
+
 def test_no_center_is_fitted_for_a_policy_whose_actions_the_pilot_hardly_knows():
     """The radius would hold the value range whatever is fitted, and a network with an output per action takes its time."""
-    many, few = question(600, 300), question(600, 3)
+    many, few = walk(600, 300), walk(600, 3)
     counts = np.bincount(many.log.actions, minlength=300)
     rare = sum(many.initial.weights[:, action].sum() for action in range(300) if counts[action] <= 3)
     assert unseen_actions(many) == pytest.approx(rare / 600)

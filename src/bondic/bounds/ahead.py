@@ -96,5 +96,5 @@ class AheadModel(LinearModel):
         alive, reward = self.tree.values(after).T
         weights = alive[:, None] * np.full(self.layout.slots, 1.0 / self.layout.slots)
         ahead = landmark_values(self._terms, after, weights, self.basis) @ self.basis.matrix.T
-        value = np.zeros(n) if self.center is None else self.center.values(points)[0][np.arange(n), slots]
+        value = np.zeros(n) if self.center is None else self.center.at(points, slots)[0]
         return np.column_stack([np.ones(n), coordinates, value, reward, alive, ahead])

@@ -19,6 +19,7 @@ from bondic.sums.forms import STANDARD, Sums
 from bondic.sums.measure import Measure
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 _BLOCK = 1024
 """Points whose features are made at a time: few enough for the cache."""
@@ -46,6 +47,11 @@ class Function(ABC):
     @abstractmethod
     def values(self, points: FloatArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
         """(N, D) -> values for every slot (N, slots) and a bound of their error."""
+
+    def at(self, points: FloatArray, slots: IntArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+        """Values at one slot of each point (N,), and a bound of their error."""
+        values, error = self.values(points, sums)
+        return np.take_along_axis(values, slots[:, None], axis=1)[:, 0], error
 
     @abstractmethod
     def norm(self, sums: Sums = STANDARD) -> Enclosure:

@@ -14,6 +14,7 @@ by the rounding of the sum.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -82,23 +83,29 @@ class Polynomials:
 
     def next_states(self, points: FloatArray, slot: int) -> FloatArray:
         """s' for one action."""
-        return self._moved(points, self.terms(points), slot)
+        return self._moved(points, self.terms(points), self.coefficients[slot][:, :, None])
 
     def at(self, points: FloatArray, slots: IntArray) -> FloatArray:
         """s' for the action of each point."""
-        out = np.zeros((points.shape[0], self.state_dim))
-        for slot in np.unique(slots):
-            own = slots == slot
-            out[own] = self.next_states(points[own], int(slot))
-        return out
+        parts = [np.zeros((0, self.state_dim))]
+        for top in range(0, points.shape[0], _PIECE):
+            here = slice(top, top + _PIECE)
+            parts.append(self._moved(points[here], self.terms(points[here]), self._by_term[:, :, slots[here]]))
+        return np.concatenate(parts)
 
     def every(self, points: FloatArray) -> list[FloatArray]:
         """s' for every action."""
         terms = self.terms(points)
-        return [self._moved(points, terms, slot) for slot in range(self.coefficients.shape[0])]
+        return [self._moved(points, terms, one[:, :, None]) for one in self.coefficients]
 
-    def _moved(self, points: FloatArray, terms: FloatArray, slot: int) -> FloatArray:
-        moves = _combined(terms, self.coefficients[slot].T).T
+    @cached_property
+    def _by_term(self) -> FloatArray:
+        """C as (M, d, slots)."""
+        return np.ascontiguousarray(self.coefficients.transpose(1, 2, 0))
+
+    def _moved(self, points: FloatArray, terms: FloatArray, weights: FloatArray) -> FloatArray:
+        """`weights` (M, d, N), or (M, d, 1) where all points take the same action."""
+        moves = _combined(terms, weights).T
         states = points[:, : self.state_dim] + moves * self.scale[: self.state_dim]
         # beyond the largest float a state is cut like any other; the product of two such can be no number at all
         return np.clip(np.nan_to_num(states, nan=0.0, posinf=np.inf, neginf=-np.inf), self.low, self.high)
@@ -134,7 +141,7 @@ class Rule:
     def actions(self, states: FloatArray) -> IntArray:
         """(N, d) -> (N,)"""
         terms = monomial_values((states - self.mean) / self.scale, self.monomials)
-        scores = _combined(terms, self.coefficients)
+        scores = _combined(terms, self.coefficients.T[:, :, None])
         # where sums exceed the largest float they may be no number, which is no largest score
         return np.argmax(np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=0)
 
@@ -149,11 +156,10 @@ def monomial_values(inputs: FloatArray, monomials: IntArray) -> FloatArray:
 
 
 def _combined(terms: FloatArray, weights: FloatArray) -> FloatArray:
-    """sum_m weights[k, m] terms[n, m] as (K, N): entry by entry in the order of m, so that batches do not matter."""
-    out = np.zeros((weights.shape[0], terms.shape[0]))
-    for total, row in zip(out, weights, strict=True):
-        for weight, term in zip(row, terms.T, strict=True):
-            total += weight * term
+    """sum_m weights[m, k, n] terms[n, m] as (K, N): entry by entry in the order of m, so that batches do not matter."""
+    out = np.zeros((weights.shape[1], terms.shape[0]))
+    for term, weight in zip(terms.T, weights, strict=True):
+        out += weight * term
     return out
 
 
@@ -265,6 +271,10 @@ class LookAhead(Function):
             found, more = self._value(np.concatenate(self.steps.every(points[here])))
             out[here], error = found.reshape(self.layout.slots, -1).T, max(error, more)
         return out, inflate(error)
+
+    def at(self, points: FloatArray, slots: IntArray, sums: Sums = STANDARD) -> tuple[FloatArray, float]:
+        del sums
+        return self._value(self.steps.at(points, slots))
 
     def _value(self, states: FloatArray) -> tuple[FloatArray, float]:
         """The sum from s_1 on, and what it is off by: w_j has 2 (j - 1) roundings, its product one, the sum at most k."""

@@ -38,8 +38,7 @@ def values_at_rows(problem: Batch, function: Function | None, sums: Sums = STAND
     nobody = np.zeros(0)
     if function is None:
         return FunctionValues(np.zeros(n), np.zeros(n), nobody, 0.0)
-    at_logged, error = function.values(problem.logged, sums)
-    logged = np.take_along_axis(at_logged, problem.slots[:, None], axis=1)[:, 0]
+    logged, error = function.at(problem.logged, problem.slots, sums)
     following, more = _means(problem.next, n, function, sums)
     return FunctionValues(logged, following, nobody, inflate(max(error, more)))
 
