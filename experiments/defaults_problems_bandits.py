@@ -18,7 +18,7 @@ from experiments.defaults_cells import Cell, FloatArray, IntArray, Trial, one_st
 
 import bondic
 
-SETS = ("digits", "breast_cancer", "wine")
+SETS = ("digits", "breast_cancer", "wine", "iris")
 CAMPAIGNS = ("all", "men", "women")
 ROWS = 1000
 LOGGED = 1000

@@ -143,7 +143,8 @@ class Rule:
         terms = monomial_values((states - self.mean) / self.scale, self.monomials)
         scores = _combined(terms, self.coefficients.T[:, :, None])
         # where sums exceed the largest float they may be no number, which is no largest score
-        return np.argmax(np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=0)
+        found: IntArray = np.argmax(np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=0)
+        return found
 
 
 def monomial_values(inputs: FloatArray, monomials: IntArray) -> FloatArray:
