@@ -236,12 +236,40 @@ def test_damaged_functions_are_refused():
         lambda: replace(far, ahead=101),
         lambda: replace(far, rule=replace(far.rule, coefficients=np.ones((3, 5)))),
         lambda: replace(far.rule, coefficients=np.ones((2, 4))),
+        lambda: replace(far.steps, coefficients=np.ones((6, 3))),
         lambda: replace(far.rule, scale=np.zeros(3)),
         lambda: replace(far.rule, monomials=far.rule.monomials + 1),
         lambda: replace(far.rule, coefficients=np.full((2, 5), np.inf)),
     ):
         with pytest.raises(InvalidInput):
             wrong()
+
+
+def test_values_without_a_bound_are_refused():
+    """A bound that is no number must not be lost in a maximum."""
+    big, layout = 1e200, Layout(observation_dim=1, has_time=False, action_dim=0, slots=2)
+    weights = np.array([[big, big]]), big * np.eye(2), np.array([[1.0], [0.0]])
+    net = TanhNetwork(np.zeros(1), np.ones(1), weights, (np.zeros(2), np.zeros(2), np.zeros(1)), 0.0, 1.0, -5.0, 5.0)
+    steps = Polynomials(
+        np.zeros(1), np.ones(1), np.array([[-1]]), np.zeros((2, 1, 1)), np.array([-5.0]), np.array([5.0])
+    )
+    tree = SplitTree(np.array([-1]), np.zeros(1), np.zeros(1, int), np.zeros(1, int), np.array([[1.0, 0.0]]))
+    function = LookAhead(layout, steps, tree, net, 0.9)
+    with np.errstate(all="ignore"):
+        for ask in (net.values, function.values, lambda z: function.at(z, np.zeros(1, int))):
+            with pytest.raises(InvalidInput, match="no bound of their error"):
+                ask(np.ones((1, 1)))
+
+
+def test_deep_trees_are_followed_to_their_leaves_and_single_precision_is_widened():
+    depth = 100
+    columns = np.array([0, -1] * depth + [-1])
+    left, right = np.arange(2 * depth + 1) + 1, np.arange(2 * depth + 1) + 2
+    leaves = np.column_stack([np.ones(2 * depth + 1), np.arange(2 * depth + 1)])
+    tree = SplitTree(columns, np.repeat(np.arange(depth + 1.0), 2)[: 2 * depth + 1], left, right, leaves)
+    assert tree.values(np.array([[1000.0], [79.5]]))[:, 1].tolist() == [200.0, 161.0]
+    single = replace(tree, leaves=leaves.astype(np.float32), thresholds=tree.thresholds.astype(np.float32))
+    assert single.leaves.dtype == single.thresholds.dtype == np.float64
 
 
 # ------------------------------------------------------------------------------------------------ a rough world

@@ -28,7 +28,7 @@ MOST_FEATURES = 200_000
 """Coordinates of a function; the features of a block of points are held in memory."""
 
 
-def _widen(target: object, *names: str) -> None:
+def widen(target: object, *names: str) -> None:
     """Arrays as float64: sums of single-precision numbers would not be worth their error bounds."""
     for name in names:
         array = np.ascontiguousarray(getattr(target, name), dtype=np.float64)
@@ -85,7 +85,7 @@ class KernelFunction(Function):
     weights: FloatArray  # (M, slots)
 
     def __post_init__(self) -> None:
-        _widen(self, "centers", "weights")
+        widen(self, "centers", "weights")
         shape = (self.centers.shape[0], self.layout.slots)
         if self.centers.ndim != 2 or self.centers.shape[1] != self.layout.dimension or self.weights.shape != shape:
             raise InvalidInput(f"A kernel function needs centers (M, {self.layout.dimension}) and weights {shape}.")
@@ -127,7 +127,7 @@ class FeatureFunction(Function):
     coordinates: FloatArray  # (D,)
 
     def __post_init__(self) -> None:
-        _widen(self, "coordinates")
+        widen(self, "coordinates")
         needed = FeatureMap(self.kernel, self.layout).dimension
         if self.coordinates.shape != (needed,):
             raise InvalidInput(f"The kernel has {needed} features; {self.coordinates.shape} coordinates were given.")
@@ -275,7 +275,7 @@ class TermExpansion:
     weights: FloatArray  # (M, p)
 
     def __post_init__(self) -> None:
-        _widen(self, "centers", "weights")
+        widen(self, "centers", "weights")
 
 
 @register("function", "expansion")

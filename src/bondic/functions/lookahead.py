@@ -6,13 +6,14 @@
 p_a are polynomials, and so are the scores of the rule, which takes the action with the largest one. alive and r̂ are constant
 on the leaves of a tree that compares columns of a state with thresholds, V is a network that is clipped to the value range.
 f jumps where a state crosses a threshold. It is one function all the same, and the same point has the same value in every
-batch: states and scores are made by additions and multiplications entry by entry in a fixed order, each rounded as IEEE 754
-prescribes, and the s_j of the formula *are* those floats. What follows from them is off by the bound of the network, and
-by the rounding of the sum.
+batch: states, scores and weights are made by additions and multiplications entry by entry in a fixed order, each rounded as
+IEEE 754 prescribes, and the s_j and w_j of the formula *are* those floats. What follows from them is off by the bound of the
+network, and by the rounding of the sum.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from bondic.codec import supplied
 from bondic.errors import InvalidInput
-from bondic.functions.functions import Function
+from bondic.functions.functions import Function, widen
 from bondic.functions.networks import TanhNetwork, in_words, refuse_norm
 from bondic.kernels.base import fingerprint
 from bondic.kernels.normal_form import Layout
@@ -35,7 +36,6 @@ IntArray = npt.NDArray[np.int64]
 NOTHING = -1
 """A monomial's factor that is 1; a tree's node that is a leaf."""
 _PIECE = 4096
-_MOST_DEPTH = 64
 _FARTHEST = 100
 
 
@@ -63,6 +63,9 @@ class Polynomials:
     high: FloatArray
 
     def __post_init__(self) -> None:
+        widen(self, "mean", "scale", "coefficients", "low", "high")
+        if self.coefficients.ndim != 3:
+            raise InvalidInput(f"Coefficients of steps have the shape (slots, M, d), not {self.coefficients.shape}.")
         columns, (count, states) = self.mean.size, self.coefficients.shape[1:]
         shaped = self.mean.shape == self.scale.shape == (columns,) and self.monomials.ndim == 2
         shaped = shaped and self.monomials.shape[0] == count and self.low.shape == self.high.shape == (states,)
@@ -131,6 +134,7 @@ class Rule:
     coefficients: FloatArray
 
     def __post_init__(self) -> None:
+        widen(self, "mean", "scale", "coefficients")
         shaped = self.mean.shape == self.scale.shape == (self.mean.size,) and self.monomials.ndim == 2
         shaped = shaped and self.coefficients.ndim == 2 and self.coefficients.shape[1] == self.monomials.shape[0]
         inside = bool(np.all((self.monomials >= NOTHING) & (self.monomials < self.mean.size)))
@@ -187,6 +191,7 @@ class SplitTree:
     leaves: FloatArray
 
     def __post_init__(self) -> None:
+        widen(self, "thresholds", "leaves")
         count = self.columns.size
         own, inner = np.arange(count), self.columns >= 0
         shaped = all(a.shape == (count,) for a in (self.columns, self.thresholds, self.left, self.right))
@@ -200,14 +205,12 @@ class SplitTree:
     def values(self, states: FloatArray) -> FloatArray:
         """(N, d) -> (N, 2)."""
         place = np.zeros(states.shape[0], dtype=np.int64)
-        for _ in range(_MOST_DEPTH):
-            column = self.columns[place]
-            going = np.flatnonzero(column >= 0)
-            if not going.size:
-                break
+        column = self.columns[place]
+        while (going := np.flatnonzero(column >= 0)).size:  # numbers of nodes grow: there is an end
             node = place[going]
             goes_left = states[going, column[going]] <= self.thresholds[node]
             place[going] = np.where(goes_left, self.left[node], self.right[node])
+            column = self.columns[place]
         return self.leaves[place]
 
 
@@ -291,7 +294,12 @@ class LookAhead(Function):
         found, size = found + weight * later[:, 0], size + np.abs(weight * later[:, 0])
         most, largest = float(np.abs(weight).max(initial=0.0)), float(size.max(initial=0.0))
         rounded = 8 * self.ahead * (U * (largest + most * error) + TINY * (1.0 + float(np.abs(later).max(initial=0.0))))
-        return found, inflate(most * error + rounded)
+        off = inflate(most * error + rounded)
+        if not (np.all(np.isfinite(found)) and math.isfinite(off)):
+            raise InvalidInput(
+                "A look-ahead gives values that are not finite, or no bound of their error, at some point."
+            )
+        return found, off
 
     def norm(self, sums: Sums = STANDARD) -> Enclosure:
         del sums

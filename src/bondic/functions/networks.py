@@ -13,6 +13,7 @@ s_0 = the largest |x| of the batch, column by column, and s_l = 1: tanh is 1-Lip
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NoReturn
@@ -98,9 +99,13 @@ class TanhNetwork:
             largest = np.maximum(largest, np.abs(inputs).max(axis=0))
             parts.append(self._forward(inputs))
         out = np.concatenate(parts)
-        if not np.all(np.isfinite(out)):
-            raise InvalidInput("A network gives values that are not finite at some point: the point is far too large.")
-        return out, self._error(largest)
+        error = self._error(largest)
+        if not (np.all(np.isfinite(out)) and math.isfinite(error)):
+            raise InvalidInput(
+                "A network gives values that are not finite, or no bound of their error, at some point: the point or its weights "
+                "are far too large."
+            )
+        return out, error
 
     def _forward(self, hidden: FloatArray) -> FloatArray:
         for weight, bias in self.layers[:-1]:
