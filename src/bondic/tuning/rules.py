@@ -30,11 +30,13 @@ _RIDGE = 1e-5
 _ROUNDS = 200
 _TERMS = 20
 """Rows for every coefficient of an action, at least."""
+_MOST_ACTIONS = 20
+"""With more of them, several steps from every state and action take too long."""
 
 
 def fit_rule(pilot: Rows, states: FloatArray, rng: np.random.Generator) -> Rule | None:
-    """The rule that gives away least of the policy's probability; None where actions are numbers, or there is one of them."""
-    if not pilot.layout.discrete or pilot.layout.slots < 2 or len(states) < 2 * _TERMS:
+    """The rule that gives away least of the policy's probability; None where actions are numbers, one, or very many."""
+    if not (pilot.layout.discrete and 2 <= pilot.layout.slots <= _MOST_ACTIONS) or len(states) < 2 * _TERMS:
         return None
     states = states[rng.permutation(len(states))[:_MOST]]
     probs = discrete_probabilities(pilot.policy, states, None, "simulated state", pilot.layout.slots)
