@@ -17,7 +17,7 @@ from bondic.classes.value_class import constant_value
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.functions.lookahead import LookAhead, Polynomials, Rule, SplitTree
+from bondic.functions.lookahead import LookAhead, Polynomials, PolicyRule, SplitTree
 from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.methods.sequential import Sequential
@@ -65,7 +65,7 @@ def look_ahead(seed=0):
 def far_look_ahead(ahead=6, seed=0):
     monomials = np.array([[-1, -1, -1], [0, -1, -1], [1, -1, -1], [0, 2, -1], [1, 1, 2]])
     weights = np.random.default_rng([seed, 4]).normal(size=(2, 5))
-    rule = Rule(np.array([0.1, 0.0, -0.2]), np.array([1.0, 2.0, 0.7]), monomials, weights)
+    rule = PolicyRule(np.array([0.1, 0.0, -0.2]), np.array([1.0, 2.0, 0.7]), monomials, weights)
     return replace(look_ahead(seed), rule=rule, ahead=ahead)
 
 

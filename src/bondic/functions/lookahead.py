@@ -115,7 +115,7 @@ class Polynomials:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class PolicyRule:
     """The action with the largest score sum_m C_am prod_k x_{m_k},  x = (s - mean) / scale; the first one of equals.
 
     Parameters
@@ -231,7 +231,7 @@ class LookAhead(Function):
         V, one output, of a state.
     discount : float
         gamma.
-    rule : Rule, default None
+    rule : PolicyRule, default None
         Actions after the first one; needed where ahead > 1.
     ahead : int, default 1
         k.
@@ -242,7 +242,7 @@ class LookAhead(Function):
     tree: SplitTree
     network: TanhNetwork
     discount: float
-    rule: Rule | None = None
+    rule: PolicyRule | None = None
     ahead: int = 1
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from bondic.functions.lookahead import Rule, monomial_values
+from bondic.functions.lookahead import PolicyRule, monomial_values
 from bondic.policies.protocol import discrete_probabilities
 from bondic.rows import Rows
 from bondic.search.sequential.simulator import monomials_of
@@ -34,7 +34,7 @@ _MOST_ACTIONS = 20
 """With more of them, several steps from every state and action take too long."""
 
 
-def fit_rule(pilot: Rows, states: FloatArray, rng: np.random.Generator) -> Rule | None:
+def fit_rule(pilot: Rows, states: FloatArray, rng: np.random.Generator) -> PolicyRule | None:
     """The rule that gives away least of the policy's probability; None where actions are numbers, one, or very many."""
     if not (pilot.layout.discrete and 2 <= pilot.layout.slots <= _MOST_ACTIONS) or len(states) < 2 * _TERMS:
         return None
@@ -49,14 +49,14 @@ def fit_rule(pilot: Rows, states: FloatArray, rng: np.random.Generator) -> Rule 
         if len(monomials) * _TERMS > cut and degree > 1:
             break
         coefficients = _logistic(monomial_values(inputs[:cut], monomials), probs[:cut])
-        rule = Rule(mean, scale, monomials, coefficients)
+        rule = PolicyRule(mean, scale, monomials, coefficients)
         lost = _given_away(rule, states[cut:], probs[cut:])
         if lost < _GAIN * best:
             best, found = lost, rule
     return found
 
 
-def _given_away(rule: Rule, states: FloatArray, probs: FloatArray) -> float:
+def _given_away(rule: PolicyRule, states: FloatArray, probs: FloatArray) -> float:
     """How much more likely the policy's favorite is than the rule's action, on average."""
     taken = probs[np.arange(len(probs)), rule.actions(states)]
     return float(np.mean(probs.max(axis=1) - taken))
