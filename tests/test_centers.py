@@ -17,7 +17,7 @@ from bondic.classes.value_class import constant_value
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
-from bondic.functions.lookahead import LookAhead, Polynomials, PolicyRule, SplitTree
+from bondic.functions.lookahead import LookAhead, PolicyRule, Polynomials, SplitTree
 from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.methods.sequential import Sequential

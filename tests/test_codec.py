@@ -24,7 +24,7 @@ from bondic.classes.value_class import ValueClass
 from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
-from bondic.functions.lookahead import LookAhead, Polynomials, PolicyRule, SplitTree
+from bondic.functions.lookahead import LookAhead, PolicyRule, Polynomials, SplitTree
 from bondic.functions.networks import NetworkFunction, TanhNetwork
 from bondic.kernels.base import FloatArray, Kernel, Leaf, PointPart
 from bondic.kernels.normal_form import Layout
