@@ -3,7 +3,8 @@
     python experiments/sequential_worlds.py [--worlds pendulum cart-pole ...] [--rows 5000] [--seeds 1 2 3] [--factors 1 2 5]
 
 Prints one line for every log: the interval at alpha = 0.1, J* by simulation, the length as a share of the value range, the
-same with 2 and 5 times the radius, and the processor time of the first. OPENBLAS_NUM_THREADS=1 makes that comparable.
+same with 2 and 5 times the radius, and the processor time and the clock of the first. OPENBLAS_NUM_THREADS=1 makes that
+comparable. With --residuals, the rms residuals of all centers on the pilot rows that judge them, and no interval.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -44,6 +46,7 @@ class Line:
     ends: tuple[tuple[float, float], ...]
     width: float
     seconds: float
+    clock: float
     chosen: str
 
     @property
@@ -55,7 +58,7 @@ def measure(name: str, rows: int, seed: int, factors: list[int]) -> Line:
     """The interval with the library's own choice, and with larger radii."""
     case = CASES[name](rows, seed)
     kept: dict[int, Any] = {}
-    ends, begun, seconds = [], time.process_time(), 0.0
+    ends, begun, seconds, clock = [], (time.process_time(), time.perf_counter()), 0.0, 0.0
     found: Any = None
     fit = sequential_class.fit_centers
 
@@ -71,9 +74,9 @@ def measure(name: str, rows: int, seed: int, factors: list[int]) -> Line:
             result = bondic.estimate_interval(case.problem, alpha=ALPHA, method=method)
         ends.append((result.low, result.high))
         if found is None:
-            found, seconds = result, time.process_time() - begun
+            found, seconds, clock = result, time.process_time() - begun[0], time.perf_counter() - begun[1]
     width = range_at_all_times(case.problem.terms).width
-    return Line(name, rows, seed, case.truth, tuple(ends), width, seconds, _class(found))
+    return Line(name, rows, seed, case.truth, tuple(ends), width, seconds, clock, _class(found))
 
 
 def _class(result: Any) -> str:
@@ -85,8 +88,8 @@ def _class(result: Any) -> str:
 
 
 HEAD = (
-    "| world | rows | seed | chosen | J* | interval | share of range | 2 x radius | 5 x radius | misses | CPU s |",
-    "|---|---|---|---|---|---|---|---|---|---|---|",
+    "| world | rows | seed | chosen | J* | interval | share of range | 2 x radius | 5 x radius | misses | CPU s | clock s |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 
 
@@ -95,7 +98,7 @@ def shown(line: Line) -> str:
     ends = [f"[{low:.2f}, {high:.2f}]" for low, high in line.ends] + ["–"] * (len(FACTORS) - len(line.ends))
     share = (line.ends[0][1] - line.ends[0][0]) / line.width
     start = f"| {line.case} | {line.rows} | {line.seed} | {line.chosen} | {line.truth:.2f} | {ends[0]} | {share:.2f} "
-    return start + f"| {ends[1]} | {ends[2]} | {line.misses} | {line.seconds:.0f} |"
+    return start + f"| {ends[1]} | {ends[2]} | {line.misses} | {line.seconds:.0f} | {line.clock:.0f} |"
 
 
 def lines(names: list[str], sizes: list[int], seeds: list[int], factors: list[int]) -> Iterator[Line]:
@@ -103,6 +106,14 @@ def lines(names: list[str], sizes: list[int], seeds: list[int], factors: list[in
         for seed in seeds:
             for name in names:
                 yield measure(name, size, seed, factors)
+
+
+def residuals(name: str, rows: int, seed: int) -> str:
+    """A line with what every center misses on the rows that judge it."""
+    problem = CASES[name](rows, seed).problem
+    method = bondic.Sequential()
+    centers = sequential_class.fit_centers(method.pilot_of(problem, method.pilot_rows(problem)))
+    return f"| {name} | {rows} | {seed} | " + ", ".join(f"{one.name} {one.rho:.2g}" for one in centers.every) + " |"
 
 
 def main() -> None:
@@ -113,7 +124,12 @@ def main() -> None:
     parser.add_argument(
         "--factors", nargs="+", type=int, choices=FACTORS, default=list(FACTORS), help="1 first, ascending"
     )
+    parser.add_argument("--residuals", action="store_true", help="of centers, in place of intervals")
     options = parser.parse_args()
+    if options.residuals:
+        for name, rows, seed in product(options.worlds, options.rows, options.seeds):
+            print(residuals(name, rows, seed), flush=True)
+        return
     print("\n".join(HEAD), flush=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bondic.ValidityWarning)

@@ -18,7 +18,6 @@ from bondic.rows import Rows
 from bondic.search.sequential.simulator import monomials_of
 
 FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _DEGREES = (1, 2, 3)
 _GAIN = 0.8
