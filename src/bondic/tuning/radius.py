@@ -67,9 +67,11 @@ def held_out_radius(
     return _joined(fits.floored(level), factor, half_range)
 
 
-def held_out_norm(pilot: Rows, values: Kernel, instruments: Kernel, *, rank: int = 200) -> float:
-    """|q̂| of the same fit around 0: ten times it is the radius of the paper."""
-    return _HeldOut.of(pilot, values, instruments, rank).floored(None).fitted_norm
+def held_out_norm(
+    pilot: Rows, values: Kernel, instruments: Kernel, *, center: Function | None = None, rank: int = 200
+) -> float:
+    """|q̂ - center| of the same fit; ten times that around 0 is the radius of the paper."""
+    return _HeldOut.of(pilot, values, instruments, rank).floored(center).fitted_norm
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
+from bondic.classes.instruments import Instruments
 from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
@@ -74,7 +75,7 @@ def choose_class(
     smooth = ClassCandidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
     if not fit:
         return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
-    return _shortest(smooth, choices, pilot, kind.columns, foresight, notes, report)
+    return _shortest(smooth, choices, pilot, kind.columns, plain, foresight, notes, report)
 
 
 def _shortest(
@@ -82,6 +83,7 @@ def _shortest(
     choices: Choices,
     pilot: Rows,
     names: tuple[int, ...],
+    instruments: Instruments,
     foresight: Foresight,
     notes: dict[str, str],
     report: Report | None,
@@ -92,7 +94,8 @@ def _shortest(
         return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
     centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
-    others = balls_around_center(pilot, centers, names, foresight, simulated, 0.1 * choices.radius_factor)
+    factor = 0.1 * choices.radius_factor
+    others = balls_around_center(pilot, centers, names, foresight, simulated, instruments, factor)
     best = min((one.length for one in others), default=math.inf)
     pick = smooth if smooth.length <= FAR * best else next(one for one in others if one.length <= NEAR * best)
     notes["Q"] = pick.note
