@@ -16,9 +16,10 @@ from bondic.claims import ErrorBudget
 from bondic.classes.value_class import constant_value
 from bondic.codec import Encoder, decode, same
 from bondic.errors import InvalidInput
-from bondic.functions.functions import Function
+from bondic.functions.functions import Function, KernelFunction
 from bondic.functions.lookahead import LookAhead, PolicyRule, Polynomials, SplitTree
 from bondic.functions.networks import NetworkFunction, TanhNetwork
+from bondic.kernels.gaussian import Gaussian
 from bondic.kernels.normal_form import Layout, normal_form
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
@@ -32,8 +33,10 @@ from bondic.terms import ValueRange, range_at_all_times
 from bondic.tuning import look_ahead as fitting
 from bondic.tuning.around_centers import Foresight, allowed_kappas, balls_around_center, centers_apply, radius_around
 from bondic.tuning.bumps import bump_kernel
-from bondic.tuning.centers import FittedCenters, fit_centers, split_row
+from bondic.tuning.centers import fit_centers, split_row
 from bondic.tuning.coverage import unseen_share
+from bondic.tuning.defaults import Choices, default_instruments
+from bondic.tuning.radius import held_out_norm
 from bondic.tuning.rollouts import as_before, simulated_returns, strayed
 from bondic.tuning.rules import fit_rule
 from bondic.tuning.sequential_class import choose_class
@@ -550,6 +553,9 @@ def test_the_radius_holds_what_rows_cannot_show():
     assert radius_around(0.0, 20.0, 0.95, 10, 0.0) == pytest.approx(2 * 20.0)
     assert radius_around(0.0, 1.0, 0.95, 150, 0.5) == pytest.approx(2 * 2.5)
     assert radius_around(1.0, 20.0, 0.95, 10**9, 0.0) == pytest.approx(2 * 20.0)
+    # ten steps at least, with few of them residuals do not cancel; what rows hide goes by the steps that there are
+    assert radius_around(1.0, 20.0, 0.5, 10**9, 0.0) == pytest.approx(2 * 10.0)
+    assert radius_around(0.0, 20.0, 0.5, 150, 0.0) == pytest.approx(2 * 20 * 3 * 2 / 150)
     assert allowed_kappas(2, 0.95) == (1.0, 0.3, 0.1)
     assert allowed_kappas(2, 0.9) == (1.0, 0.3)
     assert allowed_kappas(2, 0.0) == allowed_kappas(1, 0.99) == (1.0,)
@@ -560,11 +566,77 @@ def test_the_center_that_asks_for_the_smallest_radius_is_taken_and_no_constant()
     pilot, (constant, near, far) = tuning_problem(problem, 500), found.every
     for rho, wanted in ((0.05, far), (5.0, near)):
         every = (replace(constant, rho=0.01), replace(near, rho=1.0), replace(far, rho=rho))
-        balls = balls_around_center(pilot, FittedCenters(every, found.simulator), (), FORESIGHT, None, 3.0)
+        balls = around(pilot, replace(found, every=every))
         assert all(one.ball.center is wanted.function for one in balls)
         assert all(f"a fitted {wanted.name} in" in one.note for one in balls)
     assert balls[0].ball.radius == pytest.approx(3.0 * radius_around(1.0, 10.0, 0.9, 150, 0.0), rel=0.2)
-    assert not balls_around_center(pilot, FittedCenters((constant,), found.simulator), (), FORESIGHT, None, 3.0)
+    assert not around(pilot, replace(found, every=(constant,)))
+
+
+def around(pilot, centers):
+    """Balls with three times the radius."""
+    weights = default_instruments(pilot, pilot, Choices())
+    return balls_around_center(pilot, centers, (), FORESIGHT, None, weights, 3.0)
+
+
+def test_the_radius_holds_the_correction_that_later_rows_ask_for(monkeypatch):
+    """Three times the norm of the way back, in the space of each scale, from rows that the center has not seen."""
+    problem, found = fitted()
+    pilot = tuning_problem(problem, 500)
+    centers = replace(found, every=(found.every[0], replace(found.every[1], rho=0.0)))
+    asked = []
+
+    def norm(rows, kernel, _, *, center):
+        asked.append((rows.rows, kernel, center))
+        return 0.01 if len(asked) % 2 else 7.0
+
+    monkeypatch.setattr("bondic.tuning.around_centers.held_out_norm", norm)
+    balls = around(pilot, centers)
+    later = pilot.select(split_row(pilot)).rows
+    assert asked == [(later, one.ball.kernel, found.every[1].function) for one in balls]
+    least = radius_around(0.0, 10.0, 0.9, 150, 0.0)
+    assert [one.ball.radius for one in balls] == pytest.approx([3 * least, 3 * 3 * 7.0])
+    assert [one.note.rpartition(", ")[2] for one in balls] == ["a correction of norm 0.01", "a correction of norm 7"]
+
+
+def test_rows_without_anything_to_learn_ask_for_no_correction(monkeypatch):
+    problem, found = fitted()
+    pilot = tuning_problem(problem, 500)
+    monkeypatch.setattr("bondic.tuning.around_centers.weakness", lambda _: "every reward is 1")
+    balls = around(pilot, replace(found, every=(found.every[0], replace(found.every[1], rho=0.0))))
+    assert [one.ball.radius for one in balls] == pytest.approx([3 * radius_around(0.0, 10.0, 0.9, 150, 0.0)] * 2)
+
+
+def test_a_correction_is_what_a_center_lacks():
+    """q* is three times a bump. Around 0 later rows ask for it, around q* for next to nothing, around its double for it again."""
+    rng = np.random.default_rng(4)
+    states, following, actions = rng.uniform(-1, 1, (800, 2)), rng.uniform(-1, 1, (800, 2)), rng.integers(0, 2, 800)
+    here, there = (3.0 * np.exp(-0.5 * np.sum(x**2, axis=1)) for x in (states, following))
+    problem = bondic.make_problem(
+        bondic.Transitions(states, actions, here - 0.5 * there, following, np.zeros(800, bool), None),
+        bondic.CallablePolicy(lambda s: np.full((len(s), 2), 0.5)), bondic.InitialStates.exact(states[:5]),
+        gamma=0.5, reward_range=(-2.0, 4.0), accept=None,
+    )  # fmt: skip
+    kernel, weights = Gaussian(1.0, on="state"), default_instruments(problem, problem, Choices()).kernel
+
+    def lacks(share):
+        center = KernelFunction(kernel, problem.layout, np.zeros((1, 2)), np.array([[3.0 * share, 0.0]]))
+        return held_out_norm(problem, kernel, weights, center=center)
+
+    assert held_out_norm(problem, kernel, weights) == pytest.approx(3.0, rel=0.1)
+    assert lacks(1.0) < 0.01
+    assert lacks(2.0) == pytest.approx(3.0, rel=0.1)
+
+
+def test_with_few_steps_a_center_has_to_tell_what_rewards_differ_by():
+    """gamma < 0.9: half the residuals of a constant; with more steps a constant may have the smaller ones."""
+    problem, found = fitted()
+    pilot, (constant, near, _) = tuning_problem(problem, 500), found.every
+    short = tuning_problem(stick(2500, gamma=0.8), 500)
+    every = replace(constant, rho=1.0), replace(near, rho=0.6)
+    assert around(pilot, replace(found, every=every))
+    assert not around(short, replace(found, every=every))
+    assert around(short, replace(found, every=(every[0], replace(near, rho=0.4))))
 
 
 FORESIGHT = Foresight(2500, Budget.of(0.02, {"lower": 0.04, "upper": 0.04}), 60)
