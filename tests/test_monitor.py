@@ -48,14 +48,14 @@ def coin(seed, n=400):
     return bondic.Transitions(state, np.zeros(n, int), rewards, state, np.ones(n, bool))
 
 
-def coin_monitor(n=400):
+def coin_monitor(n=400, alpha=LEVEL):
     return bondic.SequentialMonitor(
         bondic.UniformPolicy(1),
         bondic.InitialStates.exact([[0.0]]),
         gamma=0.0,
         reward_range=(0, 1),
         planned_rows=n,
-        alpha=LEVEL,
+        alpha=alpha,
         method=Sequential(pilot=40),
     )
 
@@ -129,6 +129,22 @@ def test_a_rejection_is_for_good():
     assert (monitor.running.low, monitor.running.high) == pytest.approx((0.0, 1.0))
     with pytest.raises(bondic.NoInterval):
         _ = monitor.interval
+    last = monitor.updates[-1].told()
+    assert (last["running_low"], last["running_high"], last["running_status"]) == (None, None, "REJECTED")
+    begun = monitor.updates[0].told()
+    assert (begun["running_low"], begun["running_high"]) == (
+        monitor.updates[0].running_low,
+        monitor.updates[0].running_high,
+    )
+    *_, line = csv.DictReader(monitor_files.history_text(monitor.updates).splitlines())
+    assert (line["running_low"], line["running_high"]) == ("", "")
+
+
+def test_confidence_that_is_taken_for_alpha_is_doubted():
+    with pytest.warns(bondic.ValidityWarning, match=r"alpha is 0.95.*alpha is 0.05"):
+        monitor = coin_monitor(alpha=0.95)
+    results = [monitor.update(rows) for rows in portions(coin(3), [35, 200])]
+    assert [sum("alpha is 0.95" in text for text in result.warnings) for result in results] == [1, 1, 1]
 
 
 def test_a_chosen_class_is_given_up_for_good(tmp_path, monkeypatch):

@@ -8,9 +8,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, one_line, shown
+from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_files import certificate_path, is_monitor
 from bondic.methods.sequential import PILOT, Sequential
@@ -125,14 +125,16 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
     method = Sequential(
         radius=options["radius"], side=options["side"], pilot=PILOT if pilot is None else pilot, choices=choices
     )
-    return SequentialMonitor(
-        policy,
-        _initial(rows, loaded, options),
-        gamma=stated_gamma(options),
-        may_terminate=not options["never_terminates"],
-        method=method,
-        **{name: options[name] for name in _ASKED},
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ValidityWarning)  # every answer carries them
+        return SequentialMonitor(
+            policy,
+            _initial(rows, loaded, options),
+            gamma=stated_gamma(options),
+            may_terminate=not options["never_terminates"],
+            method=method,
+            **{name: options[name] for name in _ASKED},
+        )
 
 
 _ASKED = ("reward_range", "value_range", "horizon", "draws", "seed", "accept", "alpha", "planned_rows")
@@ -159,7 +161,7 @@ def _initial(rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -
 def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mapping[str, Any]) -> None:
     last, number = monitor.updates[-1], len(monitor.updates)
     if options["as_json"]:
-        click.echo(json.dumps({"update": number, "new_rows": fresh, **asdict(last)}))
+        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.told()}))
         return
     level = f"{100 * (1 - monitor.alpha):g}%"
     if monitor.status is Status.REJECTED:

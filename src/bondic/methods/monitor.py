@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,14 +18,14 @@ import numpy as np
 
 from bondic.bounds.plan import Plan
 from bondic.bounds.table_plan import TablePlan
-from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of
+from bondic.claims import Conclusion, ErrorBudget, Status, check_alpha, ends_of, unusual_alpha
 from bondic.classes.ball import Ball
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
-from bondic.errors import InvalidInput, NoInterval
+from bondic.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
@@ -124,6 +125,8 @@ class SequentialMonitor:
         accept: Iterable[str] = (),
     ) -> None:
         check_alpha(alpha)
+        if (doubt := unusual_alpha(alpha)) is not None:
+            warnings.warn(doubt, ValidityWarning, stacklevel=2)
         if initial is not None and not isinstance(initial, InitialStates):
             raise InvalidInput(
                 f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
@@ -202,6 +205,8 @@ class SequentialMonitor:
         except BaseException:
             self._planner = None  # it may have seen rows that are not taken in: made again from those that were
             raise
+        if (doubt := unusual_alpha(self.alpha)) is not None and doubt not in result.warnings:
+            result = replace(result, warnings=(doubt, *result.warnings))
         self._rows, self._fixed, self._plans, self.result = grown, fixed, plans, result
         given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
         self._updates = (*self._updates, next_record(self.running, result, grown, given_up=given_up))

@@ -129,11 +129,11 @@ def _packed(arrays: Arrays) -> bytes:
 
 
 def history_text(updates: tuple[UpdateRecord, ...]) -> str:
-    """A line per update."""
+    """A line per update; ends of a rejection are empty."""
     buffer = io.StringIO()
     table = csv.DictWriter(buffer, [field.name for field in fields(UpdateRecord)], lineterminator="\n")
     table.writeheader()
-    table.writerows(asdict(update) for update in updates)
+    table.writerows(update.told() for update in updates)
     return buffer.getvalue()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from bondic.claims import Assumption, Conclusion, ErrorBudget, Side, Status
 from bondic.proofs.assumptions import range_assumption
@@ -28,6 +29,14 @@ class UpdateRecord:
     given_up: bool  # a Q that the library chose, at this update or before
     certificate: str  # digest; empty where nothing could be certified yet
     time: str  # UTC
+
+    def told(self) -> dict[str, Any]:
+        """All of it by name; a rejection has no ends, though the record keeps the value range in their place."""
+        out = asdict(self)
+        for begin, status in (("", self.status), ("running_", self.running_status)):
+            if status == Status.REJECTED.name:
+                out |= {f"{begin}low": None, f"{begin}high": None}
+        return out
 
 
 def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given_up: bool) -> UpdateRecord:
