@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -86,28 +85,25 @@ class Polynomials:
 
     def next_states(self, points: FloatArray, slot: int) -> FloatArray:
         """s' for one action."""
-        return self._moved(points, self.terms(points), self.coefficients[slot][:, :, None])
+        return self._moved(points, self.terms(points), self.coefficients[slot])
 
     def at(self, points: FloatArray, slots: IntArray) -> FloatArray:
         """s' for the action of each point."""
-        parts = [np.zeros((0, self.state_dim))]
-        for top in range(0, points.shape[0], _PIECE):
-            here = slice(top, top + _PIECE)
-            parts.append(self._moved(points[here], self.terms(points[here]), self._by_term[:, :, slots[here]]))
-        return np.concatenate(parts)
+        out = np.empty((points.shape[0], self.state_dim))
+        for slot in np.unique(slots):
+            own = np.flatnonzero(slots == slot)
+            for top in range(0, own.size, _PIECE):
+                here = own[top : top + _PIECE]
+                out[here] = self.next_states(points[here], slot)
+        return out
 
     def every(self, points: FloatArray) -> list[FloatArray]:
         """s' for every action."""
         terms = self.terms(points)
-        return [self._moved(points, terms, one[:, :, None]) for one in self.coefficients]
-
-    @cached_property
-    def _by_term(self) -> FloatArray:
-        """C as (M, d, slots)."""
-        return np.ascontiguousarray(self.coefficients.transpose(1, 2, 0))
+        return [self._moved(points, terms, one) for one in self.coefficients]
 
     def _moved(self, points: FloatArray, terms: FloatArray, weights: FloatArray) -> FloatArray:
-        """`weights` (M, d, N), or (M, d, 1) where all points take the same action."""
+        """One step of points that all take the action with these coefficients, (M, d)."""
         moves = _combined(terms, weights).T
         states = points[:, : self.state_dim] + moves * self.scale[: self.state_dim]
         # beyond the largest float a state is cut like any other; the product of two such can be no number at all
@@ -145,7 +141,7 @@ class PolicyRule:
     def actions(self, states: FloatArray) -> IntArray:
         """(N, d) -> (N,)"""
         terms = monomial_values((states - self.mean) / self.scale, self.monomials)
-        scores = _combined(terms, self.coefficients.T[:, :, None])
+        scores = _combined(terms, self.coefficients.T)
         # where sums exceed the largest float they may be no number, which is no largest score
         found: IntArray = np.argmax(np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf), axis=0)
         return found
@@ -161,10 +157,12 @@ def monomial_values(inputs: FloatArray, monomials: IntArray) -> FloatArray:
 
 
 def _combined(terms: FloatArray, weights: FloatArray) -> FloatArray:
-    """sum_m weights[m, k, n] terms[n, m] as (K, N): entry by entry in the order of m, so that batches do not matter."""
+    """sum_m weights[m, k] terms[n, m] as (K, N): entry by entry in the order of m, so that batches do not matter."""
     out = np.zeros((weights.shape[1], terms.shape[0]))
+    product = np.empty_like(out)
     for term, weight in zip(terms.T, weights, strict=True):
-        out += weight * term
+        np.multiply(weight[:, None], term, out=product)
+        out += product
     return out
 
 
