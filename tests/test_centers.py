@@ -565,7 +565,7 @@ def test_the_center_that_asks_for_the_smallest_radius_is_taken_and_no_constant()
     problem, found = fitted()
     pilot, (constant, near, far) = tuning_problem(problem, 500), found.every
     for rho, wanted in ((0.05, far), (5.0, near)):
-        every = (replace(constant, rho=0.01), replace(near, rho=1.0), replace(far, rho=rho))
+        every = (replace(constant, rho=10.0), replace(near, rho=1.0), replace(far, rho=rho))
         balls = around(pilot, replace(found, every=every))
         assert all(one.ball.center is wanted.function for one in balls)
         assert all(f"a fitted {wanted.name} in" in one.note for one in balls)
@@ -629,14 +629,15 @@ def test_a_correction_is_what_a_center_lacks():
 
 
 def test_with_few_steps_a_center_has_to_tell_what_rewards_differ_by():
-    """gamma < 0.9: half the residuals of a constant; with more steps a constant may have the smaller ones."""
+    """gamma <= 0.9: half the residuals of a constant; with more steps a constant may have the smaller ones."""
     problem, found = fitted()
-    pilot, (constant, near, _) = tuning_problem(problem, 500), found.every
-    short = tuning_problem(stick(2500, gamma=0.8), 500)
+    ten, (constant, near, _) = tuning_problem(problem, 500), found.every
+    more, fewer = (tuning_problem(stick(2500, gamma=gamma), 500) for gamma in (0.91, 0.8))
     every = replace(constant, rho=1.0), replace(near, rho=0.6)
-    assert around(pilot, replace(found, every=every))
-    assert not around(short, replace(found, every=every))
-    assert around(short, replace(found, every=(every[0], replace(near, rho=0.4))))
+    assert around(more, replace(found, every=every))
+    for pilot in (ten, fewer):
+        assert not around(pilot, replace(found, every=every))
+        assert around(pilot, replace(found, every=(every[0], replace(near, rho=0.4))))
 
 
 FORESIGHT = Foresight(2500, Budget.of(0.02, {"lower": 0.04, "upper": 0.04}), 60)

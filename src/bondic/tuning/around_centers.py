@@ -9,7 +9,7 @@ for what neither part measures: rho is taken over the log's rows, and the policy
 and it is a size of values, where r_Q bounds a norm, which is larger for all but the flattest functions. Of many residuals
 some cancel, which leaves room for that, of few they do not: hence ten steps at least. |ê| is a norm: that of the correction to q̂
 which predicts later judging rows best (`tuning.radius`). It shows where a center learned little and is wrong in a rough way;
-with gamma < 0.9 such centers are left out.
+with gamma <= 0.9 such centers are left out.
 The level C of the kernel is at least B / r_Q: every constant of the value range is in Q. A radius is a choice: no log proves it.
 """
 
@@ -48,7 +48,7 @@ _SAFE = 2.0
 _STEPS = 10.0
 """Residuals count as if at least so many of them added up."""
 _LEARNED = 0.5
-"""Residuals of a center beside those of a constant, where fewer steps than that count."""
+"""Residuals of a center beside those of a constant, where no more steps than that count."""
 _CORRECTED = 3.0
 """Times the norm of the correction that judging rows ask for."""
 _LEAST_ADVANTAGE = 2.0
@@ -138,7 +138,7 @@ def _that_learned(centers: FittedCenters, gamma: float) -> list[Center]:
     With more steps residuals do not show that: where rewards change slowly, a constant has small ones.
     """
     fitted = [one for one in centers.every if constant_value(one.function) is None]
-    if gamma >= 1.0 - 1.0 / _STEPS:
+    if _STEPS * (1.0 - gamma) < 1.0 - 1e-9:
         return fitted
     plain = min((one.rho for one in centers.every if constant_value(one.function) is not None), default=math.inf)
     return [one for one in fitted if one.rho <= _LEARNED * plain]
