@@ -121,6 +121,31 @@ def test_one_slot_of_each_point_has_the_value_that_all_slots_have(name):
     assert np.abs(own - every[np.arange(len(z)), slots]).max() <= error + more <= 1e-10
 
 
+def test_a_step_is_what_single_floats_give():
+    """Products from the left, sums in the order of the monomials, one rounding each: the floats that a certificate means."""
+    steps, z = replace(look_ahead().steps, mean=np.array([0.1, -0.3, 0.7]), scale=np.array([1.3, 0.7, 2.1])), points(60)
+    slots = np.random.default_rng(5).integers(2, size=60)
+    for point, slot, after in zip(z.tolist(), slots, steps.at(z, slots), strict=True):
+        inputs = [(x - m) / c for x, m, c in zip(point, steps.mean.tolist(), steps.scale.tolist(), strict=True)]
+        for k in range(3):
+            move = 0.0
+            for columns, weights in zip(steps.monomials.tolist(), steps.coefficients[slot].tolist(), strict=True):
+                product = 1.0
+                for column in columns:
+                    product *= inputs[column] if column >= 0 else 1.0
+                move += weights[k] * product
+            wanted = point[k] + move * float(steps.scale[k])
+            assert after[k] == min(max(wanted, float(steps.low[k])), float(steps.high[k]))
+
+
+def test_points_without_an_action_have_no_next_state():
+    """Arrays of other lengths are a mistake of the caller, and must not give states of any other kind."""
+    steps, z = look_ahead().steps, points(5)
+    assert np.isnan(steps.at(z, np.array([0, 1, 0]))[3:]).all()
+    with pytest.raises(InvalidInput, match="not finite"):
+        look_ahead().at(z, np.array([0, 1, 0]))
+
+
 def test_next_states_are_the_same_floats_in_every_batch():
     steps, z = look_ahead().steps, points()
     together = steps.every(z)

@@ -170,7 +170,7 @@ def test_a_center_moves_the_ball(table, plain):
         # which uses no row: the result says nothing of its own
         assert point.status is b.Status.TRIVIAL
         assert (point.low, point.high) == (plain.value_range.low, plain.value_range.high)
-    assert "the given center" in next(a.text for a in found.assumptions if a.name == "values")
+    assert "the center" in next(a.text for a in found.assumptions if a.name == "values")
     far = builders.table_function(table.mdp.q_star + 30.0, table.problem.layout)
     assert table.run(ball=b.Ball(kernel, 0.1, far)).status is b.Status.REJECTED
 

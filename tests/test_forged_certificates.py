@@ -256,7 +256,7 @@ def test_the_center_of_q_is_named(world):
         )
         checked = bondic.verify(forge(problem, bondic.Ball(Q.kernel, 9.0, center), W), log)
         texts += [item.text for item in checked.assumptions if item.name == "values"]
-    assert "the given center Function(1 points of Constant(1), sha256 " in texts[0]
+    assert "the center Function(1 points of Constant(1), sha256 " in texts[0]
     assert texts[0] != texts[1]
 
 

@@ -91,7 +91,7 @@ class ValueClass(ABC):
 
     def center_text(self) -> str:
         value = constant_value(self.center)
-        return f"the given center {self.center!r}" if value is None else f"{value:.6g}"
+        return f"the center {self.center!r}" if value is None else f"{value:.6g}"
 
 
 def check_origin(origin: str) -> None:

@@ -89,7 +89,7 @@ class Polynomials:
 
     def at(self, points: FloatArray, slots: IntArray) -> FloatArray:
         """s' for the action of each point."""
-        out = np.empty((points.shape[0], self.state_dim))
+        out = np.full((points.shape[0], self.state_dim), np.nan)
         for slot in np.unique(slots):
             own = np.flatnonzero(slots == slot)
             for top in range(0, own.size, _PIECE):
