@@ -50,6 +50,11 @@ class Proof(ABC):
     @abstractmethod
     def guarantee(self) -> Guarantee: ...
 
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        """Assumptions on when something was chosen, by name: the proof itself cannot show them."""
+        return ()
+
     @abstractmethod
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
         """All that the proof shows on these rows, with outward rounding."""
@@ -79,11 +84,6 @@ class Proof(ABC):
     def provenances(self) -> tuple[Provenance, ...]:
         """Where the choices behind the proof come from, as it says."""
         return ()
-
-    @property
-    def slack(self) -> float:
-        """By how much claims may differ, relatively, when they are computed again, beyond their own roundings."""
-        return self.asked.slack
 
     def work(self, rows: Rows) -> float:
         """About how many pairs of points `claims` runs over."""
