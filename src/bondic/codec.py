@@ -289,7 +289,8 @@ def first_difference(first: Any, second: Any, place: str, tolerance: float) -> s
             return place
         if not np.issubdtype(one.dtype, np.number) or one.size == 0:
             return "" if np.array_equal(one, other) else place
-        near = (one == other) | (np.abs(one - other) <= tolerance * float(np.max(np.abs(other))))
+        with np.errstate(invalid="ignore"):  # infinities are equal or not
+            near = (one == other) | (np.abs(one - other) <= tolerance * float(np.max(np.abs(other))))
         return "" if np.all(near) else place
     if type(first) is not type(second):
         return place

@@ -14,7 +14,7 @@ from bondic.claims import End, Side, Status, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
-from bondic.codec import check_outside, first_difference
+from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.clock import Clock, Progress
@@ -26,7 +26,7 @@ from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
 from bondic.proofs.limits import refuse
-from bondic.proofs.proof import Claims, Proof
+from bondic.proofs.proof import Claims, Proof, check_same_plan
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.rows.prefix import Prefixes
@@ -40,8 +40,6 @@ from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 
-_SAME = 1e-6
-"""Numbers that differ by less, relatively, are the same ones computed on another machine."""
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
 
@@ -137,8 +135,7 @@ class Dual:
             "noise": setting.gauge,
             "tests": setting.tests,
         }
-        other = first_difference(proof, replace(proof, budget=budget, **parts), "proof", _SAME)  # type: ignore[arg-type]
-        refuse(bool(other), f"{other} is another one than the rows before the certified ones give.")
+        check_same_plan(proof, replace(proof, budget=budget, **parts))  # type: ignore[arg-type]
         return proof, ("instruments",) if self.instruments is None else ()
 
 

@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.classes.provenance import Provenance
+from bondic.codec import first_difference
 from bondic.data.log import Log
 from bondic.proofs.asked import Asked
+from bondic.proofs.limits import refuse
 from bondic.proofs.review import Review
 from bondic.registry import kind
 from bondic.rows import Rows
@@ -21,6 +23,11 @@ from bondic.sums.forms import STANDARD, Sums
 
 Retest = Callable[[Any], Rejection | None]
 """A test of what was assumed by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
+
+
+_SAME_PLAN = 1e-4
+"""Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
+is granted here changes no answer."""
 
 
 @dataclass(frozen=True)
@@ -88,3 +95,12 @@ class Proof(ABC):
     def work(self, rows: Rows) -> float:
         """About how many pairs of points `claims` runs over."""
         return float(len(rows))
+
+
+def check_same_plan(stored: Proof, again: Proof) -> None:
+    """VerificationError with the first piece of a proof that was made again and came out differently."""
+    place = first_difference(stored, again, "proof", _SAME_PLAN)
+    refuse(
+        bool(place),
+        f"{place} is not what the rows before it give: the plan was made with other rows, or by another rule.",
+    )

@@ -16,21 +16,18 @@ from typing import Any
 import numpy as np
 
 from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
-from bondic.codec import first_difference
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
 from bondic.proofs.certificate import Certificate, UserFunctions, check_certificate, compute_digest
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
-from bondic.proofs.proof import Proof, Retest
+from bondic.proofs.proof import Proof, Retest, check_same_plan
 from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
 from bondic.rendering import last_digit
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
 
-_SAME_PLAN = 1e-6
-"""Plans that differ by less, relatively, are the same one made on another machine: for words alone."""
 _ONE_SUM = 1e-12
 """A few parts are added up: what another order of summation may change, relative to them."""
 
@@ -121,9 +118,10 @@ def _verify(
     check_workload(stored.work(rows), 1 + max(rows.next_draws, 1), len(log), rows.layout.slots)
     again = None if replay is None else replay(certificate, stored, _asked_of(rows, policy), functions, sums)
     proof = stored if again is None else again.proof
+    check_same_plan(stored, proof)
     claims, limits = proof.claims(rows, sums), range_of(rows.terms)
     result = conclude(limits, claims.ends, claims.rejected, stored.side)
-    _compare(certificate, result, limits, stored.side, _origin(stored, again))
+    _compare(certificate, result, limits, stored.side)
     checked += [
         Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
         *proof.reviews(rows, claims, log, retest, sums),
@@ -162,45 +160,6 @@ def _asked_of(rows: Rows, policy: Any) -> Rows:
     return rows if policy is None else replace(rows, policy=policy)
 
 
-# --- when the plan was made -----------------------------------------------------------------------------
-
-
-def _review_plan(stored: Proof, again: Replayed | None) -> Review:
-    """A plan that was made again, with options whose origin nobody knows; or the certificate's word for it."""
-    if not stored.needs_replay:
-        return Review()
-    if again is None:
-        text = (
-            "when the plan was made: that it comes from earlier rows is the certificate's own statement; replay=True "
-        )
-        return Review(unchecked=(f"{text}(--replay) makes it again from them",), headline=("when the plan was made",))
-    checks: tuple[str, ...] = ("plan made again from the rows before each block",)
-    if other := first_difference(stored, again.proof, "proof", _SAME_PLAN):
-        checks += (f"the stored plan is another one ({other}), of the same interval in the digits that are printed",)
-    if not again.options:
-        return Review(checks)
-    text = f"when the options of the plan were chosen: {', '.join(again.options)}"
-    return Review(checks, (text,), (text,))
-
-
-def _origin(stored: Proof, again: Replayed | None) -> str:
-    """Where the interval comes from, for a message that refuses it."""
-    if again is None:
-        return "when recomputed"
-    other = first_difference(stored, again.proof, "proof", _SAME_PLAN)
-    return f"with the plan that earlier rows give ({f'{other} is another one' if other else 'the same as stored'})"
-
-
-def _as_known(items: tuple[Assumption, ...], planned: tuple[str, ...], made: tuple[str, ...]) -> tuple[Assumption, ...]:
-    """When a plan was made is a statement of the certificate's maker, unless it was made again."""
-
-    def state(item: Assumption) -> State:
-        known: State = "checked" if item.name in made else "stated"
-        return known if item.name in planned and item.state != "rejected" else item.state
-
-    return tuple(replace(item, state=state(item)) for item in items)
-
-
 def _open(
     certificate: Certificate, log: Log, policy: Any, functions: UserFunctions | None, initial: InitialStates | None
 ) -> tuple[Rows, Proof]:
@@ -224,10 +183,39 @@ def _require(condition: bool, message: str) -> None:
         raise VerificationError(message)
 
 
+# --- when the plan was made -----------------------------------------------------------------------------
+
+
+def _review_plan(stored: Proof, again: Replayed | None) -> Review:
+    """A plan that was made again, with options whose origin nobody knows; or the certificate's word for it."""
+    if not stored.needs_replay:
+        return Review()
+    if again is None:
+        text = (
+            "when the plan was made: that it comes from earlier rows is the certificate's own statement; replay=True "
+        )
+        return Review(unchecked=(f"{text}(--replay) makes it again from them",), headline=("when the plan was made",))
+    checks = ("plan made again from the rows before each block",)
+    if not again.options:
+        return Review(checks)
+    text = f"when the options of the plan were chosen: {', '.join(again.options)}"
+    return Review(checks, (text,), (text,))
+
+
+def _as_known(items: tuple[Assumption, ...], planned: tuple[str, ...], made: tuple[str, ...]) -> tuple[Assumption, ...]:
+    """When a plan was made is a statement of the certificate's maker, unless it was made again."""
+
+    def state(item: Assumption) -> State:
+        known: State = "checked" if item.name in made else "stated"
+        return known if item.name in planned and item.state != "rejected" else item.state
+
+    return tuple(replace(item, state=state(item)) for item in items)
+
+
 # --- what was claimed against what comes out ------------------------------------------------------------
 
 
-def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, side: Side, origin: str) -> None:
+def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, side: Side) -> None:
     """The claimed interval follows from the claimed end points, and agrees with mine in the digits that are printed, or holds it.
 
     Engines and machines round differently, so no other digits are compared: the answer is my own interval. A claim may say less
@@ -250,7 +238,7 @@ def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, sid
     weaker = stated.status is Status.TRIVIAL and mine.status is Status.INTERVAL
     _require(
         not inside and (stated.status is mine.status or weaker),
-        f"The interval is {_words(mine)} {origin}, {_words(stated)} in the certificate.",
+        f"The interval is {_words(mine)} when recomputed, {_words(stated)} in the certificate.",
     )
 
 
