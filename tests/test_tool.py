@@ -345,7 +345,9 @@ def test_a_withheld_policy_in_columns_can_be_verified(capsys):
     for more in ([], ["--initial-count", "5"]):
         arguments = ["evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--no-rows", "--quiet", "--force"]
         assert run(capsys, *arguments, *more, "--out", "res")[0] in (0, 4)
-        code, out, err = run(capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns", "--replay")
+        code, out, err = run(
+            capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns", "--replay"
+        )
         assert code == 0, err
         assert out.startswith("verified")
         assert "when the plan was made" not in out.splitlines()[0]

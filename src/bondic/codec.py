@@ -287,10 +287,11 @@ def first_difference(first: Any, second: Any, place: str, tolerance: float) -> s
         one, other = np.asarray(first), np.asarray(second)
         if one.shape != other.shape:
             return place
-        if not np.issubdtype(one.dtype, np.number) or one.size == 0:
+        if not np.issubdtype(one.dtype, np.floating):
             return "" if np.array_equal(one, other) else place
         with np.errstate(invalid="ignore"):  # infinities are equal or not
-            near = (one == other) | (np.abs(one - other) <= tolerance * float(np.max(np.abs(other))))
+            size = np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
+            near = (one == other) | (np.abs(one - other) <= tolerance * size)
         return "" if np.all(near) else place
     if type(first) is not type(second):
         return place

@@ -47,7 +47,7 @@ def replay(certificate: Certificate, proof: Proof, rows: Rows, functions: UserFu
     refuse(method.side != proof.side, f"The plan was made for side={method.side!r}, the proof is for {proof.side!r}.")
     prefixes = Prefixes(_question(proof, rows, first))
     made, shown = method.replan(prefixes, proof, sums)
-    return Replayed(made, shown, _unusual(method))
+    return Replayed(made, shown, (*((f"first row {first}",) if first else ()), *_unusual(method)))
 
 
 def _read(certificate: Certificate, rows: Rows, functions: UserFunctions | None) -> tuple[Any, int]:
