@@ -122,7 +122,7 @@ def test_a_rejection_is_for_good():
     watched(monitor, part(first, slice(1000)), [500])
     assert monitor.status is Status.INTERVAL
     for _ in range(4):
-        monitor.update(part(first, slice(1000), rewards=np.ones(1000)))
+        monitor.update(part(first, slice(1000), rewards=np.ones(1000)), accept=["repeated-batch"])
     assert monitor.status is Status.REJECTED
     monitor.update(part(first, slice(1000, 1500)))
     assert monitor.status is Status.REJECTED

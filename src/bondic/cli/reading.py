@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import LoadedLog, Reading
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
 from bondic.data.log import Log
@@ -21,9 +21,12 @@ from bondic.errors import InvalidInput
 
 
 def read_rows(
-    log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None
+    log: str,
+    options: Mapping[str, Any],
+    progress: Callable[[float], None] | None = None,
+    like: Reading | None = None,
 ) -> tuple[Transitions | LogStream, LoadedLog | None]:
-    """The log, and how it was understood (None for a log in batches)."""
+    """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was."""
     columns = _columns(options["columns"])
     if options.get("memory"):
         return _stream(log, columns, options, progress), None
@@ -35,6 +38,8 @@ def read_rows(
         actions=options["actions"],
         one_step=options["one_step"],
         trust_pickle=options["trust_pickle"],
+        categories=_categories(options["categories"]),
+        like=like,
     )
     return loaded.transitions, loaded
 
@@ -42,8 +47,8 @@ def read_rows(
 def _stream(
     log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
 ) -> LogStream:
-    if options["missing"] or options["text"]:
-        raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
+    if options["missing"] or options["text"] or options["categories"]:
+        raise InvalidInput("--missing, --text and --categories need the log in memory: leave out --memory.")
     given = {name: options[name] for name in ("memory", "actions", "one_step")}
     return stream_log(Path(log), columns=columns or None, progress=progress, **given)
 
@@ -97,6 +102,17 @@ def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
         group = [name.strip() for name in names.split(",")]
         absent = part in MAY_BE_ABSENT and names.lower() == "none"
         out[part] = None if absent else group[0] if len(group) == 1 else group
+    return out
+
+
+def _categories(items: tuple[str, ...]) -> dict[str, list[str]]:
+    """("color=red,blue",) -> {"color": ["red", "blue"]}."""
+    out: dict[str, list[str]] = {}
+    for item in items:
+        name, sign, values = (word.strip() for word in item.partition("="))
+        if not sign or not name or name in out:
+            raise InvalidInput(f"--categories {item}: write COLUMN=FIRST,SECOND,... once for every column.")
+        out[name] = [value.strip() for value in values.split(",")]
     return out
 
 

@@ -29,6 +29,7 @@ class UpdateRecord:
     given_up: bool  # a Q that the library chose, at this update or before
     certificate: str  # digest; empty where nothing could be certified yet
     time: str  # UTC
+    repeated: bool = False  # rows of it, or of an update before, were stated to be new events though they came before
 
     def told(self) -> dict[str, Any]:
         """All of it by name; a rejection has no ends, though the record keeps the value range in their place."""
@@ -64,6 +65,7 @@ def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given
         given_up=given_up,
         certificate=result.hashes.get("certificate", ""),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
+        repeated=grown.repeated,
     )
 
 

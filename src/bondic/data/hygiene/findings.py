@@ -24,6 +24,7 @@ ACCEPTABLE = {
     "unseen-actions": "The policy takes actions that the log never took; what is said of them rests on the value class.",
     "sure-propensities": "Every action of the log was certain when it was taken: the behavior drew none by chance.",
     "copies": "Stretches that repeat earlier ones are new data, not the same events logged twice.",
+    "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",
 }
 """Kinds of findings that a user can overrule, with the assumption that this states."""
 

@@ -38,7 +38,9 @@ class Assembly:
         actions: Sequence[str | int] | int | None = None,
         *,
         one_step: bool = False,
+        episodes: Sequence[str] = (),
     ) -> None:
+        self._episodes = {name: number for number, name in enumerate(episodes)}  # of a log that was read before; grows
         self.table, one_step = table, one_step or table.one_step
         if one_step:
             refuse_long_lines(table)
@@ -78,6 +80,9 @@ class Assembly:
         parts, encoded = self.parts.read()
         self.notes += self.parts.notes
         n = len(parts["rewards"])
+        if parts["episode_ids"] is not None and parts["episode_ids"].dtype.kind not in "biuf":
+            _arrays.identifiers("episode_ids", parts["episode_ids"], n)  # refuses gaps
+            parts["episode_ids"] = _arrays.coded(parts["episode_ids"], self._episodes)
         probs = {
             part: probabilities.read_probabilities(self.table, part, group, n) for part, group in self.probs.items()
         }
@@ -178,7 +183,15 @@ class Assembly:
         for doubt in self.doubts:
             warnings.warn(doubt, ValidityWarning, stacklevel=5)
         notes, encodings = (*self.notes, *self.doubts), dict(self.parts.encodings)
-        return LoadedLog(log, notes, encoded.names, encodings, **probs, one_step=self.parts.one_step)
+        return LoadedLog(
+            log,
+            notes,
+            encoded.names,
+            encodings,
+            **probs,
+            one_step=self.parts.one_step,
+            episode_names=tuple(self._episodes),
+        )
 
 
 def _starts_known(log: Transitions) -> bool:

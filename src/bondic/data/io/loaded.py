@@ -23,6 +23,15 @@ class Encoding:
     columns: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Reading:
+    """How a log was understood, for another one that is to be read alike: a later part of it."""
+
+    names: tuple[str, ...]
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    episodes: tuple[str, ...] = ()  # names of episodes in order of their numbers, if they are text
+
+
 @dataclass(frozen=True, eq=False)
 class LoadedLog:
     """The log, what its columns were taken for, and the target policy's probabilities if the log holds them.
@@ -47,6 +56,8 @@ class LoadedLog:
         pi(. | s_i) for every row.
     one_step : bool, default False
         It was stated, or is known of the format, that every row is an episode of its own.
+    episode_names : tuple of str, default ()
+        Names of episodes that are text; number j stands for the j-th.
     """
 
     transitions: Transitions
@@ -57,3 +68,8 @@ class LoadedLog:
     initial_action_probs: FloatArray | None = None
     logged_action_probs: FloatArray | None = None
     one_step: bool = False
+    episode_names: tuple[str, ...] = ()
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.names, self.encodings, self.episode_names)
