@@ -72,7 +72,10 @@ def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given
 def held_back(grown: GrowingRows) -> dict[str, str]:
     """A note on rows that wait for others."""
     waiting, total = len(grown.log) - grown.used, len(grown.log)
-    text = f"{waiting} of {total}: actions are drawn for groups of rows, and the last is not complete"
+    why = "actions are drawn for groups of rows, and the last is not complete"
+    if grown.whole_episodes:
+        why = f"the episode of row {grown.used} has neither ended nor been cut, and those after it wait for it"
+    text = f"{waiting} of {total}: {why}"
     return {"waiting rows": text} if waiting else {}
 
 
