@@ -115,6 +115,14 @@ def test_a_new_category_is_refused_by_name_unless_it_was_stated(tmp_path):
         read_log(first, columns={"observations": "obs_channel"}, one_step=True, categories={"obs_channel": ["a", "a"]})
 
 
+def test_a_damaged_record_of_the_reading_is_refused(tmp_path):
+    first = write_shop(tmp_path / "first.csv", 300, 1)
+    call(tmp_path / "watch", "--log", first, *shop(tmp_path, "even", "--actions", "hold,push"))
+    state = tmp_path / "watch" / "monitor.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "reading": {"names": 3}}))
+    assert "monitor.json is damaged" in str(call(tmp_path / "watch", "--log", first).exception)
+
+
 def test_a_gap_has_its_column_in_every_file(tmp_path):
     first = write_shop(tmp_path / "first.csv", 300, 1, gap=7)
     second = write_shop(tmp_path / "second.csv", 200, 2, first=300)
@@ -354,7 +362,33 @@ def test_a_policy_that_the_log_holds_is_followed(tmp_path):
     assert (told["low"], told["high"]) == pytest.approx((wanted.low, wanted.high), abs=1e-12)
     assert told["method"] == "propensities"
     refused = call(tmp_path / "other", "--log", tmp_path / "first.npz", *stated[2:], "--policy", "columns")
-    assert "--policy logged" in str(refused.exception)
+    assert "no columns with the policy's probabilities" in str(refused.exception)
+
+
+def test_a_policy_in_columns_comes_with_the_rows(tmp_path):
+    """Episodes that go on in the next file, with and without propensities: as if the policy itself had been asked."""
+    whole = episodes(5, 250)
+    n, probs = len(whole), np.tile([0.25, 0.75], (len(whole), 1))
+    policy = bondic.CallablePolicy(lambda states: np.tile([0.25, 0.75], (len(states), 1)))
+    for dropped in ((), ("behavior_action_probs",)):
+        log = part(whole, drop=dropped)
+        asked = {"gamma": 0.9, "reward_range": (0, 1), "value_range": (0, 6), "planned_rows": n}
+        known, columns = bondic.SequentialMonitor(policy, **asked), bondic.SequentialMonitor("columns", **asked)
+        for first, stop in ((0, 101), (101, 333), (333, n)):
+            rows = part(log, slice(first, stop))
+            held = {name: column for name, column in rows.columns().items() if column is not None}
+            loaded = read_log(
+                {**held, "logged_action_probs": probs[first:stop], "next_action_probs": probs[first:stop]}
+            )
+            found, wanted = columns.update(loaded), known.update(rows)
+            assert (found.low, found.high, found.hashes) == (wanted.low, wanted.high, wanted.hashes)
+            columns.save(tmp_path / f"folder{len(dropped)}")
+            columns = bondic.SequentialMonitor.load(tmp_path / f"folder{len(dropped)}", "columns")
+        assert found.method == ("sequential" if dropped else "propensities")
+        with pytest.raises(InvalidInput, match="the same columns"):
+            columns.update(part(log, slice(0, 5), episode_ids=log.episode_ids[:5] + 10_000))
+    with pytest.raises(InvalidInput, match="come with the rows"):
+        bondic.SequentialMonitor("columns", **asked).update(log)
 
 
 def test_what_is_stated_about_propensities_is_kept(tmp_path):
@@ -374,6 +408,20 @@ def test_what_is_stated_about_propensities_is_kept(tmp_path):
         bondic.SequentialMonitor(
             takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=600, propensities=Propensities(planned=10)
         )
+
+
+def test_the_command_follows_a_policy_in_columns(tmp_path):
+    log = bandit(6, 500)
+    for name, rows in (("first", slice(300)), ("second", slice(300, 500)), ("whole", slice(500))):
+        held = {key: column[rows] for key, column in log.columns().items() if column is not None}
+        np.savez(tmp_path / f"{name}.npz", logged_action_probs=np.tile([0.0, 1.0], (len(held["rewards"]), 1)), **held)
+    stated = ["--policy", "columns", "--one-step", "--reward-range", 0, 1, "--planned-rows", 500]
+    call(tmp_path / "watch", "--log", tmp_path / "first.npz", *stated)
+    told = json.loads(call(tmp_path / "watch", "--log", tmp_path / "whole.npz", "--json").stdout)
+    monitor = bondic.SequentialMonitor(takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=500)
+    wanted = [monitor.update(part(log, rows)) for rows in (slice(300), slice(300, 500))][-1]
+    assert (told["new_rows"], told["low"], told["high"]) == (200, wanted.low, wanted.high)
+    assert "came before" in str(call(tmp_path / "watch", "--log", tmp_path / "second.npz").exception)
 
 
 def test_another_policy_and_other_units_are_refused():

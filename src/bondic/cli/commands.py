@@ -185,7 +185,7 @@ _WATCHED = [
     ),
     opt.option(
         "--policy",
-        "module:object, a file (ONNX, NPZ, ...), or 'logged' (the log holds its probabilities of the logged actions).",
+        "module:object, a file (ONNX, NPZ, ...), 'columns' or 'logged' (the log holds its probabilities), as in evaluate.",
         required=True,
         metavar="SPEC",
     ),

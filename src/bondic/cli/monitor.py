@@ -29,15 +29,16 @@ from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
 from bondic.data.io.loaded import Encoding, LoadedLog, Reading
 from bondic.data.transitions import Transitions
-from bondic.errors import Doubt, InvalidInput, ValidityWarning, shown
+from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.methods.monitor import SequentialMonitor
-from bondic.methods.monitor_files import certificate_path, is_monitor, read_document
+from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document
 from bondic.methods.monitor_repeats import REPEATED
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.rendering import interval_text
 from bondic.report.progress import progress_bar
-from bondic.rows.inputs import GivenLog, take_policy
+from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
+from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices
 
 CONFIGURATION = "configuration.toml"
@@ -59,7 +60,8 @@ def command(folder: Path, **options: Any) -> int:
         monitor = _open(folder, rows, loaded, options)
         fresh = monitor.unseen(rows)
         if fresh is not None:
-            result = monitor.update(fresh, progress, accept=accepted)
+            written = WrittenProbabilities.of(loaded).last(len(fresh)) if options["policy"] == COLUMNS else None
+            result = monitor.update(fresh, progress, accept=accepted, probabilities=written)
             monitor.reading = asdict(loaded.reading)
             monitor.save(folder, texts={CONFIGURATION: stated})
             say_doubts([Doubt(text) for text in result.warnings])
@@ -113,8 +115,11 @@ def _reading(folder: Path) -> Reading | None:
     found = read_document(folder).get("reading") if is_monitor(folder) else None
     if found is None:
         return None
-    codings = {name: Encoding(**{**coding, **_tuples(coding)}) for name, coding in found["encodings"].items()}
-    return Reading(**{**found, **_tuples(found), "encodings": codings})
+    try:
+        codings = {name: Encoding(**{**coding, **_tuples(coding)}) for name, coding in found["encodings"].items()}
+        return Reading(**{**found, **_tuples(found), "encodings": codings})
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise InvalidInput(f"{folder / STATE} is damaged ({one_line(problem, 200)}).") from problem
 
 
 def _tuples(items: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,17 +138,14 @@ def _refuse_other_columns(loaded: LoadedLog, before: Reading | None) -> None:
 def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -> SequentialMonitor:
     """The monitor of the folder, or a new one."""
     spec = options["policy"]
-    if spec == "columns":
-        raise InvalidInput(
-            "--policy columns: probabilities in the log belong to its rows, and a monitor asks the policy as rows come. Pass the "
-            "policy itself: module:object, or a file; or --policy logged with the policy's probabilities of the logged actions."
-        )
-    policy = choose_policy(spec, loaded, 0, options)
+    policy = COLUMNS if spec == COLUMNS else choose_policy(spec, loaded, 0, options)
     if is_monitor(folder):
         return SequentialMonitor.load(folder, policy)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and holds no monitor. Choose a folder that does not exist yet.")
-    policy, notes = take_policy(policy, GivenLog(rows, loaded, order_stated=bool(options["actions"])), None)
+    notes: tuple[str, ...] = ()
+    if policy != COLUMNS:
+        policy, notes = take_policy(policy, GivenLog(rows, loaded, order_stated=bool(options["actions"])), None)
     if not options["quiet"] and not options["as_json"]:
         print_notes(Console(), notes)
     columns = stated_columns(options, loaded, rows.observation_dim)

@@ -24,6 +24,7 @@ from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.methods.clock import Clock, Progress
@@ -37,6 +38,8 @@ from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential, settled
+from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import RowProbabilities
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
@@ -45,6 +48,7 @@ from bondic.proofs.sequential import TABLE, TABLE_INITIAL, SequentialProof
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
+from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.search.sequential.plan import Planner, Shape
 from bondic.sums.forms import Sums
 from bondic.terms import make_terms, range_of
@@ -144,6 +148,7 @@ class SequentialMonitor:
             raise InvalidInput(
                 f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
             )
+        _refuse_row_answers(policy)
         terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
         statements = Statements(policy, initial, terms, draws, initial_draws, seed, tuple(accept))
         method = _planned(Sequential() if method is None else method, planned_rows)
@@ -220,16 +225,33 @@ class SequentialMonitor:
         """The rows that are new to this monitor, of a log that begins with those it has; None when there are none."""
         return log if self._rows is None else self._rows.unseen(log)
 
-    def update(self, rows: Transitions, progress: Progress | None = None, *, accept: Iterable[str] = ()) -> Result:
+    def update(
+        self,
+        rows: Transitions | LoadedLog,
+        progress: Progress | None = None,
+        *,
+        accept: Iterable[str] = (),
+        probabilities: WrittenProbabilities | None = None,
+    ) -> Result:
         """The interval of all rows so far, these included; if it fails, nothing has changed.
+
+        The rows may be what `read_log` has returned; where the policy is 'columns', they have to be, or `probabilities` are
+        those of these rows.
 
         Rows that came before are refused: by their (episode, timestep) where the log has both, else by a run of equal rows
         that chance does not repeat. `accept=["repeated-batch"]` states that they are new events.
         """
         accept = (accept,) if isinstance(accept, str) else tuple(accept)
         check_accepted(accept)
+        if isinstance(rows, LoadedLog):
+            if in_columns(self._statements.policy):
+                probabilities = WrittenProbabilities.of(rows)
+            rows = rows.transitions
         doubt = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accept)
-        grown = GrowingRows.begin(self._statements, rows) if self._rows is None else self._rows.grown(rows)
+        if self._rows is None:
+            grown = GrowingRows.begin(self._statements, rows, probabilities)
+        else:
+            grown = self._rows.grown(rows, probabilities)
         grown = self._without_bets(replace(grown, repeated=grown.repeated or bool(accept)))
         try:
             result, fixed, plans = self._evaluated(grown, Clock(progress))
@@ -431,6 +453,14 @@ class SequentialMonitor:
         share = math.fsum(proof.budget.get(part) or 0.0 for part in (TABLE_INITIAL, *TABLE.values()))
         chosen = ChosenClass(proof.ball, notes, table=1.0 if plan is None else share / proof.budget.alpha)
         self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
+
+
+def _refuse_row_answers(policy: Any) -> None:
+    if isinstance(policy, RowProbabilities | StoredAnswers):
+        raise InvalidInput(
+            "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself (an "
+            "object with action_probs or sample_action, a function), or 'columns' where every file has a column for them."
+        )
 
 
 def _refuse_other_values(stated: Propensities | None) -> None:

@@ -29,6 +29,7 @@ from bondic.rows.frame import check_part, make_frame
 from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
+from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
@@ -54,12 +55,8 @@ class Statements:
     notes: tuple[str, ...] = ()  # how the policy was read
 
     def __post_init__(self) -> None:
-        if isinstance(self.policy, RowProbabilities | StoredAnswers):
-            raise InvalidInput(
-                "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself: "
-                "an object with action_probs or sample_action, or a function."
-            )
-        object.__setattr__(self, "policy", chosen_policy(self.policy, None, None))
+        if not in_columns(self.policy):  # it comes with the rows
+            object.__setattr__(self, "policy", chosen_policy(self.policy, None, None))
         if self.initial is not None and self.initial.from_rows:
             raise InvalidInput(
                 "These initial states were read off a log of some length, and the log grows. Pass initial=None for its episode "
@@ -87,8 +84,10 @@ class Statements:
         """The policy at initial states."""
         times = np.zeros(len(states), dtype=np.int64) if self.terms.time_varying else None
         asking: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
-        rng = Draws(self.seed).at_start()
-        found = ask_start(self.policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
+        rng, policy = Draws(self.seed).at_start(), self.policy
+        if isinstance(policy, RowProbabilities):  # the last starts are those that are new
+            policy = replace(policy, initial_probs=policy.initial_probs[len(policy.initial_probs) - len(states) :])
+        found = ask_start(policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
         if self.initial is None and not found.exact:
             raise InvalidInput(
                 "Episode starts of a growing log need a policy whose means over actions are exact: with drawn actions, every "
@@ -119,22 +118,30 @@ class GrowingRows:
     draws: int  # actions drawn at each next state; 1 if means over them are exact
     repeated: bool = False  # rows that came before were stated to be new events
     whole_episodes: bool = False  # rows of an episode wait for its end, and for those of the episodes before it
+    written: WrittenProbabilities | None = None  # of a policy in columns of the log
 
     @staticmethod
-    def begin(statements: Statements, rows: Transitions) -> GrowingRows:
+    def begin(statements: Statements, rows: Transitions, written: WrittenProbabilities | None = None) -> GrowingRows:
         """The first rows."""
         _refuse_wrong(rows, statements, 0)
+        if in_columns(statements.policy):
+            statements = replace(statements, policy=_written(written, statements).policy(rows))
         statements = statements.knowing(rows)
         start = statements.at_start(statements.starts(rows).observations, rows.action_dim, len(rows))
         tail = (start.slots,) if start.discrete else (start.draws, rows.action_dim)
         answers = StoredAnswers(np.zeros((0, *tail)), start.initial, start.discrete, start.exact)
         whole = statements.initial is None and start.exact and has_propensities(rows)
-        return GrowingRows(statements, rows, 0, answers, start.draws, whole_episodes=whole)._asked()
+        found = GrowingRows(statements, rows, 0, answers, start.draws, whole_episodes=whole, written=written)
+        return found._asked()
 
-    def grown(self, rows: Transitions) -> GrowingRows:
+    def grown(self, rows: Transitions, written: WrittenProbabilities | None = None) -> GrowingRows:
         """The log with these rows after its own."""
         _refuse_wrong(rows, self.statements, len(self.log))
-        return replace(self, log=_joined(self.log, rows))._asked()
+        log, said = _joined(self.log, rows), self.statements
+        if self.written is not None:
+            written = self.written.then(written)
+            said = replace(said, policy=written.policy(log))
+        return replace(self, log=log, statements=said, written=written)._asked()
 
     def in_single_rows(self) -> GrowingRows:
         """The same, with all rows that are there."""
@@ -219,7 +226,7 @@ class GrowingRows:
         found[NEXT] = self.answers.next[known[0] : now[0]]
         if self.statements.initial is None:
             found[INITIAL] = self.answers.initial[known[1] : now[1]]
-        return found
+        return found | ({} if self.written is None else self.written.columns(slice(*given)))
 
     def _counts(self, used: int) -> tuple[int, int]:
         """Next and initial states of the first rows."""
@@ -241,17 +248,19 @@ class GrowingRows:
     ) -> GrowingRows:
         """From its portions, without asking the policy; `start` has the initial answers that are in none of them."""
         joined: dict[str, Any] = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
-        following, initial = joined.pop(NEXT), joined.pop(INITIAL, start.initial)
+        written, following = WrittenProbabilities.taken(joined), joined.pop(NEXT)
+        initial = joined.pop(INITIAL, start.initial)
         answers = StoredAnswers(following, initial, start.discrete, start.exact)
         log = Transitions(**joined, discrete_observations=discrete_observations, unrecorded=tuple(unrecorded))
         slots = StartAnswers(initial, start.discrete, start.exact, start.draws).slots
-        whole = statements.initial is None and start.exact and has_propensities(log)
-        return GrowingRows(statements.for_actions(slots), log, used, answers, start.draws, whole_episodes=whole)
+        said = statements.for_actions(slots) if written is None else replace(statements, policy=written.policy(log))
+        whole = said.initial is None and start.exact and has_propensities(log)
+        return GrowingRows(said, log, used, answers, start.draws, whole_episodes=whole, written=written)
 
     def check_policy(self) -> None:
         """The policy against its stored answers: at the initial states, and at the last rows that were used."""
         said, first = self.statements, max(self.used - 1, 0) // GROUP * GROUP
-        if isinstance(said.policy, LoggedTarget):
+        if isinstance(said.policy, LoggedTarget | RowProbabilities):  # it stands in the log
             return
         states = said.starts(self.log).observations[: len(self.answers.initial)]
         _compare(said.at_start(states, self.log.action_dim, len(self.log)).initial, self.answers.initial, "initial")
@@ -267,6 +276,15 @@ def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
             f"The policy answers differently at the {what} states than before: it is not the one that is followed. An interval "
             "is about one policy; follow another one from the beginning."
         )
+
+
+def _written(found: WrittenProbabilities | None, said: Statements) -> WrittenProbabilities:
+    if found is None or said.initial is not None:
+        raise InvalidInput(
+            "The policy is 'columns': its probabilities come with the rows, update(read_log(...)), and episode starts of the log "
+            "are its initial states (no initial=, no --initial)."
+        )
+    return found
 
 
 def has_propensities(log: Transitions) -> bool:
