@@ -343,6 +343,12 @@ def test_propensities_are_never_ignored_without_a_word():
     assert little.used_method == "sequential"
     assert "promise too little" in result.choices["propensities"]
     assert len(little.log) == 151
+    going_on = part(log, drop=("episode_ids", "timesteps"))
+    apart = bondic.SequentialMonitor(
+        takes_one, gamma=0.0, reward_range=(0, 1), planned_rows=len(log), method=Sequential(pilot=100)
+    )
+    row = int(np.argmin(log.terminations))
+    assert f"row {row} goes on" in apart.update(going_on).choices["propensities"]
 
 
 def test_a_policy_that_the_log_holds_is_followed(tmp_path):

@@ -354,7 +354,9 @@ class SequentialMonitor:
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
         more = held_back(grown)
         if has_propensities(grown.log) and not isinstance(result.proof, PropensityProof):
-            more["propensities"] = f"those of the log are not used: {self._decision(grown)}"
+            why = self._decision(grown)
+            why = why if isinstance(why, str) else "they were not when this monitor was begun"
+            more["propensities"] = f"those of the log are not used: {why}"
         return replace(result.with_question(problem), choices={**result.choices, **more})
 
     def _given_up_at(self) -> int | None:

@@ -46,6 +46,9 @@ def not_used(grown: GrowingRows) -> str:
         return "initial states are stated, and propensities give the value from the log's own starts"
     if not (grown.answers.discrete or hasattr(said.policy, "action_density")):
         return "actions are numbers, and the policy has no action_density"
+    if grown.log.episode_ids is None and not grown.log.terminations.all():
+        row = int(np.argmin(grown.log.terminations))
+        return f"row {row} goes on, and nothing says which rows are one episode (episode_ids)"
     return ""
 
 
