@@ -30,7 +30,7 @@ from bondic.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
-from bondic.methods.monitor_propensities import BetPlan, decide, not_used
+from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
 from bondic.methods.monitor_propensities import evaluate as bets_result
 from bondic.methods.monitor_repeats import check_accepted, find_repeated, refuse_known_keys
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
@@ -316,9 +316,11 @@ class SequentialMonitor:
         """From propensities; or why not yet."""
         bets = self._plans.bets or self._decision(grown)
         assert not isinstance(bets, str)
-        if bets is None or grown.used <= bets.first:
+        if bets is None or grown.used <= bets.first or in_decisions_so_far(problem, bets):
             return (
-                self._waiting(grown, f"no episode is complete after the pilot of {self._pilot} rows yet"),
+                self._waiting(
+                    grown, f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
+                ),
                 None,
                 _Plans(),
             )

@@ -89,6 +89,11 @@ def _promise(looked: Rows, method: Propensities, planned_rows: int, alpha: float
     )
 
 
+def in_decisions_so_far(problem: Rows, plan: BetPlan) -> bool:
+    """Whether the pilot has episodes of several steps and the rows after it none yet: they would be read as single decisions."""
+    return plan.first > 0 and single_rows(problem.select(plan.first)) and not single_rows(problem.select(0, plan.first))
+
+
 def evaluate(
     problem: Rows, plan: BetPlan, method: Propensities, alpha: float, before: PropensityProof | None, clock: Clock
 ) -> Result:
@@ -97,21 +102,21 @@ def evaluate(
     progress: Progress | None = clock.progress
     result = replace(method, planned=plan.planned).run(certified, alpha, progress)
     assert isinstance(result.proof, PropensityProof)
+    known = (0, plan.first) if plan.first else None if before is None else before.asked.rows
+    if known is not None and single_rows(problem.select(*known)) != single_rows(certified):
+        raise InvalidInput(
+            "So far every row was a decision of its own, and these rows go on: bets on decisions cannot be continued as bets on "
+            "episodes. Begin another monitor that sees such rows from the start on."
+        )
     if before is not None:
-        _refuse_other_bets(before, result.proof, problem)
+        _refuse_other_bets(before, result.proof)
     units = "decisions" if single_rows(certified) else "episodes"
     number = f"the interval holds at every number of {units} at once; bets are made for {plan.planned} of them"
     return result.with_choice("number of rows", number).with_choice("method", f"propensities, as {plan.why}")
 
 
-def _refuse_other_bets(before: PropensityProof, now: PropensityProof, problem: Rows) -> None:
-    """Bets that were made stay as they were: units, predictions and the policy's answers for them."""
-    stretch = problem.select(before.asked.rows[0], before.asked.rows[1])
-    if single_rows(stretch) != single_rows(problem.select(now.asked.rows[0])):
-        raise InvalidInput(
-            "So far every row was a decision of its own, and these rows go on: bets on decisions cannot be continued as bets on "
-            "episodes. Begin another monitor that sees such rows from the start on."
-        )
+def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
+    """Bets that were made stay as they were: predictions, and the policy's answers."""
     old, new = before.control, now.control
     if old is not None and (
         new is None or old.by_action != new.by_action or old.borders != new.borders[: len(old.borders)]
