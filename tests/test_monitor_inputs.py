@@ -96,6 +96,17 @@ def test_text_is_read_alike_from_file_to_file(tmp_path):
     assert checked.output.startswith("verified"), checked.output
 
 
+def test_ids_of_episodes_are_of_one_kind():
+    """Text is numbered: beside ids that are numbers, two episodes would be one."""
+    columns = {"observations": [0.5, 1.5], "actions": [0, 1], "rewards": [0.0, 1.0]}
+    numbers, text = ({**columns, "episode_ids": ids} for ids in ([0, 1], ["a", "b"]))
+    begun = read_log(text, one_step=True)
+    assert read_log(numbers, one_step=True, like=begun).transitions.episode_ids.tolist() == [2, 3]
+    assert read_log(text, one_step=True, like=begun).transitions.episode_ids.tolist() == [0, 1]
+    with pytest.raises(InvalidInput, match="ids of one kind"):
+        read_log(text, one_step=True, like=read_log(numbers, one_step=True))
+
+
 def test_a_new_category_is_refused_by_name_unless_it_was_stated(tmp_path):
     first = write_shop(tmp_path / "first.csv", 300, 1)
     second = write_shop(tmp_path / "second.csv", 200, 2, channels=("app", "tv"), first=300)

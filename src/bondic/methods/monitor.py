@@ -32,7 +32,7 @@ from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
 from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
 from bondic.methods.monitor_propensities import evaluate as bets_result
-from bondic.methods.monitor_repeats import check_accepted, find_repeated, refuse_known_keys
+from bondic.methods.monitor_repeats import REPEATED, check_accepted, find_repeated, refuse_known_keys
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
 from bondic.methods.propensities import NAME as PROPENSITIES
 from bondic.methods.propensities import Propensities
@@ -243,16 +243,17 @@ class SequentialMonitor:
         """
         accept = (accept,) if isinstance(accept, str) else tuple(accept)
         check_accepted(accept)
+        accepted = REPEATED in (*self._statements.accept, *accept)
         if isinstance(rows, LoadedLog):
             if in_columns(self._statements.policy):
                 probabilities = WrittenProbabilities.of(rows)
             rows = rows.transitions
-        doubt = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accept)
+        doubt = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accepted)
         if self._rows is None:
             grown = GrowingRows.begin(self._statements, rows, probabilities)
         else:
             grown = self._rows.grown(rows, probabilities)
-        grown = self._without_bets(replace(grown, repeated=grown.repeated or bool(accept)))
+        grown = self._without_bets(replace(grown, repeated=grown.repeated or accepted))
         try:
             result, fixed, plans = self._evaluated(grown, Clock(progress))
         except BaseException:
@@ -271,13 +272,13 @@ class SequentialMonitor:
             return grown.in_single_rows()
         return grown
 
-    def _refuse_repeated(self, log: Transitions, rows: Transitions, accept: tuple[str, ...]) -> str:
+    def _refuse_repeated(self, log: Transitions, rows: Transitions, accepted: bool) -> str:
         """A doubt, where equal rows may be chance."""
         if not isinstance(rows, Transitions) or rows.row_matrix().shape[1] != log.row_matrix().shape[1]:
             return ""  # refused for that
         ends = [record.rows for record in self._updates]
         refuse_known_keys(log, rows, ends)
-        return find_repeated(log, rows, ends, self.alpha, (*self._statements.accept, *accept))
+        return "" if accepted else find_repeated(log, rows, ends, self.alpha)
 
     def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, _Plans]:
         if grown.used == 0:
@@ -317,13 +318,8 @@ class SequentialMonitor:
         bets = self._plans.bets or self._decision(grown)
         assert not isinstance(bets, str)
         if bets is None or grown.used <= bets.first or in_decisions_so_far(problem, bets):
-            return (
-                self._waiting(
-                    grown, f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
-                ),
-                None,
-                _Plans(),
-            )
+            why = f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
+            return self._waiting(grown, why), None, _Plans()
         before = self._plans.proof
         result = bets_result(problem, bets, self._stated, self.alpha, before, clock)
         assert isinstance(result.proof, PropensityProof)

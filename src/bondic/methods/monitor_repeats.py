@@ -45,9 +45,9 @@ def refuse_known_keys(log: Transitions, rows: Transitions, ends: Sequence[int]) 
     )
 
 
-def find_repeated(log: Transitions, rows: Transitions, ends: Sequence[int], level: float, accept: Iterable[str]) -> str:
+def find_repeated(log: Transitions, rows: Transitions, ends: Sequence[int], level: float) -> str:
     """A doubt where rows equal earlier ones and chance may have made them, else nothing; refused where it has not."""
-    run = None if REPEATED in accept else repeated_run(log, rows, ends, level)
+    run = repeated_run(log, rows, ends, level)
     if run is None:
         return ""
     text = _words(run, rows, ends)
