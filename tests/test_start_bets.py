@@ -145,6 +145,19 @@ def test_never_worse_than_hoeffding_at_half_the_probability(count, states, kind)
         assert start_error(problem, bets, limits, limits, end, 0.01).upper <= plain * 1.03
 
 
+@pytest.mark.parametrize("states", [1, 3, 4000])
+@pytest.mark.parametrize("count", [60, 5000])
+def test_four_times_as_many_starts_about_halve_it(states, count):
+    """As the advice says."""
+    parts = []
+    for number in (count, 4 * count):
+        problem = sample_of(np.random.default_rng(0).integers(0, states, number))
+        limits = range_of(problem.terms)
+        bets = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01)
+        parts.append(start_error(problem, bets, limits, limits, "upper", 0.01).upper)
+    assert parts[1] < 0.55 * parts[0]
+
+
 def test_starts_that_are_all_equal_cost_the_logarithm_alone():
     """B log(2K/delta) / n_0 up to the largest bet: an unseen start of probability 1/n_0 cannot be excluded."""
     problem = sample_of(np.zeros(1000))
