@@ -28,7 +28,7 @@ from experiments.defaults_problems_gym import gym_log, pole_cell, table_cell
 import bondic
 
 FloatArray = npt.NDArray[np.float64]
-ALPHA, START_SHARE = 0.1, 0.2
+ALPHA, START_SHARE = 0.1, 0.1
 TORQUES = np.array([-2.0, 0.0, 2.0])
 
 
