@@ -91,6 +91,7 @@ class Transitions:
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True
     plan: ClassVar[MemoryPlan | None] = None
+    reading: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         self._convert()
