@@ -20,11 +20,13 @@ if not __package__:  # run as a script: this folder must not be searched
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
+from experiments.corruptions_honest import HARD
 from experiments.corruptions_logs import FAULTS, GOOD, HONEST, Columns
 
 import bondic
 from bondic.data.hygiene.findings import Finding
 
+ALL_HONEST = {**HONEST, **HARD}
 UNSEEN = "policy takes an action that was never logged"
 
 
@@ -90,7 +92,7 @@ def false_alarms(name: str, seeds: int) -> list[str]:
     return [
         item.kind
         for seed in range(seeds)
-        for item in examined(HONEST[name](_rng("honest", name, seed)))
+        for item in examined(ALL_HONEST[name](_rng("honest", name, seed)))
         if item.severity != "note"
     ]
 
@@ -98,7 +100,7 @@ def false_alarms(name: str, seeds: int) -> list[str]:
 def run(seeds: int, honest: int) -> tuple[list[Line], dict[str, list[str]]]:
     lines = [line for fault in FAULTS for name in GOOD if (line := run_fault(fault, name, seeds)) is not None]
     lines += [run_unseen(name, seeds) for name in GOOD]
-    return lines, {name: false_alarms(name, honest) for name in HONEST}
+    return lines, {name: false_alarms(name, honest) for name in ALL_HONEST}
 
 
 def faults_table(lines: list[Line]) -> str:
@@ -128,11 +130,15 @@ that no interval is given; *warned*, that the warning stands at the top of the a
 [logs and policies](logs-and-policies.md#what-is-checked-in-your-log).
 
 The logs: *cart-pole* has continuous states and starts; *few starts* has continuous states and starts at a few points; *table*
-and *grid* have a few discrete states. All are episodes that are cut after 20 or 25 steps, some end before.
+and *grid* have a few discrete states. All are episodes that are cut after 20 or 25 steps, some end before. A fault that a log
+cannot have, or cannot show, has no line: discrete states stay where they are and come back, and the 26 rewards of *grid* that are
+not 0 do not show in which unit they are (about a hundred do).
 
 {faults_table(lines)}
 Logs without a fault must be left in peace, also where episodes start at one state, last one step, repeat themselves because
-a policy has settled down, or have neither episode ids nor timesteps.
+a policy has settled down, or have neither episode ids nor timesteps. In *learns* and *good after bad* a point is driven to the
+origin by a behavior that becomes better, slowly or at once, so that rewards change by large factors. Other worlds have no chance
+in them, so that states come back; or their states wait.
 
 {honest_table(alarms, honest)}"""
 

@@ -148,11 +148,11 @@ def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterat
 def _twins(walk: Walk) -> IntArray:
     """Later copies of episodes of two rows or more, where no two different episodes have the same start.
 
-    Without their rewards they are compared where most episodes have a start of their own: else a behavior and a world without
-    chance may have repeated all but the rewards.
+    Without their rewards they are compared where most starts occur once: else a behavior and a world without chance may have
+    repeated all but the rewards.
     """
     alone = np.unique(walk.start_marks, return_counts=True)[1] == 1
-    contents = walk.paths if 2 * alone.sum() > walk.ids.size else walk.contents
+    contents = walk.paths if 2 * alone.sum() > alone.size else walk.contents
     values, first = np.unique(contents, return_index=True)
     if alone.size != values.size or values.size < 2:
         return np.zeros(0, dtype=np.int64)

@@ -19,7 +19,7 @@ from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.marks import fingerprints
 from bondic.data.hygiene.walk import IntArray, WalkedPart
 
-_MOST_ROWS = 4_000_000
+_MOST_ROWS = 1_000_000
 _NONE = np.uint64(0)
 
 
@@ -30,6 +30,7 @@ class NearCopies:
         self._marks: list[npt.NDArray[np.uint64]] = []
         self._rows: list[IntArray] = []
         self._held = 0
+        self._last_action: npt.NDArray[np.float64] = np.zeros((0, 1))
         self._same_action = np.zeros(2)  # rows that act as the one before them, rows that have one
 
     def add(self, part: WalkedPart, actions: npt.NDArray[np.float64]) -> None:
@@ -43,8 +44,10 @@ class NearCopies:
         self._marks.append(np.stack([states[fresh], part.paths, earlier[fresh]]))
         self._rows.append(part.rows.number[fresh])
         self._held += fresh.size
-        same = (actions[1:] == actions[:-1]).all(axis=1)
+        run = np.concatenate([self._last_action.reshape(-1, actions.shape[1]), actions])
+        same = (run[1:] == run[:-1]).all(axis=1)
         self._same_action += same.sum(), same.size
+        self._last_action = actions[-1:]
 
     def findings(self) -> Iterator[Finding]:
         if not self._marks:

@@ -1,10 +1,10 @@
 """Rewards in another unit from some row on: c r where r was written before, at the same states and actions.
 
 A behavior that learns earns more and more, and that is no fault. What the environment pays at (s, a) does not depend on when:
-take one row j after the change and two rows i, k before it, at one (s, a). Their rewards are exchangeable, so |log |r_j / r_i||
-exceeds |log |r_k / r_i|| with probability 1/2 at most. Of N disjoint triples, x or more do so (and in one direction) with
-probability at most exp(-N KL(x/N, 1/2)) (Chernoff); all change points are allowed for (union bound). Continuous states are not
-met twice: i is then the row nearest to j, and j has to be nearer to i than k is.
+take two rows i, k on one side of the change and a row j on the other, all at one (s, a). Their rewards are exchangeable, so
+|log |r_j / r_i|| exceeds |log |r_k / r_i|| with probability 1/2 at most. Of N disjoint triples, x or more do so (and in one
+direction) with probability at most exp(-N KL(x/N, 1/2)) (Chernoff); all change points are allowed for (union bound). Continuous
+states are hardly met twice: j and k are then the rows nearest to i, and j must not be farther from it than k.
 
 A change of unit is reported, no other change: the triples must agree on one factor c, by which r_j has to be divided to be like
 r_k again. Rewards of 0 have no unit, and are left out.
@@ -33,6 +33,7 @@ UNIT = 10.0
 """Units that are mistaken for each other (cents, thousands, seconds, hours) differ by this factor or more."""
 _WORK = 2e8
 """Differences of two numbers that may be computed: the log is thinned out, evenly, to as many rows as this allows."""
+_BLOCK = 256
 _ROUNDING = 1e-9
 
 
@@ -42,10 +43,9 @@ class ScaleCheck:
     def __init__(self) -> None:
         self._kept: FloatArray = np.zeros((0, 0))  # row, reward, state, action
         self._stride, self._seen = 1, 0
-        self._discrete = self._discrete_actions = True
+        self._discrete_actions = True
 
     def add(self, part: Transitions, first_row: int) -> None:
-        self._discrete &= bool(part.discrete_observations)
         self._discrete_actions = part.discrete_actions
         paid = np.flatnonzero(part.rewards)
         order = self._seen + np.arange(paid.size)
@@ -62,18 +62,24 @@ class ScaleCheck:
         change = _change_point(size)
         if change is None:
             return
-        points = self._kept[:, 2:] + 0.0
-        after, near, control = (
-            _equal(points, change) if self._discrete else _nearest(points, change, self._discrete_actions)
-        )
-        moved, usual = size[after] - size[near], np.abs(size[control] - size[near]) + _ROUNDING
-        needed = RARE + float(np.log(2 * size.size))  # any change point, up or down
+        before, after = np.arange(change), np.arange(change, size.size)
+        # what is compared may lie on either side of the change: no reward decides on which
+        sides = [(self._triples(before, after), 1.0), (self._triples(after, before), -1.0)]
+        (other, center, control), sign = max(sides, key=lambda side: side[0][0].size)
+        moved, usual = sign * (size[other] - size[center]), np.abs(size[control] - size[center]) + _ROUNDING
         factor = float(np.exp(np.median(moved))) if moved.size else 1.0
         larger = factor > 1
-        changed = _beyond(moved > usual if larger else moved < -usual)
-        rescaled = _beyond(np.abs(moved - np.log(factor)) > usual)
+        needed = RARE + float(np.log(2 * size.size))  # any change point, up or down
+        changed = _beyond_half(moved > usual if larger else moved < -usual)
+        rescaled = _beyond_half(np.abs(moved - np.log(factor)) > usual)
         if max(factor, 1 / factor) >= UNIT * (1 - _ROUNDING) and changed > needed > rescaled:
             yield _finding(int(self._kept[change, 0]), factor if larger else 1 / factor, moved.size, larger=larger)
+
+    def _triples(self, here: IntArray, there: IntArray) -> Triples:
+        points = self._kept[:, 2:] + 0.0
+        if 2 * np.unique(fingerprints(points)).size <= points.shape[0]:
+            return _equal(points, here, there)  # states are met again and again
+        return _nearest(points, here, there, same_action=self._discrete_actions)
 
 
 def _change_point(size: FloatArray) -> int | None:
@@ -89,67 +95,60 @@ def _change_point(size: FloatArray) -> int | None:
     return best + 1 if z[best] ** 2 / 2 > RARE else None
 
 
-def _equal(points: FloatArray, change: int) -> Triples:
-    """Rows at one (s, a): the k-th after the change with two before it that nobody else has."""
-    group = np.unique(mixed(fingerprints(points)), return_inverse=True)[1]
-    before, after = _places(group[:change]), _places(group[change:])
-    roles = [(before, 0, 2), (before, 1, 2), (after, 0, 1)]  # every other row before the change is a control
-    first: list[IntArray] = []
-    keys: list[IntArray] = []
-    for (label, place), offset, step in roles:
-        rows = np.flatnonzero(place % step == offset)
-        keys.append(label[rows] * points.shape[0] + place[rows] // step)
-        first.append(rows)
-    common = np.intersect1d(np.intersect1d(keys[0], keys[1]), keys[2])
-    near, control, later = (
-        rows[np.argsort(key)][np.searchsorted(np.sort(key), common)] for rows, key in zip(first, keys, strict=True)
-    )
-    return change + later, near, control
+def _equal(points: FloatArray, here: IntArray, there: IntArray) -> Triples:
+    """Rows at one (s, a): two of `here`, and one of `there`, that no other triple has."""
+    group = np.unique(mixed(fingerprints(points)), return_inverse=True)[1].astype(np.int64)
+    mine, theirs = _places(group[here]), _places(group[there])
+    roles = ((there, theirs, theirs >= 0), (here, mine // 2, mine % 2 == 0), (here, mine // 2, mine % 2 == 1))
+    found = [(group[rows[chosen]] * group.size + place[chosen], rows[chosen]) for rows, place, chosen in roles]
+    common = np.intersect1d(np.intersect1d(found[0][0], found[1][0]), found[2][0])
+    other, center, control = (rows[np.argsort(keys)][np.searchsorted(np.sort(keys), common)] for keys, rows in found)
+    return other, center, control
 
 
-def _places(group: npt.NDArray[np.intp]) -> tuple[IntArray, IntArray]:
-    """The group of every row, and how many rows of it stand before."""
+def _places(group: IntArray) -> IntArray:
+    """How many rows of its group stand before each row."""
     order = np.argsort(group, kind="stable")
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
-    sizes = np.diff(np.append(starts, group.size))
     place = np.empty(group.size, dtype=np.int64)
-    place[order] = np.arange(group.size) - np.repeat(starts, sizes)
-    return group.astype(np.int64), place
+    place[order] = np.arange(group.size) - np.repeat(starts, np.diff(np.append(starts, group.size)))
+    return place
 
 
-def _nearest(points: FloatArray, change: int, discrete_actions: bool) -> Triples:
-    """For every row after the change the nearest before it; kept where that one's own nearest is not nearer."""
+def _nearest(points: FloatArray, here: IntArray, there: IntArray, *, same_action: bool) -> Triples:
+    """For rows in one half of `here` the nearest of `there` and of the other half, where the first is not farther.
+
+    Halves, so that no row is compared with the next ones of its own episode, which are nearer than any other.
+    """
     spread = points.std(axis=0)
     scaled = points / np.where(spread > 0, spread, 1.0)
-    halves = np.arange(0, change, 2), np.arange(1, change, 2)
-    later = np.arange(change, points.shape[0])
-    if not halves[1].size:
-        return later[:0], later[:0], later[:0]
-    near, distance = _closest(scaled, later, halves[0], discrete_actions)
-    control, reach = _closest(scaled, near, halves[1], discrete_actions)
-    fits = np.isfinite(reach) & (distance <= reach)
-    order = np.flatnonzero(fits)[np.argsort(distance[fits], kind="stable")]
-    for used in (near, control):  # every row is in one triple
-        order = order[np.sort(np.unique(used[order], return_index=True)[1])]
-    return later[order], near[order], control[order]
+    center, rest = here[: here.size // 2], here[here.size // 2 :]
+    if not center.size or not there.size:
+        return here[:0], here[:0], here[:0]
+    other, distance = _closest(scaled, center, there, same_action=same_action)
+    control, reach = _closest(scaled, center, rest, same_action=same_action)
+    order = np.flatnonzero(np.isfinite(reach) & (distance <= reach))
+    for used in (other, control):  # every row is in one triple
+        order = order[np.unique(used[order], return_index=True)[1]]
+    return other[order], center[order], control[order]
 
 
-def _closest(scaled: FloatArray, of: IntArray, among: IntArray, discrete_actions: bool) -> tuple[IntArray, FloatArray]:
-    """The nearest row of `among` for every row `of`, and its squared distance; inf where none has the same discrete action."""
+def _closest(scaled: FloatArray, of: IntArray, among: IntArray, *, same_action: bool) -> tuple[IntArray, FloatArray]:
+    """The nearest row of `among` for every row `of`, and its squared distance; inf where none has the same action."""
     found, distances = np.zeros(of.size, dtype=np.int64), np.zeros(of.size)
-    for top in range(0, of.size, 256):
-        rows = of[top : top + 256]
+    for top in range(0, of.size, _BLOCK):
+        rows, part = of[top : top + _BLOCK], slice(top, top + _BLOCK)
         square = np.zeros((rows.size, among.size))
         for column in scaled.T:
             square += (column[rows, None] - column[None, among]) ** 2
-        if discrete_actions:
+        if same_action:
             square[scaled[rows, -1, None] != scaled[None, among, -1]] = np.inf
         best = np.argmin(square, axis=1)
-        found[top : top + 256], distances[top : top + 256] = among[best], square[np.arange(rows.size), best]
+        found[part], distances[part] = among[best], square[np.arange(rows.size), best]
     return found, distances
 
 
-def _beyond(hits: npt.NDArray[np.bool_]) -> float:
+def _beyond_half(hits: npt.NDArray[np.bool_]) -> float:
     return surprise(int(hits.sum()), hits.size, 0.5)
 
 

@@ -52,8 +52,8 @@ class StayCheck:
         yield Finding(
             "next-observations", "warn", rows.size, int(rows.min()),
             f"In {rows.size} of {self._judged} rows `next_observations` equals `observations` in every number, although "
-            f"observations are continuous (first: row {rows.min()}). A column that was filled with the state before the step says "
-            "nothing about what follows, and the interval rests on that.",
+            f"observations are continuous (first: row {rows.min()}). A column that was filled with the state before the step "
+            "says nothing about what follows, and the interval rests on that.",
             "Write the state that followed each row.",
         )  # fmt: skip
 
