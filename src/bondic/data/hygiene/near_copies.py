@@ -54,6 +54,8 @@ class NearCopies:
             return
         states, paths, earlier = np.concatenate(self._marks, axis=1)
         rows = np.concatenate(self._rows)
+        if (np.diff(np.sort(states)) > 0).all():
+            return
         values, group, counts = np.unique(states, return_inverse=True, return_counts=True)
         if 2 * (counts == 1).sum() <= states.size:
             return
