@@ -136,8 +136,9 @@ and *grid* have a few discrete states. All are episodes that are cut after 20 or
 cannot have has no line: discrete states stay where they are, and come back.
 
 {faults_table(lines)}
-Some logs do not show a fault for sure. *grid* has about 26 rewards that are not 0, too few to compare; a behavior that changes while
-the unit does leaves few rows at the same states and actions; and a few copies may be chance where a behavior repeats its action.
+Some logs do not show a fault for sure. *grid* has about 26 rewards that are not 0, too few to compare; a behavior that changes
+while the unit does leaves few rows at the same states and actions; and a few copies may be chance where a behavior repeats its
+action.
 
 {faults_table(faint)}
 Logs without a fault must be left in peace, also where episodes start at one state, last one step, repeat themselves because

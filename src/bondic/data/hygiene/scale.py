@@ -156,7 +156,7 @@ def _finding(row: int, factor: float, pairs: int, *, larger: bool) -> Finding:
     return Finding(
         "reward-scale", "warn", pairs, row,
         f"From about row {row} on rewards are about {factor:.3g} times as {'large' if larger else 'small'} as before at the same "
-        f"states and actions ({pairs} rows compared with earlier ones): another unit, perhaps (cents for dollars). The "
+        f"states and actions ({pairs} comparisons across it): another unit, perhaps (cents for dollars). The "
         "interval takes them for one unit, and is wrong if they are not.",
         "Write all rewards in one unit, and state the reward range in it.",
     )  # fmt: skip
