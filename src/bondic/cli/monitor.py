@@ -19,7 +19,6 @@ from rich.console import Console
 
 from bondic.claims import Status
 from bondic.cli.categorical import stated_columns
-from bondic.cli.config import to_toml
 from bondic.cli.inputs import parse_pilot
 from bondic.cli.outputs import EXIT_CODES, say_doubts
 from bondic.cli.policy import choose_policy, require_action_order
@@ -32,6 +31,7 @@ from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_files import certificate_path, is_monitor
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.rendering import interval_text
+from bondic.report.configuration import to_toml
 from bondic.report.progress import progress_bar
 from bondic.tuning.defaults import Choices
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,8 @@ class LoadedLog:
         pi(. | s_i) for every row.
     one_step : bool, default False
         It was stated, or is known of the format, that every row is an episode of its own.
+    reading : dict, default {}
+        What was stated about reading, as options of the command line.
     """
 
     transitions: Transitions
@@ -57,3 +59,4 @@ class LoadedLog:
     initial_action_probs: FloatArray | None = None
     logged_action_probs: FloatArray | None = None
     one_step: bool = False
+    reading: Mapping[str, Any] = field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from bondic.data.io.loaded import LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.table import Table, as_column, dates
+from bondic.data.io.words import reading_words
 from bondic.errors import InvalidInput, kind_of, one_line
 from bondic.folders import near
 
@@ -84,7 +86,11 @@ def read_log(
     columns = checked_columns(columns) or None
     treatment = Treatment(missing, categorical)
     table = read_table(source, trust_pickle=trust_pickle, columns=columns)
-    return Assembly(table, columns, treatment, actions, one_step=one_step).build()
+    loaded = Assembly(table, columns, treatment, actions, one_step=one_step).build()
+    stated = reading_words(
+        columns=columns, missing=missing, categorical=categorical, actions=actions, one_step=one_step
+    )
+    return replace(loaded, reading=stated)
 
 
 def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> Table:
