@@ -20,14 +20,14 @@ from rich.console import Console
 
 from bondic.claims import Status
 from bondic.cli.categorical import stated_columns
-from bondic.cli.config import options_in, to_toml
+from bondic.cli.config import options_in
 from bondic.cli.inputs import parse_pilot
 from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
 from bondic.cli.own_options import own_options, refuse_unknown_options
 from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
-from bondic.data.io.loaded import Encoding, LoadedLog, Reading
+from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.methods.monitor import SequentialMonitor
@@ -36,6 +36,7 @@ from bondic.methods.monitor_repeats import REPEATED
 from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.rendering import interval_text
+from bondic.report.configuration import to_toml
 from bondic.report.progress import progress_bar
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities
@@ -62,7 +63,7 @@ def command(folder: Path, **options: Any) -> int:
         if fresh is not None:
             written = WrittenProbabilities.of(loaded).last(len(fresh)) if options["policy"] == COLUMNS else None
             result = monitor.update(fresh, progress, accept=accepted, probabilities=written)
-            monitor.reading = asdict(loaded.reading)
+            monitor.reading = asdict(loaded.coding)
             monitor.save(folder, texts={CONFIGURATION: stated})
             say_doubts([Doubt(text) for text in result.warnings])
     _print(folder, monitor, 0 if fresh is None else len(fresh), options)
@@ -110,14 +111,14 @@ def _refuse_other_statements(folder: Path, stated: str) -> None:
         )
 
 
-def _reading(folder: Path) -> Reading | None:
+def _reading(folder: Path) -> Coding | None:
     """How the files before were read."""
     found = read_document(folder).get("reading") if is_monitor(folder) else None
     if found is None:
         return None
     try:
         codings = {name: Encoding(**{**coding, **_tuples(coding)}) for name, coding in found["encodings"].items()}
-        return Reading(**{**found, **_tuples(found), "encodings": codings})
+        return Coding(**{**found, **_tuples(found), "encodings": codings})
     except (AttributeError, KeyError, TypeError) as problem:
         raise InvalidInput(f"{folder / STATE} is damaged ({one_line(problem, 200)}).") from problem
 
@@ -126,7 +127,7 @@ def _tuples(items: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) for name, value in items.items() if isinstance(value, list)}
 
 
-def _refuse_other_columns(loaded: LoadedLog, before: Reading | None) -> None:
+def _refuse_other_columns(loaded: LoadedLog, before: Coding | None) -> None:
     """Every file has to mean the same by a dimension of an observation."""
     if before is not None and loaded.names != before.names:
         raise InvalidInput(

@@ -13,8 +13,6 @@ import csv
 import io
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy.typing as npt
 
 from bondic.data.io.npz import load_arrays
 from bondic.errors import InvalidInput, one_line
+from bondic.folders import working_folder
 from bondic.methods.monitor_history import UpdateRecord
 from bondic.proofs.certificate import Certificate, compute_digest
 from bondic.proofs.io import load_certificate, save_certificate, write_atomically
@@ -66,20 +65,13 @@ def write_folder(folder: str | os.PathLike[str], saved: Saved, texts: Mapping[st
     if target.is_dir() and any(target.iterdir()):
         _write_into(target, saved, _known(target, saved), texts)
         return
-    place = target.resolve()
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        working = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
-    except OSError as problem:
-        raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
-    try:
-        working.chmod(0o755)
-        _write_into(working, saved, 0, texts)
-        working.replace(place)
-    except OSError as problem:
-        raise InvalidInput(f"{target} could not be written ({problem.strerror or problem}).") from problem
-    finally:
-        shutil.rmtree(working, ignore_errors=True)
+    with working_folder(target) as (working, place):
+        try:
+            working.chmod(0o755)
+            _write_into(working, saved, 0, texts)
+            working.replace(place)
+        except OSError as problem:
+            raise InvalidInput(f"{target} could not be written ({problem.strerror or problem}).") from problem
 
 
 def _known(folder: Path, saved: Saved) -> int:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from bondic.data.hygiene.copies import RARE
+from bondic.data.hygiene.chance import RARE
 from bondic.data.hygiene.marks import Marks, mixed, state_marks
 
 if TYPE_CHECKING:

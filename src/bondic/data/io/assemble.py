@@ -166,7 +166,7 @@ class Assembly:
         keys = [self.parts.columns[part][0] for part in ("episode_ids", "timesteps") if part in self.parts.columns]
         return f" A table: table.sort_values({keys!r}), if episodes are numbered in the order in which they were made."
 
-    def _with_probabilities(self, log: Transitions, probs: dict[str, FloatArray], encoded: Encoded) -> LoadedLog:
+    def _with_probabilities(self, log: Transitions, probs: dict[str, Any], encoded: Encoded) -> LoadedLog:
         rows = np.arange(len(log))
         for part in ("next_action_probs", "logged_action_probs"):
             if part in probs:

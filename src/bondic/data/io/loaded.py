@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ class Encoding:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Coding:
     """How a log was understood, for another one that is to be read alike: a later part of it."""
 
     names: tuple[str, ...]
@@ -56,6 +56,8 @@ class LoadedLog:
         pi(. | s_i) for every row.
     one_step : bool, default False
         It was stated, or is known of the format, that every row is an episode of its own.
+    reading : dict, default {}
+        What was stated about reading, as options of the command line.
     episode_names : tuple of str, default ()
         Names of episodes that are text; number j stands for the j-th.
     """
@@ -68,8 +70,9 @@ class LoadedLog:
     initial_action_probs: FloatArray | None = None
     logged_action_probs: FloatArray | None = None
     one_step: bool = False
+    reading: Mapping[str, Any] = field(default_factory=dict)
     episode_names: tuple[str, ...] = ()
 
     @property
-    def reading(self) -> Reading:
-        return Reading(self.names, self.encodings, self.episode_names)
+    def coding(self) -> Coding:
+        return Coding(self.names, self.encodings, self.episode_names)
