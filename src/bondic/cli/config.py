@@ -14,7 +14,7 @@ import click
 
 from bondic.errors import InvalidInput, did_you_mean, one_line
 
-TABLES = ("columns", "missing", "with")
+TABLES = ("columns", "missing", "with", "categories")
 """Options of the form KEY=VALUE, which may be tables in the file."""
 
 
@@ -114,6 +114,8 @@ def _several(path: Path, name: str, value: Any) -> list[str]:
 def _joined(path: Path, name: str, group: Any) -> str:
     items = group if isinstance(group, list) else [group]
     texts = all(isinstance(item, str) for item in items) if name.startswith("columns.") else all(map(_is_plain, items))
+    if name.startswith("categories."):
+        texts = texts and not any("," in str(item) for item in items)
     return ",".join(map(str, _one_of(path, name, items, texts, "a text or a list of texts")))
 
 

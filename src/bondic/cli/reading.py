@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
-from bondic.data.io.words import columns_of, missing_of
+from bondic.data.io.words import categories_of, columns_of, missing_of
 from bondic.data.log import Log
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
@@ -21,9 +21,12 @@ from bondic.errors import InvalidInput
 
 
 def read_rows(
-    log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None
+    log: str,
+    options: Mapping[str, Any],
+    progress: Callable[[float], None] | None = None,
+    like: Coding | None = None,
 ) -> tuple[Transitions | LogStream, LoadedLog | None]:
-    """The log, and how it was understood (None for a log in batches)."""
+    """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was."""
     columns = columns_of(options["columns"])
     if options.get("memory"):
         return _stream(log, columns, options, progress), None
@@ -35,6 +38,8 @@ def read_rows(
         actions=options["actions"],
         one_step=options["one_step"],
         trust_pickle=options["trust_pickle"],
+        categories=categories_of(options["categories"]),
+        like=like,
     )
     return loaded.transitions, loaded
 
@@ -42,8 +47,8 @@ def read_rows(
 def _stream(
     log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
 ) -> LogStream:
-    if options["missing"] or options["text"]:
-        raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
+    if options["missing"] or options["text"] or options["categories"]:
+        raise InvalidInput("--missing, --text and --categories need the log in memory: leave out --memory.")
     given = {name: options[name] for name in ("memory", "actions", "one_step")}
     return stream_log(Path(log), columns=columns or None, progress=progress, **given)
 

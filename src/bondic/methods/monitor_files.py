@@ -45,11 +45,13 @@ class Saved:
     updates: tuple[UpdateRecord, ...]
     part: Callable[[int], Arrays]  # rows and answers of an update, by its number from 0 on
     certificate: Certificate | None  # of the last update
+    reading: dict[str, Any] | None = None  # JSON: how files were read, for those that follow
 
     @property
     def document(self) -> dict[str, Any]:
         lines = [asdict(update) for update in self.updates]
-        return {"format": FORMAT, "statements": self.statements, "log": self.log_hash, "updates": lines}
+        reading = {} if self.reading is None else {"reading": self.reading}
+        return {"format": FORMAT, "statements": self.statements, **reading, "log": self.log_hash, "updates": lines}
 
 
 def certificate_path(folder: Path, update: int) -> Path:
@@ -76,7 +78,10 @@ def _known(folder: Path, saved: Saved) -> int:
     """How many updates the folder has already: the first ones of this very monitor, or it is refused."""
     held, mine = read_document(folder), saved.document
     lines = held["updates"]
-    if held["statements"] != mine["statements"] or lines != mine["updates"][: len(lines)]:
+    mine_then = mine["updates"][: len(lines)]
+    if held["statements"] != mine["statements"] or [UpdateRecord(**line) for line in lines] != [
+        UpdateRecord(**line) for line in mine_then
+    ]:
         raise InvalidInput(
             f"{folder} holds another monitor, or has gone on since this one was read from it. Save to another folder, or load it "
             "again and update that."
@@ -168,4 +173,5 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
     def part(number: int) -> Arrays:
         return dict(load_arrays(_update_path(place, number + 1)))
 
-    return Saved(statements, load_arrays(place / _STATEMENTS), log_hash, updates, part, certificate)
+    arrays = load_arrays(place / _STATEMENTS)
+    return Saved(statements, arrays, log_hash, updates, part, certificate, document.get("reading"))

@@ -25,6 +25,7 @@ ACCEPTABLE = {
     "sure-propensities": "Every action of the log was certain when it was taken: the behavior drew none by chance.",
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
     "reward-scale": "Rewards of all rows are in one unit, also where they change by a constant factor.",
+    "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",
 }
 """Kinds of findings that a user can overrule, with the assumption that this states."""
 

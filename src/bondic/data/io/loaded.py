@@ -23,6 +23,15 @@ class Encoding:
     columns: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Coding:
+    """How a log was understood, for another one that is to be read alike: a later part of it."""
+
+    names: tuple[str, ...]
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    episodes: tuple[str, ...] = ()  # names of episodes in order of their numbers, if they are text
+
+
 @dataclass(frozen=True, eq=False)
 class LoadedLog:
     """The log, what its columns were taken for, and the target policy's probabilities if the log holds them.
@@ -49,6 +58,8 @@ class LoadedLog:
         It was stated, or is known of the format, that every row is an episode of its own.
     reading : dict, default {}
         What was stated about reading, as options of the command line.
+    episode_names : tuple of str, default ()
+        Names of episodes that are text; number j stands for the j-th.
     """
 
     transitions: Transitions
@@ -60,3 +71,8 @@ class LoadedLog:
     logged_action_probs: FloatArray | None = None
     one_step: bool = False
     reading: Mapping[str, Any] = field(default_factory=dict)
+    episode_names: tuple[str, ...] = ()
+
+    @property
+    def coding(self) -> Coding:
+        return Coding(self.names, self.encodings, self.episode_names)

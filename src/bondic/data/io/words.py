@@ -20,6 +20,7 @@ def reading_words(
     columns: Given | None = None,
     missing: Missing = None,
     categorical: Categorical | Mapping[str, Categorical] | None = None,
+    categories: Mapping[str, Sequence[str]] | None = None,
     actions: Sequence[str | int] | int | None = None,
     one_step: bool = False,
 ) -> dict[str, Any]:
@@ -28,10 +29,13 @@ def reading_words(
     columns_words = tuple(f"{part}={'none' if names is None else ','.join(names)}" for part, names in stated.items())
     fills = {name: float(value) for name, value in missing.items()} if isinstance(missing, Mapping) else missing
     missing_words = _missing_words(fills)
+    listed = {name: list(values) for name, values in (categories or {}).items()}
+    listed_words = tuple(f"{name}={','.join(values)}" for name, values in listed.items())
     words = {
         "columns": (columns_words, _same(columns_of, columns_words, stated)),
         "missing": (missing_words, _same(missing_of, missing_words, fills or None)),
         "text": (categorical, categorical is None or isinstance(categorical, str)),
+        "categories": (listed_words, _same(categories_of, listed_words, listed)),
         "actions": (known_actions(actions), True),
         "one_step": (one_step, True),
     }
@@ -73,6 +77,17 @@ def columns_of(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
         group = [name.strip() for name in names.split(",")]
         absent = part in MAY_BE_ABSENT and names.lower() == "none"
         out[part] = None if absent else group[0] if len(group) == 1 else group
+    return out
+
+
+def categories_of(items: tuple[str, ...]) -> dict[str, list[str]]:
+    """("color=red,blue",) -> {"color": ["red", "blue"]}."""
+    out: dict[str, list[str]] = {}
+    for item in items:
+        name, sign, values = (word.strip() for word in item.partition("="))
+        if not sign or not name or name in out:
+            raise InvalidInput(f"--categories {item}: write COLUMN=FIRST,SECOND,... once for every column.")
+        out[name] = [value.strip() for value in values.split(",")]
     return out
 
 
