@@ -49,8 +49,9 @@ class Prefixes:
         return self._with_starts(known, int(np.searchsorted(self._told_by, row))) if self._own_starts else known
 
     def with_unseen_starts(self, problem: Rows, seen: int) -> Rows:
-        """The same question with one known initial state in place of all after the first `seen`, at least of one."""
-        count = max(len(problem.initial_states), seen + 1)
+        """The same question with one known initial state in place of all after the first `seen`: as many as were announced."""
+        states = self.problem.initial_states
+        count = len(states) if states.count_fixed else max(len(problem.initial_states), seen + 1)
         return self._with_starts(problem, count, np.where(np.arange(count) < seen, np.arange(count), 0))
 
     @property
