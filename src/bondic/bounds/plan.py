@@ -124,12 +124,14 @@ class StartBets:
     guess: float | None  # c, what values are compared with; None: the mean value of the skipped starts
     hoeffding: float  # λ, the rate of the process that pays for the whole range
     rates: tuple[float, ...]  # b_k, those of the processes that pay for deviations from the guess
+    shares: tuple[float, ...]  # p_0 of the first process, p_k of the others: how the probability is divided
 
     def __post_init__(self) -> None:
         fine = self.skipped >= 0 and 0 < len(self.rates) <= _MOST_RATES and (self.guess is not None or self.skipped > 0)
         fine = fine and (self.guess is None or math.isfinite(self.guess))
-        if not (fine and all(0 < rate < math.inf for rate in (self.hoeffding, *self.rates))):
-            raise InvalidInput("Bets on initial states need finite rates > 0, and a guess or skipped starts.")
+        fine = fine and len(self.shares) == 1 + len(self.rates) and math.fsum(self.shares) <= 1
+        if not (fine and all(0 < number < math.inf for number in (self.hoeffding, *self.rates, *self.shares))):
+            raise InvalidInput("Bets on initial states need rates and shares > 0, and a guess or skipped starts.")
 
 
 @dataclass(frozen=True, eq=False)

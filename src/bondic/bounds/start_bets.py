@@ -1,16 +1,17 @@
 """A sampled initial distribution: J* - J_emp, bounded by bets that were fixed before the starts (Lemma 35).
 
 Starts x_1, x_2, ... are independent, V(x) = sum_a pi(a|x) q*(x, a) lies in [v_lo, v_hi], of width B, and E V(x_j) = J*. With a
-guess R (a number, or the mean of V over starts that were left out) and rates λ, b_1, ..., b_K, all fixed before these starts,
+guess R (a number, or the mean of V over starts that were left out), rates λ, b_1, ..., b_K and shares p_0 + ... + p_K <= 1, all
+fixed before these starts,
 
-    1/2 exp( sum_j λ (J* - V(x_j)) - λ^2 B^2 / 8 )  +  1/(2K) sum_k exp( sum_j b_k (J* - V(x_j)) - g( -b_k (V(x_j) - R_k) ) ),
+    p_0 exp( sum_j λ (J* - V(x_j)) - λ^2 B^2 / 8 )  +  sum_k p_k exp( sum_j b_k (J* - V(x_j)) - g( -b_k (V(x_j) - R_k) ) ),
 
-R_k = max{ R, v_hi - F/b_k } with F < 1, is a supermartingale that begins at 1. It exceeds 1/delta with probability at most delta,
-at any number n_0 of starts, so
+R_k = max{ R, v_hi - F/b_k } with F < 1, is a supermartingale that begins at 1 or less. It exceeds 1/delta with probability at
+most delta, at any number n_0 of starts, so
 
-    n_0 (J* - J_emp)  <=  min{ log(2/delta)/λ + n_0 λ B^2/8,   ( log(2K/delta) + sum_j g(-b_k (V(x_j) - R_k)) ) / b_k,  k <= K }.
+    n_0 (J* - J_emp)  <=  min{ log(1/(p_0 delta))/λ + n_0 λ B^2/8,  ( log(1/(p_k delta)) + sum_j g(-b_k (V(x_j) - R_k)) ) / b_k }.
 
-The first is Hoeffding's inequality at half the probability: no set of value functions, however large, makes it worse. The
+The first is Hoeffding's inequality at p_0 of the probability: no set of value functions, however large, makes it worse. The
 others pay for what V varies over the starts, as far as the class and the rows tell; a start that is the same as all of those
 left out costs nothing but the logarithm, and that little where v_hi is near. The lower end is the same for -V.
 """
@@ -147,9 +148,9 @@ def start_error(
     if end == "lower":  # the upper end for -V
         apart, guess = Between(-apart.high, -apart.low), ValueRange(-guess.high, -guess.low)
         limits = ValueRange(-limits.high, -limits.low)
-    found, count = [_hoeffding(terms, bets.hoeffding, limits, probability)], float(len(terms))
-    level = tail_term(probability * 0.5 / len(bets.rates))
-    for rate in bets.rates:
+    levels, count = [tail_term(probability * share) for share in bets.shares], float(len(terms))
+    found = [_hoeffding(terms, bets.hoeffding, limits, levels[0])]
+    for rate, level in zip(bets.rates, levels[1:], strict=True):
         price = upper_sum(_prices(terms, rate, apart, guess, limits))
         found.append((level + price) / (Enclosure(rate) * count))
     # weights of starts and of actions are defined as normalized: floats that are off by a share of their number
@@ -157,10 +158,10 @@ def start_error(
     return min(found, key=lambda bound: bound.upper) + uneven
 
 
-def _hoeffding(terms: StartTerms, rate: float, limits: ValueRange, probability: float) -> Enclosure:
-    """( log(2/delta) / λ + λ B^2 sum_j share_j^2 / 8 ) / n_0."""
+def _hoeffding(terms: StartTerms, rate: float, limits: ValueRange, level: Enclosure) -> Enclosure:
+    """( log(1/(p_0 delta)) / λ + λ B^2 sum_j share_j^2 / 8 ) / n_0."""
     squares = Enclosure(limits.width) * limits.width * upper_sum(terms.shares**2 * (1 + 4 * U)) * 0.125
-    return (tail_term(probability * 0.5) / rate + squares * rate) / float(len(terms))
+    return (level / rate + squares * rate) / float(len(terms))
 
 
 def _prices(terms: StartTerms, rate: float, apart: Between, guess: ValueRange, limits: ValueRange) -> FloatArray:

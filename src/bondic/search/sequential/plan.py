@@ -6,7 +6,6 @@ A plan may grow with its log. Rows are shown to it in order, and what was planne
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +22,7 @@ from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.functions.lookahead import Polynomials, SplitTree
+from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Batch, Cloud, Rows
 from bondic.search.sequential.basis import (
@@ -163,7 +163,7 @@ class Planner:
         if not self.embedder.complete:
             missed = _missed(problem, self.history, self.embedder)
             basis = extended(basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
-        bets = _start_bets(problem, self.pilot, self.history, self.proposer, self.budget, self.ends)
+        bets = _start_bets(problem, self, self.history, self.sums)
         seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
         blocks = self.proposer.blocks
         if before is not None:
@@ -311,13 +311,17 @@ def _largest(left: FloatArray) -> IntArray:
     return np.sort(np.argpartition(-left, count - 1)[:count])
 
 
-def _start_bets(
-    problem: Rows, pilot: Rows, history: History, proposer: Proposer, budget: ErrorBudget, ends: Sequence[End]
-) -> StartBets | None:
-    """Bets on initial states that are a sample, or on actions drawn at them; the guess: a fitted mean over the pilot's pairs."""
+def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -> StartBets | None:
+    """Bets on initial states that are a sample, or on actions drawn at them; guess and spread are those of fitted values."""
+    proposer, budget = planner.proposer, planner.budget
     if "initial" not in budget.parts or proposer.first is None:
         return None
-    past, limits = history.before(proposer.start), range_of(problem.terms)
-    values = past.rows.coordinates @ proposer.first.fitted.guess + past.rows.values
+    path, past, limits = history.starts, history.before(proposer.start), range_of(problem.terms)
+    fitted, skipped = proposer.first.fitted.guess, path.starts.skipped
+    values = past.rows.coordinates @ fitted + past.rows.values
+    if skipped:
+        center, _ = values_at_starts(problem, planner.space.center, sums)
+        values = (path.embeddings @ fitted + center)[:skipped]
     guess = float(np.clip(values.mean(), limits.low, limits.high))
-    return propose_bets(problem, pilot, proposer.planned, budget["initial"] / len(ends), guess)
+    each = budget["initial"] / len(planner.ends)
+    return propose_bets(problem, planner.pilot, proposer.planned, each, guess, float(values.std()))

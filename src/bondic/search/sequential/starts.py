@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bondic.bounds.plan import FULL_BET, StartBets
 from bondic.data.initial import episode_starts
+from bondic.noise.betting import loss
 from bondic.rows import Cloud, Rows
 from bondic.search.sequential.basis import Embedder
 from bondic.terms import range_of
@@ -93,14 +94,19 @@ class StartPath:
 
 
 def propose_bets(
-    problem: Rows, pilot: Rows, planned: int, probability: float, guess: float | None = None
+    problem: Rows,
+    pilot: Rows,
+    planned: int,
+    probability: float,
+    guess: float | None = None,
+    spread: float = math.inf,
 ) -> StartBets | None:
     """Hoeffding's rate for the n_0 starts that are still to come, and rates above it that double: 1/B is the largest bet
     that the whole range allows, sqrt(n_0)/B is for values within B/sqrt(n_0) of an end, which is as near as n_0 starts can tell.
 
-    `probability` is that of one end, `planned` the row of the log that is planned to be the last. None: there is nothing to bet
-    on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot. `guess` is for starts of which
-    none is left out.
+    Half of the probability is for the process that promises most. `probability` is that of one end, `planned` the row of the log
+    that is planned to be the last, `spread` that of fitted values over starts, `guess` for starts of which none is left out.
+    None: there is nothing to bet on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
     if states.kind == "exact" and problem.answers.exact:
@@ -109,14 +115,28 @@ def propose_bets(
     width = limits.width
     if not (states.count_fixed or states.from_rows) or skipped >= len(states) or width <= 0:
         return None
-    count, shares = float(len(states) - skipped), np.ones(1)
+    count, weights = float(len(states) - skipped), np.ones(1)
     if states.kind == "exact":
-        count, shares = float(len(states) * problem.initial_draws), states.weights * len(states)
+        count, weights = float(len(states) * problem.initial_draws), states.weights * len(states)
     elif not states.count_fixed:  # as many as the pilot lets expect
         count = max(skipped * (planned - pilot.rows.stop) / max(pilot.rows.stop - problem.rows.start, 1), 1.0)
-    slow = math.sqrt(8 * math.log(2 / probability) / (count * float(np.mean(shares**2)))) / width
-    whole = FULL_BET / (width * float(shares.max()))
+    price = math.log(1 / probability)
+    slow = math.sqrt(8 * price / (count * float(np.mean(weights**2)))) / width
+    whole = FULL_BET / (width * float(weights.max()))
     first, last = math.ceil(math.log2(2 * slow / whole)), math.ceil(0.5 * math.log2(max(count, 1.0)))
     rates = whole * 2.0 ** np.arange(min(first, 0), last + 1)
+    # deviations of the whole range at starts unlike the compared ones, or of the fitted values' spread at all of them
+    each = np.minimum(_others(starts) * loss(-FULL_BET * np.minimum(rates / whole, 1.0)), 0.5 * (rates * spread) ** 2)
+    costs = np.append(2 * price / slow, np.where(rates > whole, np.inf, (price + count * each) / rates))
+    shares = np.full(costs.size, 0.25 / rates.size)
+    shares[0], shares[costs.argmin()] = 0.25, 0.5
     middle = 0.5 * (limits.low + limits.high) if guess is None else guess
-    return StartBets(skipped, None if skipped else middle, slow, tuple(rates.tolist()))
+    return StartBets(skipped, None if skipped else middle, slow, tuple(rates.tolist()), tuple(shares.tolist()))
+
+
+def _others(starts: Starts) -> float:
+    """The share of the skipped starts that are unlike most of them; 1 where none was skipped."""
+    cloud, skipped = starts.cloud, starts.skipped
+    seen = np.hstack([cloud.points, cloud.weights])[cloud.rows < skipped] + 0.0
+    most = np.unique(seen, axis=0, return_counts=True)[1].max(initial=0)
+    return 1.0 - min(int(most), skipped) / max(skipped, 1)
