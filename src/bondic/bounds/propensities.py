@@ -192,9 +192,9 @@ def starts_claim(
             rates = balanced_rates(
                 values, centers, _largest_rates(losses, most), own, planned - way.first, probability, way.start[1:], multiple
             )  # fmt: skip
-            total = own.total(rates)
-            if total > 0:  # no unit of this way starts at a stated state, else: its share is kept
-                bets.append(_bets(columns, way, centers, losses, rates, total, most, 1.0 / (count * len(BETS))))
+            if rates.any():  # else no unit of this way starts at a stated state: its share is kept
+                share = 1.0 / (count * len(BETS))
+                bets.append(_bets(columns, way, centers, losses, rates, own.total(rates), most, share))
     if not bets:
         raise InvalidInput(no_stated_start(columns))
     return _mean_claim(columns, found, bets, probability, strata)

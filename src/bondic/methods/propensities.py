@@ -297,7 +297,7 @@ def _start_notes(columns: Decisions, strata: Strata | None) -> dict[str, str]:
     missing = counts == 0
     if missing.any():
         lost = float(strata.weights[missing].sum())
-        text += f"; {int(missing.sum())} of {counts.size} states never come (weight {three(lost)}), and count with the worst value"
+        text += f"; {int(missing.sum())} of {counts.size} states never come (weight {three(lost)}) and count with the worst value"
     return {"stated starts": text}
 
 
