@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bondic.data.hygiene.chain import ChainCheck
 from bondic.data.hygiene.copies import Pieces, copied
+from bondic.data.hygiene.estimated import EstimatedCheck
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
 from bondic.data.hygiene.resets import ResetCheck
@@ -31,6 +32,7 @@ class Inspection:
         self._certain = True  # all propensities so far are 1
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
+        self._estimated = EstimatedCheck()
 
     @staticmethod
     def of(log: Transitions) -> Inspection:
@@ -57,6 +59,7 @@ class Inspection:
             )
         else:
             self.action_range = widened(self.action_range, part.actions)
+        self._estimated.add(part)
 
     @property
     def episode_lengths(self) -> IntArray:
@@ -77,6 +80,7 @@ class Inspection:
             *copied(self._walk, self._pieces, discrete=self._discrete, keyed=keyed),
             *missing_episodes(self._walk),
             *self._sure_propensities(),
+            *self._estimated.findings(),
             *self._limits.findings(self._walk, gamma=gamma, horizon=horizon),
         ]
         return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))
