@@ -117,7 +117,7 @@ def test_everything_that_is_relied_on_is_said():
     result = interval(decisions(400), Propensities(least_behavior_prob=float(BEHAVIOR.min())))
     said = {one.name: one.text for one in result.assumptions}
     assert "no action of the target policy with a probability below 0.2" in said["ratios"]
-    assert ", ".join(map(str, result.proof.control.borders)) in said["number"]
+    assert ", ".join(map(str, result.proof.control.borders)) in said["length"]
     walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     result = bondic.estimate_interval(walks, method=Propensities())
     assert "did not influence one another while running" in {one.name: one.text for one in result.assumptions}["start"]
@@ -126,11 +126,21 @@ def test_everything_that_is_relied_on_is_said():
 @pytest.mark.parametrize("value", ["population", "contexts"])
 def test_the_logs_own_length_is_not_said_to_be_stated(value):
     own, told = (interval(decisions(400), Propensities(value=value, planned=planned)) for planned in (None, 500))
-    (text, other) = (next(one.text for one in result.assumptions if one.name == "number") for result in (own, told))
-    assert "the log's own length, 400 decisions" in text
+    (text, other) = (next(one.text for one in result.assumptions if one.name == "length") for result in (own, told))
+    assert "400, was fixed beforehand: it is the log's own length" in text
     assert "500 decisions were planned" in other
     assert own.choices["planned"] == "400 decisions, the log's own length"
     assert "planned" not in told.choices
+
+
+def test_a_number_of_episodes_is_not_fixed_by_a_number_of_rows():
+    walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
+    own, told = (bondic.estimate_interval(walks, method=Propensities(planned=planned)) for planned in (None, 50))
+    texts = [{one.name: one.text for one in result.assumptions}["length"] for result in (own, told)]
+    assert "number of episodes, 30, was fixed beforehand" in texts[0]
+    assert "fixed number of rows is not enough" in texts[0]
+    assert "50 episodes were planned" in texts[1]
+    assert "rows" not in texts[1]
 
 
 def test_ratios_of_episodes_are_those_of_episodes():

@@ -83,7 +83,7 @@ class Propensities:
         share, or a number.
     planned : int, default None
         The number of decisions (episodes) that was planned, where the log may have stopped earlier or later; None: the number
-        that it holds was fixed beforehand.
+        that it holds was fixed beforehand, which of episodes is more than a fixed number of rows.
     """
 
     value: Value = "population"

@@ -130,7 +130,7 @@ class PropensityProof(Proof):
             *self._control(),
             Assumption("policy", self._policy_text(rows), "stated"),
             self._start(rows),
-            Assumption("number", self._number(rows), "stated"),
+            Assumption("length", self._length(rows), "stated"),
             process_assumption(rows),
         )
 
@@ -196,18 +196,22 @@ class PropensityProof(Proof):
     def _single(self, rows: Rows) -> bool:
         return single_rows(rows, drawn=self.value == "population")
 
-    def _number(self, rows: Rows) -> str:
-        units, own = (
-            ("decisions", len(rows)) if self._single(rows) else ("episodes", int(episode_numbers(rows).max()) + 1)
-        )
+    def _length(self, rows: Rows) -> str:
+        """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
+        single = self._single(rows)
+        units, own = ("decisions", len(rows)) if single else ("episodes", int(episode_numbers(rows).max()) + 1)
         before = self.provenance.rows
+        text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
         if self.planned == own + (0 if before is None else before[1] - before[0]):
             text = (
-                f"The planned number is the log's own length, {self.planned} {units}: the log did not end because of what it "
-                "showed (planned= states another number)."
+                f"The number of {units}, {self.planned}, was fixed beforehand: it is the log's own length, and the log did not "
+                "end because of what it showed (planned= states another number)."
             )
-        else:
-            text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+            if not single:
+                text += (
+                    " A fixed number of rows is not enough: how many episodes fit into them depends on what happens in them. Any "
+                    "planned= that was chosen without the log will do."
+                )
         if self.control is None:
             return text
         return (

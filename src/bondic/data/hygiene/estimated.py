@@ -45,9 +45,9 @@ class EstimatedCheck:
                 rows = int(groups.counts.sum())
                 yield Finding(
                     "estimated-propensities", "warn", rows, 0,
-                    f"The propensities of all {rows} rows are the frequencies with which the log itself took its actions, counted "
-                    f"for {words}, to the last digit. They were probably estimated from this log; intervals that use them are not "
-                    "valid then.",
+                    f"The propensities of all {rows} rows are the frequencies with which the log itself took its actions, "
+                    f"counted for {words}, to the last digit. They were probably estimated from this log; intervals that use "
+                    "them are not valid then.",
                     "Log the probabilities with which actions were drawn; or state by which factor these may be wrong: "
                     "Propensities(off_by=...) (--with off_by=...).",
                 )  # fmt: skip
