@@ -190,7 +190,7 @@ def starts_claim(
         centers, losses = _centers(columns, way, stratum_means(values, own, way.start[0]))
         for multiple, most in BETS:
             rates = balanced_rates(
-                values, centers, _largest_rates(losses, most), own, planned - way.first, probability, way.start[1:], multiple
+                values, centers, losses, most, own, planned - way.first, probability, way.start[1:], multiple
             )  # fmt: skip
             if rates.any():  # else no unit of this way starts at a stated state: its share is kept
                 share = 1.0 / (count * len(BETS))

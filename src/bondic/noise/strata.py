@@ -69,34 +69,54 @@ def stratum_means(values: FloatArray, strata: Strata, guess: float) -> FloatArra
 def balanced_rates(
     values: FloatArray,
     centers: FloatArray,
-    most: FloatArray,
+    losses: FloatArray,
+    most: float,
     strata: Strata,
     planned: int,
     probability: float,
     start: tuple[float, float],
     multiple: float,
 ) -> FloatArray:
-    """v_i <= most_i from earlier units and s_i alone, such that their sums at s_j come near V p_j together.
+    """v_i <= most / loss_i from earlier units and s_i alone, such that their sums at s_j come near V p_j together.
 
     V = sqrt( 2 log(1/delta) N / s^2 ) is nearly best for N planned units and s^2 the mean of (p_j/q_j)^2 (X - c)^2, q_j how often
-    s_j comes. s^2 and q_j are those of the units before, `start` a variance and the number of units that it counts for. What a
-    state still lacks of V p_j is divided among the units that it is expected to have. Other rates make the end longer, not wrong.
+    s_j comes, unless the caps leave too many states short of V p_j. s^2 and q_j are those of the units before, `start` a variance
+    and the number of units that it counts for. What a state still lacks of V p_j is divided among the units that it is expected
+    to have. Other rates make the end longer, not wrong.
     """
-    variance, count = start
-    spread, price = variance * count, 2.0 * math.log(1.0 / probability) * max(planned, 1)
-    weights = strata.weights.tolist()
-    used, seen, found = [0.0] * len(weights), [0] * len(weights), []
+    (variance, count), price = start, math.log(1.0 / probability)
+    spread, size, reachable, due = variance * count, strata.weights.size, math.inf, 0
+    weights, used, seen = strata.weights.tolist(), [0.0] * size, [0] * size
+    largest, risk, found = [0.0] * size, [0.0] * size, []
     squares = ((moderate(values) - centers) ** 2).tolist()
-    for i, (place, square, largest) in enumerate(zip(strata.places.tolist(), squares, most.tolist(), strict=True)):
+    for i, (place, square, loss) in enumerate(zip(strata.places.tolist(), squares, losses.tolist(), strict=True)):
         if place < 0:
             found.append(0.0)
             continue
         seen[place] += 1
+        largest[place], risk[place] = most / max(loss, most * 1e-140), loss
+        if i >= due:  # after as many units as there are states, and rarely where one more changes little
+            coming = np.array(seen) * max(planned - i, 0) / (i + 1)
+            capacity = np.array(used) + np.array(largest) * coming
+            due = i + size + min(i, max(planned - i, 0)) // 64
+            reachable = _reachable(capacity / strata.weights, capacity * risk, price)
+        goal = min(multiple * math.sqrt(2.0 * price * max(planned, 1) * count / spread), reachable)
         frequency = seen[place] / (i + 1)
-        lacking = multiple * math.sqrt(price * count / spread) * weights[place] - used[place]
-        rate = min(max(lacking, 0.0) / max((planned - i) * frequency, 1.0), largest)
+        lacking = max(goal * weights[place] - used[place], 0.0)
+        rate = min(lacking / max((planned - i) * frequency, 1.0), largest[place])
         used[place] += rate
         found.append(rate)
         spread += (weights[place] / frequency) ** 2 * square
         count += 1
     return np.array(found)
+
+
+def _reachable(totals: FloatArray, risks: FloatArray, price: float) -> float:
+    """The V beyond which a bound gets longer, where the sum of rates at s_j can be V_j p_j at most and c_j - a is about its loss.
+
+    The length log(1/delta) / V + sum_j (p_j - V_j p_j / V)_+ loss_j falls in V while the states with V_j < V have less than
+    log(1/delta) in sum_j V_j p_j loss_j.
+    """
+    order = np.argsort(totals)
+    place = int(np.searchsorted(np.cumsum(risks[order]), price))
+    return float(totals[order[place]]) if place < totals.size else math.inf
