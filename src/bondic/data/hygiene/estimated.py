@@ -95,5 +95,5 @@ class _Groups:
         if any(total // math.gcd(count, total) > _PLANNED for count, total in pairs):
             return True
         # -log of the multinomial probability of exactly these counts; n(s) log-factorials are divided among its actions
-        chance = sum(math.lgamma(c + 1) - c * math.log(c / n) - math.lgamma(n + 1) * c / n for c, n in pairs)
+        chance: float = sum(math.lgamma(c + 1) - c * math.log(c / n) - math.lgamma(n + 1) * c / n for c, n in pairs)
         return chance > _RARE
