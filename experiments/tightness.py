@@ -50,7 +50,7 @@ class Case:
     """A problem with its truth, its limits, and the class that all methods are given."""
 
     name: str
-    make: Callable[[int, int], Any]  # rows, seed -> problem
+    make: Callable[..., Any]  # rows, seed -> problem
     truth: float
     efficiency: float  # V*
     unseen: float  # sum over both ends of max ω* (distance of q* to that end of the range)
