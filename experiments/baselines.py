@@ -110,13 +110,17 @@ def run_case(name: str, case: Case, *, seed: int, logs: int) -> list[Tally]:
     rows = {method: Tally(name, method, broken=case.broken.get(method, "")) for method in NAMES}
     key = zlib.crc32(name.encode())
     for trial in range(logs):
-        problem = case.problem(np.random.default_rng([seed, key, trial]))
+        problem, own = (
+            case.problem(np.random.default_rng([seed, key, trial]), own_starts=own) for own in (False, True)
+        )
         for method, row in rows.items():
             if row.refused or (method in SLOW and trial >= max(1, logs // 4)):
                 continue
             start = time.perf_counter()
             try:
-                result = bondic.estimate_interval(problem, alpha=ALPHA, method=make_method(method, case))
+                # bets weigh draws of d_0 like the other trajectory methods, not strata of the list
+                asked = own if method.endswith("betting") else problem
+                result = bondic.estimate_interval(asked, alpha=ALPHA, method=make_method(method, case))
             except bondic.InvalidInput as problem_found:
                 row.refused = str(problem_found).split(":")[0].split(". ")[0]
                 continue

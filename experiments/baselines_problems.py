@@ -51,14 +51,15 @@ class Case:
         """The steepest slope of q* between neighboring states, for the Lipschitz interval."""
         return float(np.abs(np.diff(self.mdp.q_star, axis=0)).max())
 
-    def problem(self, rng: np.random.Generator) -> bondic.Rows:
+    def problem(self, rng: np.random.Generator, *, own_starts: bool = False) -> bondic.Rows:
+        """The question from d_0 as an exact list, or from the episodes' own starts, which are draws of it."""
         rollout = self.mdp.rollout(self.episodes, self.steps, rng, behavior=self.behavior)  # type: ignore[arg-type]
         log = bondic.Transitions(**{name: getattr(rollout, name) for name in COLUMNS})
         states = np.arange(self.mdp.initial_probs.size, dtype=float)[:, None]
         return bondic.make_problem(
             log,
             bondic.TablePolicy(self.mdp.target),
-            bondic.InitialStates.exact(states, self.mdp.initial_probs),
+            None if own_starts else bondic.InitialStates.exact(states, self.mdp.initial_probs),
             gamma=self.mdp.gamma,
             reward_range=self.mdp.reward_range,
             horizon=self.horizon,

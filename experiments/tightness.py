@@ -50,7 +50,7 @@ class Case:
     """A problem with its truth, its limits, and the class that all methods are given."""
 
     name: str
-    make: Callable[[int, int], Any]  # rows, seed -> problem
+    make: Callable[..., Any]  # rows, seed -> problem
     truth: float
     efficiency: float  # V*
     unseen: float  # sum over both ends of max ω* (distance of q* to that end of the range)
@@ -86,10 +86,10 @@ def synthetic_world() -> ContinuousMDP:
 def synthetic(value_range: tuple[float, float] = (-14.0, 4.8)) -> Case:
     world = synthetic_world()
 
-    def make(rows: int, seed: int) -> Any:
+    def make(rows: int, seed: int, own_starts: bool = False) -> Any:
         rng = np.random.default_rng([seed, rows])
         log = world.rollout(-(-rows // LENGTH), LENGTH, rng)
-        starts = bondic.InitialStates.sample(world.starts(STARTS, rng))
+        starts = None if own_starts else bondic.InitialStates.sample(world.starts(STARTS, rng))
         statements: dict[str, Any] = {"value_range": value_range, "may_terminate": False, "initial_draws": 1}
         return bondic.make_problem(
             _transitions(log, rows),
@@ -133,12 +133,12 @@ def table() -> Case:
     start = np.full(8, 1 / 8)
     world = TabularMDP(transitions, means, start, target, np.full((8, 2), 0.5), 0.9, (0.0, 1.0))
 
-    def make(rows: int, seed: int) -> Any:
+    def make(rows: int, seed: int, own_starts: bool = False) -> Any:
         """Rewards are 0 or 1 with these means."""
         own = np.random.default_rng([seed, rows])
         log = _transitions(world.rollout(-(-rows // LENGTH), LENGTH, own), rows)
         rewards = (own.random(rows) < means[log.observations[:, 0].astype(int), log.actions]).astype(float)
-        initial = bondic.InitialStates.exact(np.arange(8.0)[:, None], start)
+        initial = None if own_starts else bondic.InitialStates.exact(np.arange(8.0)[:, None], start)
         return bondic.make_problem(
             _with_rewards(log, rewards),
             bondic.TablePolicy(target),
@@ -240,7 +240,9 @@ def run(case: Case, rows: int, seed: int) -> Iterator[dict[str, Any]]:
             continue
         begun = time.perf_counter()
         try:
-            result = bondic.estimate_interval(problem, alpha=ALPHA, method=method_of(name, case.ball))
+            # episodes begin with draws of d_0: propensities weigh these, and no other starts
+            asked = case.make(rows, seed, own_starts=True) if name == "propensities" else problem
+            result = bondic.estimate_interval(asked, alpha=ALPHA, method=method_of(name, case.ball))
         except bondic.BondicError as problem_found:
             print(f"  {case.name} {rows} {name}: {problem_found}", flush=True)
             continue

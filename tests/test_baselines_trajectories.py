@@ -395,6 +395,28 @@ def test_episodes_that_start_elsewhere_are_refused():
     assert (first.low, first.high) == (second.low, second.high)
 
 
+def test_starts_that_are_no_draws_of_the_stated_ones_are_refused():
+    mdp = world()
+    log = sample(mdp, 400)
+    states = np.arange(3.0)[:, None]
+    other = np.roll(mdp.initial_probs, 1)
+    assert np.abs(other - mdp.initial_probs).max() > 0.3
+
+    def asked(initial):
+        options = {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
+        return bondic.make_problem(log, bondic.TablePolicy(mdp.target), initial, **options)
+
+    rng, exact, drawn = np.random.default_rng(0), bondic.InitialStates.exact, bondic.InitialStates.sample
+    refused(asked(exact(states, other)), "do not start from the stated initial distribution")
+    refused(asked(exact(states, [*mdp.initial_probs[:2] / mdp.initial_probs[:2].sum(), 0.0])), "has the weight 0")
+    refused(asked(drawn(states[rng.choice(3, 400, p=other)])), "do not start from the stated initial distribution")
+    for fine in (exact(states, mdp.initial_probs), drawn(states[rng.choice(3, 400, p=mdp.initial_probs)])):
+        result = bondic.estimate_interval(asked(fine), method=ImportanceSampling())
+        assert "are not used" in {one.name: one.text for one in result.assumptions}["own starts"]
+    own = bondic.estimate_interval(asked(None), method=ImportanceSampling())
+    assert "own starts" not in {one.name for one in own.assumptions}
+
+
 def test_a_gap_in_an_episode_is_refused():
     mdp = world(termination=0.0)
     log = sample(mdp, 5, 5)

@@ -560,16 +560,6 @@ def test_a_log_without_propensities_is_refused():
         interval(bare, Propensities())
 
 
-def test_starts_outside_an_exact_list_are_refused():
-    log = decisions(100)
-    start = bondic.InitialStates.exact(STATES[:2])
-    problem = bondic.make_problem(log, ThreeStates(), start, gamma=0.0, reward_range=(0.0, 1.0), accept=None)
-    with pytest.raises(InvalidInput, match="not in the exact list"):
-        bondic.estimate_interval(problem, method=Propensities())
-    result = bondic.estimate_interval(problem, method=Propensities(value="contexts"))
-    assert result.rows[0] > 0
-
-
 def test_contexts_are_for_single_decisions():
     stated = {"policy": TwoStates(), "reward_range": (-0.5, 2.0), "gamma": 0.8}
     with pytest.raises(InvalidInput, match="single decisions"):

@@ -82,25 +82,25 @@ def steps_log(times, ended):
     )  # fmt: skip
 
 
-def asked(log, method, **statements):
-    start = bondic.InitialStates.exact(STATES)
+def asked(log, method, start=None, **statements):
+    start = bondic.InitialStates.exact(STATES) if start is None else start
     problem = bondic.make_problem(log, ThreeStates(), start, reward_range=(1.0, 2.0), accept=None, **statements)
     return bondic.estimate_interval(problem, method=method)
 
 
-@pytest.mark.parametrize("value", ["population", "contexts"])
 @pytest.mark.parametrize("ended", [True, False])
-def test_last_steps_before_a_horizon_are_not_taken_for_first_ones(value, ended):
+def test_last_steps_before_a_horizon_are_not_taken_for_first_ones(ended):
     """Every reward is 1, so is what such a row is worth; five of them are the least from the start on."""
     with pytest.raises(InvalidInput, match="row 0 carries timestep 4"):
-        asked(steps_log([4] * 60, ended), Propensities(value=value), gamma=1.0, horizon=5, may_terminate=ended)
+        asked(steps_log([4] * 60, ended), Propensities(), gamma=1.0, horizon=5, may_terminate=ended)
 
 
 def test_rows_of_a_long_episode_are_no_draws_of_the_initial_distribution():
     log = steps_log(range(60), ended=False)
-    with pytest.raises(InvalidInput, match=r"row 1 carries timestep 1.*no draw of the initial distribution"):
-        asked(log, Propensities(), gamma=0.0)
-    assert asked(log, Propensities(value="contexts"), gamma=0.0).low < 2.0
+    start = replace(bondic.InitialStates.sample(log.observations[:1], count_fixed=False), from_rows=True)
+    with pytest.raises(InvalidInput, match=r"Row 0 goes on.*--one-step"):
+        asked(log, Propensities(), start, gamma=0.0)
+    assert asked(log, Propensities(value="contexts"), start, gamma=0.0).low < 2.0
 
 
 # --- statements that the log refutes, and what is said ------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_everything_that_is_relied_on_is_said():
     result = interval(decisions(400), Propensities(least_behavior_prob=float(BEHAVIOR.min())))
     said = {one.name: one.text for one in result.assumptions}
     assert "no action of the target policy with a probability below 0.2" in said["ratios"]
-    assert ", ".join(map(str, result.proof.control.borders)) in said["number"]
+    assert ", ".join(map(str, result.proof.control.borders)) in said["length"]
     walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
     result = bondic.estimate_interval(walks, method=Propensities())
     assert "did not influence one another while running" in {one.name: one.text for one in result.assumptions}["start"]
@@ -126,11 +126,21 @@ def test_everything_that_is_relied_on_is_said():
 @pytest.mark.parametrize("value", ["population", "contexts"])
 def test_the_logs_own_length_is_not_said_to_be_stated(value):
     own, told = (interval(decisions(400), Propensities(value=value, planned=planned)) for planned in (None, 500))
-    (text, other) = (next(one.text for one in result.assumptions if one.name == "number") for result in (own, told))
-    assert "the log's own length, 400 decisions" in text
+    (text, other) = (next(one.text for one in result.assumptions if one.name == "length") for result in (own, told))
+    assert "400, was fixed beforehand: it is the log's own length" in text
     assert "500 decisions were planned" in other
     assert own.choices["planned"] == "400 decisions, the log's own length"
     assert "planned" not in told.choices
+
+
+def test_a_number_of_episodes_is_not_fixed_by_a_number_of_rows():
+    walks = question(drawn_walks(30), TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
+    own, told = (bondic.estimate_interval(walks, method=Propensities(planned=planned)) for planned in (None, 50))
+    texts = [{one.name: one.text for one in result.assumptions}["length"] for result in (own, told)]
+    assert "number of episodes, 30, was fixed beforehand" in texts[0]
+    assert "fixed number of rows is not enough" in texts[0]
+    assert "50 episodes were planned" in texts[1]
+    assert "rows" not in texts[1]
 
 
 def test_ratios_of_episodes_are_those_of_episodes():

@@ -29,6 +29,13 @@ def slow_wealth(gamblers, candidate):
     return best
 
 
+def on_contexts(values, centers, losses, rate, most, share):
+    """One rate, cut row by row; n times it is the price of the mean over all n contexts."""
+    return ContextBets(
+        values, centers, losses, np.minimum(rate, most / losses), rate * len(values) * (1 + 1e-15), most, share
+    )
+
+
 def gamblers_on(values, probability=0.05, floor=0.0, planned=None):
     rates = plug_in_rates(values, planned or len(values), probability, START)
     return [Gambler(values, floor, m * rates, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
@@ -54,8 +61,8 @@ def test_an_end_is_beyond_the_range_where_every_value_in_it_is_rejected():
     assert slow_wealth(gamblers, 1.0) >= 20  # the largest value is rejected, too: none is left
     assert 1.0 < lower_end(gamblers, 0.0, 1.0, 0.05) < 1.0 + 1e-5
     assert lower_end(gamblers, -1e9, 1.0, 0.05) > 1.0
-    sure = [ContextBets(np.full(80, 3.0), np.full(80, 0.5), np.full(80, 0.5), 0.5, 0.9, 1.0)]
-    assert 1.0 < contexts_end(sure, 80, 1.0, 0.05) < 1.0 + 1e-5
+    sure = [on_contexts(np.full(80, 3.0), np.full(80, 0.5), np.full(80, 0.5), 0.5, 0.9, 1.0)]
+    assert 1.0 < contexts_end(sure, 1.0, 0.05) < 1.0 + 1e-5
     gamblers = gamblers_on(np.full(60, 0.99))
     assert lower_end(gamblers, 0.0, 1.0, 0.05) < 1.0  # values below the top leave the top
 
@@ -196,13 +203,12 @@ def test_a_mixture_begins_with_no_more_than_all():
 # --- values with means of their own ---------------------------------------------------------------------
 
 
-def slow_contexts(bets, count, mean):
+def slow_contexts(bets, mean):
     total = mp.mpf(0)
     for one in bets:
-        exponent = -mp.mpf(one.rate) * count * mp.mpf(mean)
-        for x, c, loss in zip(one.values, one.centers, one.losses, strict=True):
-            rate = min(mp.mpf(one.rate), mp.mpf(one.most) / mp.mpf(loss)) if loss else mp.mpf(one.rate)
-            exponent += mp.log(1 + rate * (mp.mpf(x) - mp.mpf(c))) + rate * mp.mpf(c)
+        exponent = -mp.mpf(one.total) * mp.mpf(mean)
+        for x, c, rate in zip(one.values, one.centers, one.rates, strict=True):
+            exponent += mp.log(1 + mp.mpf(rate) * (mp.mpf(x) - mp.mpf(c))) + mp.mpf(rate) * mp.mpf(c)
         total += mp.mpf(one.share) * mp.exp(exponent)
     return total
 
@@ -211,17 +217,17 @@ def slow_contexts(bets, count, mean):
 def test_contexts_end_is_where_the_slow_wealth_reaches_its_level(seed):
     values = draws(seed, 80)
     centers = np.full(80, 0.4)
-    bets = [ContextBets(values, centers, centers + 0.0, m * 0.2, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
-    found = contexts_end(bets, 80, 1.0, 0.05)
+    bets = [on_contexts(values, centers, centers + 0.0, m * 0.2, c, 0.5) for m, c in ((1.0, 0.5), (2.0, 0.9))]
+    found = contexts_end(bets, 1.0, 0.05)
     assert 0 < found < 1
-    assert slow_contexts(bets, 80, found) >= 20
-    assert slow_contexts(bets, 80, found + 1e-9) < 20
+    assert slow_contexts(bets, found) >= 20
+    assert slow_contexts(bets, found + 1e-9) < 20
 
 
 def test_a_rate_that_is_cut_beforehand_counts_its_rest_at_the_least_mean():
     """Rows whose loss is large are bet on less; the missing part of their mean is taken as 0, so the end falls."""
     values, centers = draws(3, 200), np.full(200, 0.4)
     losses = np.where(np.arange(200) % 2, 0.4, 40.0)
-    free = contexts_end([ContextBets(values, centers, np.full(200, 0.4), 0.2, 0.9, 1.0)], 200, 1.0, 0.05)
-    cut = contexts_end([ContextBets(values, centers, losses, 0.2, 0.9, 1.0)], 200, 1.0, 0.05)
+    free = contexts_end([on_contexts(values, centers, np.full(200, 0.4), 0.2, 0.9, 1.0)], 1.0, 0.05)
+    cut = contexts_end([on_contexts(values, centers, losses, 0.2, 0.9, 1.0)], 1.0, 0.05)
     assert 0 <= cut < free

@@ -20,6 +20,7 @@ from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.rows import Rows
+from bondic.rows.episodes import own_starts
 from bondic.search.sequential.plan import costs_of, outset, pairs_of_a_table
 from bondic.search.sequential.tables import table_outlook
 from bondic.terms import range_at_all_times, range_of
@@ -84,8 +85,8 @@ def sequential_guess(
 
 
 def propensity_guess(problem: Rows, alpha: float) -> LengthGuess | None:
-    """The interval from propensities; None where the log has none, or too few episodes to tell."""
-    if not with_propensities.logged(problem):
+    """The interval from propensities; None where starts were stated that are not the log's, or it has too little to tell."""
+    if not (with_propensities.applies(problem) and own_starts(problem)):
         return None
     length = with_propensities.foreseen_length(Propensities(), problem, alpha)
     if length is None:

@@ -155,5 +155,10 @@ EPISODES = stated(
     "Episodes are independent, start from the initial distribution, and were recorded with one fixed behavior; their "
     "number was fixed beforehand.",
 )
+OWN_STARTS = stated(
+    "own starts",
+    "The first states of the log's episodes are draws of the stated initial distribution: weighted returns are averaged over "
+    "them, and the stated states and weights are not used for that.",
+)
 EXACT_BEHAVIOR = stated("behavior", "`behavior_action_probs` are the true probabilities of the logged actions.")
 ESTIMATED_BEHAVIOR = stated("behavior", "Behavior probabilities were estimated from the log: nothing is guaranteed.")

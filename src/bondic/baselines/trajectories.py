@@ -19,7 +19,7 @@ from bondic.claims import Assumption, ErrorBudget
 from bondic.errors import InvalidInput
 from bondic.rendering import counted
 from bondic.rows import Rows
-from bondic.rows.episodes import check_starts, check_steps, episode_numbers
+from bondic.rows.episodes import check_starts, check_steps, episode_numbers, own_starts
 from bondic.terms import Terms, ValueRange, discounted_steps, range_of, value_range
 
 FloatArray = npt.NDArray[np.float64]
@@ -45,6 +45,7 @@ class Trajectories:
     complete: bool  # no episode was cut: nothing is missing
     fixed: bool  # T was not read off complete episodes: no episode that might have occurred is longer
     estimated_behavior: bool
+    own_starts: bool  # no other initial states were stated than those of the log's episodes
     numbered: bool  # the log has timesteps, and they are 0, 1, ... in every episode
     few_cuts: str = ""  # how few early cut episodes set T for all, in words
     length_stated: bool = False  # nothing is missing only because steps= says that no episode is longer
@@ -149,12 +150,14 @@ def _assumptions(paths: Trajectories) -> tuple[Assumption, ...]:
     recording = out.stated("recording", whole if paths.complete else cut)
     seen = "their timesteps are 0, 1, ..." if paths.numbered else "each starts where the one before it led to"
     steps = out.stated("steps", f"The rows of an episode are all its steps, from 0 on ({seen}).")
-    if not paths.length_stated:
-        return (out.EPISODES, behavior, recording, steps)
-    length = (
-        f"No episode lasts longer than {counted(paths.steps, 'step')}, neither under the behavior nor under the policy."
-    )
-    return (out.EPISODES, behavior, recording, steps, out.stated("length", length))
+    found = [out.EPISODES, behavior, recording, steps]
+    if not paths.own_starts:
+        found.append(out.OWN_STARTS)
+    if paths.length_stated:
+        most = counted(paths.steps, "step")
+        text = f"No episode lasts longer than {most}, neither under the behavior nor under the policy."
+        found.append(out.stated("length", text))
+    return tuple(found)
 
 
 def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior = "logged") -> Trajectories:
@@ -194,6 +197,7 @@ def trajectories(problem: Rows, *, steps: int | None = None, behavior: Behavior 
         complete=recorded_all,
         fixed=fixed,
         estimated_behavior=estimated,
+        own_starts=own_starts(problem),
         numbered=problem.log.has_timesteps,
         few_cuts=_few_cuts(lengths, complete) if steps is None and not recorded_all else "",
         length_stated=recorded_all and steps is not None and (horizon is None or limit < horizon),

@@ -6,6 +6,7 @@ A unit is a row where every row is a decision of its own, else an episode: one b
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,13 @@ from bondic.data.blocks import RowRange
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.identity.ratios import Ratios, logged_ratios
+from bondic.noise.strata import Strata
 from bondic.policies.answers import StoredAnswers
 from bondic.policies.logged import logged_action_probs, logged_state_probs
 from bondic.policies.logged_target import LoggedTarget
+from bondic.rounding import U
 from bondic.rows import Rows
-from bondic.rows.episodes import check_starts, check_steps, episode_numbers
+from bondic.rows.episodes import check_steps, episode_numbers, own_starts
 from bondic.rows.frame import make_frame
 from bondic.terms import Terms, ValueRange, range_of
 
@@ -96,17 +99,17 @@ def _negated(terms: Terms) -> Terms:
     return replace(terms, reward_range=(-high, -low), value_range=stated)
 
 
-def read_decisions(rows: Rows, target: Target | None, *, every_action: bool) -> Decisions:
+def read_decisions(rows: Rows, target: Target | None, *, every_action: bool, drawn: bool = True) -> Decisions:
     """The columns of the rows, as seen from the lower end.
 
     `target` are stored answers; without them the log's columns are read (LoggedTarget), or the policy is asked. `every_action`
-    asks for π(.|s_i) too.
+    asks for π(.|s_i) too. `drawn` as in `single_rows`.
     """
     parts = []
     for where, part in rows.log.batches(rows.rows):
         told = _told(rows, part, where, target, every_action=every_action)
         parts.append(_columns(rows, part, where, told))
-    return _in_units(rows, _joined(parts))
+    return _in_units(rows, _joined(parts), drawn=drawn)
 
 
 def _columns(rows: Rows, part: Transitions, where: RowRange, told: FloatArray | None) -> Decisions:
@@ -167,16 +170,29 @@ def ask_target(rows: Rows, *, every_action: bool) -> Target | None:
     return Target((rows.rows.start, rows.rows.stop), np.concatenate([one for one in found if one is not None]))
 
 
-def single_rows(rows: Rows) -> bool:
-    """Whether every row is a unit: nothing follows any of them, or what follows counts for nothing."""
-    if rows.gamma == 0.0 and not rows.log.has_episode_ids:
+def single_rows(rows: Rows, *, drawn: bool = True) -> bool:
+    """Whether every row is a unit: nothing follows any of them, or, with γ = 0, what follows counts for nothing.
+
+    `drawn` where states of units are to be draws of d_0: with γ = 0 a row that goes on shows that the next one is no start,
+    unless every timestep is 0. Without, the state of a row may come from anywhere.
+    """
+    if rows.gamma == 0.0 and not rows.log.has_episode_ids and (not drawn or _first_steps(rows)):
         return True
     return not any(make_frame(part, rows.terms).continues.any() for _, part in rows.log.batches(rows.rows))
 
 
-def _in_units(rows: Rows, columns: Decisions) -> Decisions:
+def _first_steps(rows: Rows) -> bool:
+    """Whether every row is the first one of an episode, as far as its end or its timestep says."""
+    return all(
+        (part.terminations | np.asarray(part.truncations)).all()
+        or (part.timesteps is not None and not part.timesteps.any())
+        for _, part in rows.log.batches(rows.rows)
+    )
+
+
+def _in_units(rows: Rows, columns: Decisions, *, drawn: bool) -> Decisions:
     """Every row by itself, or in episodes, whose steps are checked."""
-    if single_rows(rows):
+    if single_rows(rows, drawn=drawn):
         if rows.terms.time_varying:
             _refuse_later(rows, columns, "what is left at a later step, and what the policy does there, are others")
         return columns
@@ -190,14 +206,54 @@ def _in_units(rows: Rows, columns: Decisions) -> Decisions:
     return replace(columns, episodes=episodes, steps=steps)
 
 
-def check_draws(rows: Rows, columns: Decisions) -> None:
-    """InvalidInput where the units do not begin at states of a stated, exact initial distribution."""
-    if columns.episodes is None and columns.continues.any():
-        _refuse_later(
-            rows, columns, "its state is what earlier actions led to, and no draw of the initial distribution"
+def start_states(columns: Decisions) -> FloatArray:
+    """Where units start, (units, d)."""
+    return columns.observations if columns.steps is None else columns.observations[columns.steps == 0]
+
+
+def strata_of(rows: Rows, columns: Decisions) -> Strata:
+    """The units by the states of the stated list that they start at; equal states of the list are one, their weights added."""
+    states = rows.initial_states
+    if states.kind != "exact":
+        raise InvalidInput("Stated starts are answered where they are an exact list of states with weights.")
+    if "observations" in rows.log.unrecorded:
+        raise InvalidInput(
+            "The log has no observations (others stand in for them): nothing says which rows start at the stated states. Leave "
+            "`initial` out (no --initial) for the value over the log's own starts."
         )
-    first = np.arange(columns.units) if columns.steps is None else np.flatnonzero(columns.steps == 0)
-    check_starts(rows, first)
+    weights: dict[bytes, float] = {}
+    for state, weight in zip(states.observations + 0.0, states.weights.tolist(), strict=True):
+        if weight > 0:
+            weights[state.tobytes()] = weights.get(state.tobytes(), 0.0) + weight
+    numbers = {state: number for number, state in enumerate(weights)}
+    lower = np.array(list(weights.values())) * (1 - states.weights_error - (len(states) + 4) * 2 * U)
+    places = [numbers.get(state.tobytes(), -1) for state in start_states(columns) + 0.0]
+    return Strata(np.array(places, dtype=np.int64), lower)
+
+
+def one_start(rows: Rows, columns: Decisions) -> bool:
+    """Whether d_0 was stated as one state, and every unit starts there: then the log's own starts are the stated ones."""
+    states = rows.initial_states
+    if states.kind != "exact":
+        return False
+    likely = states.observations[states.weights > 0] + 0.0
+    return bool(np.all(likely == likely[0]) and np.all(start_states(columns) + 0.0 == likely[0]))
+
+
+def check_draws(rows: Rows, columns: Decisions) -> None:
+    """InvalidInput where others than the log's own starts were stated: its units are no draws of those."""
+    if not (own_starts(rows) or one_start(rows, columns)):
+        refuse_other_starts(rows)
+
+
+def refuse_other_starts(rows: Rows) -> NoReturn:
+    what = "an exact list" if rows.initial_states.kind == "exact" else "a sample that was not read off this log"
+    raise InvalidInput(
+        f"The stated initial states are {what}. Propensities weigh what the log's own decisions (episodes) earned: their mean is "
+        "the value over the log's own starts, whatever others were stated. Leave `initial` out (no --initial) for that value; "
+        "state the starts as a list with weights, InitialStates.exact(states, weights), which is answered from the rows that "
+        "start there; or use a method that starts elsewhere: Sequential(), Dual()."
+    )
 
 
 def _refuse_later(rows: Rows, columns: Decisions, why: str) -> None:

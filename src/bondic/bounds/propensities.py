@@ -1,7 +1,7 @@
 """Both ends from propensities: what is bet on, with which rates, and what comes out (section 13).
 
 Population value: the wealth (22) of bets on every unit, a mixture over several ways to weigh the same rows. Value over these
-contexts: (21), with one rate.
+contexts: (21), with one rate. Value over stated starts: (21a), from the units that start there.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from bondic.bounds.episode_values import largest_sum, per_decision_values, robus
 from bondic.claims import Claim, Part
 from bondic.errors import InvalidInput
 from bondic.noise.betting import tail_term
+from bondic.noise.strata import Strata, balanced_rates, stratum_means
 from bondic.noise.wealth import ContextBets, Gambler, contexts_end, lower_end, moderate, plug_in_rates
 from bondic.rounding import Enclosure, U, certified_sum, next_down
 
 FloatArray = npt.NDArray[np.float64]
-Value = Literal["population", "contexts"]
+Value = Literal["population", "contexts", "stated starts"]
 
 BETS = ((1.0, 0.75), (2.0, 0.95))
 """Every way to weigh is bet on twice: multiples of the plug-in rate, with the largest share of the wealth that one value may
@@ -162,38 +163,103 @@ def _shares(found: Sequence[Way], first: int, planned: int, probability: float) 
 
 def contexts_claim(columns: Decisions, found: Sequence[Way], rates: Sequence[float], probability: float) -> Claim:
     """The mean of E[value | s_i] over these rows, (21), with one rate for every way."""
-    limits, count = columns.limits, len(columns.rows)
+    count = len(columns.rows)
     if columns.episodes is not None or any(way.first for way in found) or len(rates) != len(found):
         raise InvalidInput("The value over these contexts needs one rate for every way to weigh single rows.")
     bets = []
     for way, rate in zip(found, rates, strict=True):
-        centers, losses = _centers(way) if way.robust is None else (way.robust.centers, way.robust.losses)
-        shifted = [np.asarray(one - limits.low) for one in (way.values, centers)]
-        size = np.abs(centers) + abs(limits.low)  # of what is known before the value
-        values = shifted[0] - 8 * U * (size + np.abs(way.values))
-        bets += [
-            ContextBets(
-                values, shifted[1], losses + 8 * U * size, multiple * rate, most, 1.0 / (len(found) * len(BETS))
-            )
-            for multiple, most in BETS
-        ]
-    mean = contexts_end(bets, count, limits.width, probability)
-    return _claim(columns, found, next_down((Enclosure(limits.low) + mean).lower), probability)
+        centers, losses = _centers(columns, way, _running_means(way))
+        for multiple, most in BETS:
+            cut = np.minimum(multiple * rate, _largest_rates(losses, most))
+            total = (Enclosure(multiple) * rate * float(count)).upper
+            bets.append(_bets(columns, way, centers, losses, cut, total, most, 1.0 / (len(found) * len(BETS))))
+    return _mean_claim(columns, found, bets, probability)
 
 
-def _centers(way: Way) -> tuple[FloatArray, FloatArray]:
-    """Running means of the values before, and how far below them a value can be."""
+def starts_claim(
+    columns: Decisions, found: Sequence[Way], strata: Strata, stated: Stated, planned: int, probability: float
+) -> Claim:
+    """The value over stated starts, (21a), from the units that start there.
+
+    Ways that would have come later have their share from the start, as in `population_claim`.
+    """
+    robust = any(way.robust is not None for way in found)
+    count, bets = len(found) + int(promised(columns, stated) and not robust), []
+    for way in found:
+        own, values = strata.since(way.first), way.values[way.first :]
+        centers, losses = _centers(columns, way, stratum_means(values, own, way.start[0]))
+        for multiple, most in BETS:
+            rates = balanced_rates(
+                values, centers, losses, most, own, planned - way.first, probability, way.start[1:], multiple
+            )  # fmt: skip
+            if rates.any():  # else no unit of this way starts at a stated state: its share is kept
+                share = 1.0 / (count * len(BETS))
+                bets.append(_bets(columns, way, centers, losses, rates, own.total(rates), most, share))
+    if not bets:
+        raise InvalidInput(no_stated_start(columns))
+    return _mean_claim(columns, found, bets, probability, strata)
+
+
+def no_stated_start(columns: Decisions) -> str:
+    unit = "row" if columns.episodes is None else "episode"
+    return (
+        f"No {unit} of the log starts at a state of the stated list (states are compared number by number), so propensities say "
+        "nothing about it. Leave `initial` out (no --initial) for the value over the log's own starts, or use a method that "
+        "carries over from other states: Sequential(), Dual()."
+    )
+
+
+def _largest_rates(losses: FloatArray, most: float) -> FloatArray:
+    """With which no value can take more than the share `most` of the wealth."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(most / losses)
+
+
+def _bets(
+    columns: Decisions, way: Way, centers: FloatArray, losses: FloatArray, rates: FloatArray, total: float, most: float,
+    share: float,
+) -> ContextBets:  # fmt: skip
+    """All counted from the least value, rounded down."""
+    low, values = columns.limits.low, way.values[way.first :]
+    shifted = np.asarray(values - low) - 8 * U * (_size(columns, centers) + np.abs(values))
+    return ContextBets(shifted, np.asarray(centers - low), losses, rates, total, most, share)
+
+
+def _size(columns: Decisions, centers: FloatArray) -> FloatArray:
+    """Of what is rounded before the value is seen."""
+    return np.abs(centers) + abs(columns.limits.low)
+
+
+def _mean_claim(
+    columns: Decisions, found: Sequence[Way], bets: Sequence[ContextBets], probability: float, strata: Strata | None = None
+) -> Claim:  # fmt: skip
+    limits = columns.limits
+    bound = next_down((Enclosure(limits.low) + contexts_end(bets, limits.width, probability)).lower)
+    return _claim(columns, found, bound, probability, strata)
+
+
+def _centers(columns: Decisions, way: Way, means: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What values are expected to be, and how far below it they can be: q̂, or means of the values before."""
+    if way.robust is not None:
+        return way.robust.centers, way.robust.losses + 8 * U * _size(columns, way.robust.centers)
+    losses = np.maximum(means - way.floor, 0.0) * (1 + 8 * U)
+    return means, np.asarray(losses + 8 * U * _size(columns, means))
+
+
+def _running_means(way: Way) -> FloatArray:
     before = np.concatenate([np.zeros(1), np.cumsum(way.values)[:-1]])
-    centers = (way.start[0] + before) / (1.0 + np.arange(way.values.size))
-    return centers, np.maximum(centers - way.floor, 0.0) * (1 + 8 * U)
+    return np.asarray((way.start[0] + before) / (1.0 + np.arange(way.values.size)))
 
 
-def _claim(columns: Decisions, found: Sequence[Way], bound: float, probability: float) -> Claim:
+def _claim(
+    columns: Decisions, found: Sequence[Way], bound: float, probability: float, strata: Strata | None = None
+) -> Claim:
     """The end as the weighted mean of the way that was weighed last, less what chance may have added to it."""
     way, limits = found[-1], columns.limits
     bound = max(bound, limits.low)  # beyond the range where no value of it is left
     used = way.values[way.first :]
-    mean = certified_sum(used).mid / used.size
+    shares = np.full(used.size, 1.0 / used.size) if strata is None else strata.since(way.first).shares()
+    mean = certified_sum(shares * used).mid
     # bets may have been won before the mean fell; and it may exceed the range
     value = max(min(mean, limits.high), bound)
     noise = Enclosure(value) - bound
@@ -205,7 +271,9 @@ def _claim(columns: Decisions, found: Sequence[Way], bound: float, probability: 
     return Claim(columns.end, parts, uses_log=bound > limits.low)
 
 
-def estimate_of(columns: Decisions, found: Sequence[Way], mirrored: Sequence[Way]) -> float:
+def estimate_of(
+    columns: Decisions, found: Sequence[Way], mirrored: Sequence[Way], strata: Strata | None = None
+) -> float:
     """A guess of the value without a guarantee: the doubly robust mean, or the least varying mix of both ends' values.
 
     Values from below use v_lo as a control variate, those from above v_hi; the mix of them that varies least on these rows
@@ -217,4 +285,5 @@ def estimate_of(columns: Decisions, found: Sequence[Way], mirrored: Sequence[Way
     spread = float(np.var(gap))
     mix = float(np.clip(-np.cov(low, gap)[0, 1] / spread, 0.0, 1.0)) if spread > 0 and low.size > 1 else 0.5
     limits = columns.limits
-    return float(np.clip(np.mean(low + mix * gap), limits.low, limits.high))
+    shares = None if strata is None else strata.since(way.first).shares()
+    return float(np.clip(np.average(low + mix * gap, weights=shares), limits.low, limits.high))

@@ -115,7 +115,7 @@ class Default:
             names.append("dual (--method) applies too, with the worst noise that the ranges allow")
         if isinstance(method, Dual) and not self._too_short(problem):
             names.append("sequential (--method) may apply too")
-        if with_propensities.logged(problem):
+        if with_propensities.applies(problem):
             names.append("propensities applies too: the log holds them, and nothing is assumed about q* then")
         return "; ".join(names) or "none"
 

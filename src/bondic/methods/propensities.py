@@ -13,7 +13,14 @@ import numpy.typing as npt
 from bondic.bounds.control import Control
 from bondic.bounds.control_fit import episode_control, linear_control
 from bondic.bounds.decision_values import Stated
-from bondic.bounds.decisions import Decisions, ask_target, read_decisions, single_rows
+from bondic.bounds.decisions import (
+    Decisions,
+    ask_target,
+    one_start,
+    read_decisions,
+    refuse_other_starts,
+    single_rows,
+)
 from bondic.bounds.episode_values import cumulative, first_rows, largest_sum, last_rows
 from bondic.bounds.propensities import BETS, Value, estimate_of, ways
 from bondic.claims import End, ErrorBudget, Side, ends_of
@@ -22,6 +29,7 @@ from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
+from bondic.noise.strata import Strata
 from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.proofs.asked import Asked
@@ -31,6 +39,7 @@ from bondic.proofs.propensities import PropensityProof
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.episodes import own_starts
 from bondic.rows.prefix import Prefixes
 from bondic.search.controls import Regressor, regressor_control
 from bondic.sums.forms import Sums
@@ -59,8 +68,9 @@ class Propensities:
     Parameters
     ----------
     value : {"population", "contexts"}, default "population"
-        The value over the distribution that states (starts of episodes) are drawn from, or over the states of the certified
-        rows, wherever they come from (single decisions only).
+        The value over the initial distribution: the one that the log's states (starts of episodes) are drawn from, or, where an
+        exact list of starts was stated, that list, answered from the decisions (episodes) that start there. Or over the states of
+        the certified rows, wherever they come from (single decisions only).
     side : {"both", "lower", "upper"}, default "both"
         Which ends to compute; the other one is that of the value range.
     off_by : float, default 1
@@ -78,7 +88,7 @@ class Propensities:
         share, or a number.
     planned : int, default None
         The number of decisions (episodes) that was planned, where the log may have stopped earlier or later; None: the number
-        that it holds was fixed beforehand.
+        that it holds was fixed beforehand, which of episodes is more than a fixed number of rows.
     """
 
     value: Value = "population"
@@ -110,7 +120,9 @@ class Propensities:
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         clock = Clock(progress)
         clock.stage("ratios")
-        contexts, single = self.value == "contexts", single_rows(problem)
+        value = self._asked_for(problem)
+        contexts, drawn = value == "contexts", value == "population"
+        single = single_rows(problem, drawn=drawn)
         if contexts and not single:
             raise InvalidInput(
                 "The value over the certified contexts is for single decisions; these rows are episodes."
@@ -118,7 +130,8 @@ class Propensities:
         every = self._every_action(problem, single)
         # the certificate of a log that is read in batches asks the policy again: there is nothing to store
         target = ask_target(problem, every_action=every) if problem.log.held else None
-        columns = read_decisions(problem, target, every_action=every)
+        columns = read_decisions(problem, target, every_action=every, drawn=drawn)
+        value = self._value(problem, columns)
         clock.done("ratios")
         clock.stage("fit")
         borders = self._borders(columns)
@@ -136,11 +149,27 @@ class Propensities:
             rates = self._rates(columns, control, borders[0], budget)
             provenance = Provenance("rates", (problem.rows.start, borders[0]), problem.log_hash)
         proof = PropensityProof(
-            Asked.of(certified), budget, self.side, self.value, self._used(), self._planned(columns), target, control, rates,
+            Asked.of(certified), budget, self.side, value, self._used(), self._planned(columns), target, control, rates,
             provenance,
         )  # fmt: skip
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, certified, columns, clock, planner)
+
+    def _asked_for(self, problem: Rows) -> Value:
+        """Which value, of all that can be asked for; refused where starts were stated and another value was named."""
+        if problem.initial_states.kind != "exact" and not own_starts(problem):
+            refuse_other_starts(problem)
+        if problem.initial_states.kind == "exact" and self.value == "contexts":
+            raise InvalidInput(
+                "value='contexts' is the mean over the states of the log's own rows, and a list of starts was stated (initial=, "
+                "--initial): these are two questions. Leave one of them out."
+            )
+        return "stated starts" if problem.initial_states.kind == "exact" else self.value
+
+    def _value(self, problem: Rows, columns: Decisions) -> Value:
+        """The same, once units are known: a list of the one state that all of them start at is the log's own."""
+        value = self._asked_for(problem)
+        return "population" if value == "stated starts" and one_start(problem, columns) else value
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Borders from the numbers of rows; predictions of a block, and rates, from the rows before it."""
@@ -149,9 +178,10 @@ class Propensities:
         assert isinstance(proof, PropensityProof)
         problem = prefixes.problem
         columns = proof.columns(problem)
+        value = self._value(problem, columns)
         planned, borders = self._planned(columns), self._borders(columns)
         method = replace(self, planned=planned)
-        contexts, first, control = self.value == "contexts", problem.rows.start, None
+        contexts, first, control = value == "contexts", problem.rows.start, None
         refuse(contexts and not borders, "The log is too short for the pilot.")
         if borders and method._may_fit(columns):
             seen = [proof.columns(prefixes.before(border)) for border in borders]
@@ -167,7 +197,7 @@ class Propensities:
             first = borders[0]
         refuse(first != proof.asked.rows[0], f"Rows from {first} on follow the pilot, not {proof.asked.rows[0]}.")
         again = replace(
-            proof, budget=budget, value=self.value, stated=self._used(), planned=planned, control=control, rates=rates,
+            proof, budget=budget, value=value, stated=self._used(), planned=planned, control=control, rates=rates,
             provenance=provenance,
         )  # fmt: skip
         return again, ("control", "start") if contexts else ("control",)
@@ -185,15 +215,16 @@ class Propensities:
         claims = proof.claims_on(certified, columns)
         exact = replace(self.stated, off_by=1.0)
         lower, upper = (ways(columns.seen_from(end), proof.control, exact) for end in _BOTH)
+        strata = proof.strata(certified, columns)
         clock.done("bets")
         return Result.of(
             proof,
             certified,
             method=NAME,
-            estimate=estimate_of(columns, lower, upper),
+            estimate=estimate_of(columns, lower, upper, strata),
             claims=claims,
-            choices=self._notes(columns, proof, [way.name for way in lower]),
-            effective=_effective(columns),
+            choices={**self._notes(columns, proof, [way.name for way in lower]), **_start_notes(columns, strata)},
+            effective=_effective(columns, strata),
             seconds=clock.seconds,
             planner=planner,
         )
@@ -306,9 +337,22 @@ def _ratio_words(columns: Decisions) -> str:
     return f"of whole episodes: {text}; of single steps: largest {three(float(columns.ratios.values.max()))}"
 
 
-def _effective(columns: Decisions) -> float:
-    """(sum of ratios)^2 / sum of squared ratios, over decisions or episodes."""
-    ratios = _unit_ratios(columns)
+def _start_notes(columns: Decisions, strata: Strata | None) -> dict[str, str]:
+    """How much of the stated starts the log has."""
+    if strata is None:
+        return {}
+    counts, units = strata.counts(), "decisions" if columns.episodes is None else "episodes"
+    text = f"{int(counts.sum())} of {columns.units} {units} start at a stated state"
+    missing = counts == 0
+    if missing.any():
+        lost = float(strata.weights[missing].sum())
+        text += f"; {int(missing.sum())} of {counts.size} states never come (weight {three(lost)}) and count with the worst value"
+    return {"stated starts": text}
+
+
+def _effective(columns: Decisions, strata: Strata | None) -> float:
+    """(sum of weights)^2 / sum of squared weights, over decisions or episodes: ratios, times the weights of stated starts."""
+    ratios = _unit_ratios(columns) * (1.0 if strata is None else strata.shares())
     largest = float(ratios.max())
     if largest == 0.0:
         return 0.0

@@ -1,8 +1,9 @@
 """When the default takes `Propensities`, and on which rows: a rule that sees no row that is certified afterwards.
 
-One-step logs (γ = 0) and logs that hold the target's probabilities alone: always, on all rows, as nothing was looked at. Other
-logs: if the pilot ends every row, or foresees an interval of less than half the value range from whole episodes; then the rows
-after the pilot are certified.
+Where starts were stated that are not the log's own: never, unless there is no other method. One-step logs (γ = 0; every row ends,
+or episodes have ids) and logs that hold the target's probabilities alone: always, on all rows, as nothing but that form was
+looked at. Other logs: if the pilot ends every row, or foresees an interval of less than half the value range from whole episodes;
+then the rows after the pilot are certified.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bondic.methods.propensities import Propensities
 from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.rows import Rows
+from bondic.rows.episodes import own_starts
 from bondic.terms import range_of
 
 _PROMISING = 0.5
@@ -44,17 +46,23 @@ def logged(problem: Rows) -> bool:
     return problem.log.has("behavior_action_probs") or problem.log.has("behavior_log_probs")
 
 
+def applies(problem: Rows) -> bool:
+    """Whether they answer for the initial states that were stated, and the log tells its decisions or episodes apart."""
+    starts = problem.initial_states.kind == "exact" or own_starts(problem)
+    return logged(problem) and starts and (problem.log.has_episode_ids or single_rows(problem))
+
+
 def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alpha: float) -> Applicable | None:
     """None: it does not apply, or promises too little; so many rows as `pilot` says may be looked at."""
     if not logged(problem):
         return None
     if isinstance(problem.policy, LoggedTarget):
         return Applicable(problem, "the policy is known by its probabilities of the logged actions alone")
-    if not (
-        problem.initial_states.from_rows and (problem.layout.discrete or hasattr(problem.policy, "action_density"))
-    ):
+    if not (own_starts(problem) and (problem.layout.discrete or hasattr(problem.policy, "action_density"))):
         return None
     if problem.gamma == 0.0:
+        if not applies(problem):
+            return None
         return Applicable(
             problem, "the log holds propensities and every decision stands alone: nothing is assumed about q*"
         )

@@ -9,12 +9,12 @@ is a supermartingale that starts at 1: the mean of a factor is at most 1, and no
 processes with fixed weights: all J below the largest one at which the wealth once reached 1/delta are rejected together. At some
 time all of the wealth may be divided anew, by what was seen before: the product of both mixtures, which decreases as well.
 
-For values with means m_i of their own, centers c_i and rates from the past, v_i <= v, and m_i >= a,
+For values with means m_i >= a of their own, centers c_i and rates v_i >= 0 from the past,
 
     prod_i exp( log(1 + v_i (X_i - c_i)) + v_i (c_i - m_i) )   is a supermartingale: the mean of a factor is (1 + u) e^-u <= 1,
 
-u = v_i (m_i - c_i). It is the Lemma of section 9, and gives (21): a lower end of sum_i m_i, as v sum_i (m_i - a) is at least
-sum_i v_i (m_i - a).
+u = v_i (m_i - c_i). It is the Lemma of section 9. A number V with sum_i v_i (m_i - a) <= V (J - a) makes it a lower end of J:
+for the mean of n contexts (21) V = n max_i v_i, for stated starts (21a) what `noise.strata` says.
 """
 
 from __future__ import annotations
@@ -182,38 +182,40 @@ def _log_mixture(parts: Sequence[tuple[float, Enclosure]]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ContextBets:
-    """One process for values with means of their own: one rate, cut row by row beforehand. All is counted from a."""
+    """One process for values with means m_i of their own. All is counted from a, a lower bound of the means."""
 
     values: FloatArray  # (n,) X_i - a, rounded down
     centers: FloatArray  # (n,) c_i - a, known before X_i
     losses: FloatArray  # (n,) X_i >= c_i - loss_i, known before X_i
-    rate: float  # v
+    rates: FloatArray  # (n,) v_i >= 0, known before X_i, v_i loss_i <= most
+    total: float  # V with sum_i v_i (m_i - a) <= V (J - a), J the mean that is asked for
     most: float
     share: float
 
     def __post_init__(self) -> None:
-        fine = 0 < self.most <= LARGEST_SHARE and self.share > 0 and self.rate > 0 and np.all(self.losses >= 0)
-        if not (fine and all(np.all(np.isfinite(one)) for one in (self.values, self.centers, self.losses))):
+        columns = (self.values, self.centers, self.losses, self.rates)
+        fine = 0 < self.most <= LARGEST_SHARE and self.share > 0 and 0 < self.total < math.inf
+        fine = fine and all(bool(np.all(np.isfinite(one))) for one in columns)
+        fine = fine and bool(np.all(self.losses >= 0) and np.all(self.rates >= 0))
+        if not (fine and np.all(self.rates * self.losses <= self.most * (1 + 8 * U))):
             raise NumericalError("A bet could lose everything, or is none.")
 
     @cached_property
     def intercept(self) -> Enclosure:
         """sum_i log(1 + v_i (X_i - c_i)) + v_i (c_i - a), from below."""
-        with np.errstate(divide="ignore"):
-            rates = np.minimum(self.rate, self.most / self.losses)
-        bets = rates * (self.values - self.centers)
+        bets = self.rates * (self.values - self.centers)
         logs = np.log1p(np.maximum(bets - 8 * U * np.abs(bets), -self.most * (1 + 8 * U)))
-        gains = rates * self.centers
+        gains = self.rates * self.centers
         return certified_sum(logs - 8 * U * np.abs(logs)) + certified_sum(gains - 4 * U * np.abs(gains))
 
 
-def contexts_end(bets: Sequence[ContextBets], count: int, most: float, probability: float) -> float:
-    """A lower end of the mean of m_i - a over `count` rows, in [0, most]; beyond `most` where every mean is rejected."""
+def contexts_end(bets: Sequence[ContextBets], most: float, probability: float) -> float:
+    """A lower end of J - a in [0, most]; beyond `most` where every value is rejected."""
     _check_shares(bets)
     needed = tail_term(probability).upper
 
     def wealth(mean: float) -> float:
-        lost = Enclosure(mean) * float(count)
-        return _log_mixture([(one.share, one.intercept - lost * one.rate) for one in bets]) - needed
+        lost = Enclosure(mean)
+        return _log_mixture([(one.share, one.intercept - lost * one.total) for one in bets]) - needed
 
     return _largest(wealth, lambda mean: wealth(mean) >= 0.0, 0.0, most)

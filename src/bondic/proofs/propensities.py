@@ -15,16 +15,31 @@ import numpy as np
 from bondic.bounds.control import Control, LinearControl
 from bondic.bounds.control_fit import episode_control, linear_control, same_control
 from bondic.bounds.decision_values import Stated
-from bondic.bounds.decisions import Decisions, Target, ask_target, check_draws, read_decisions, single_rows
-from bondic.bounds.propensities import Value, Way, contexts_claim, population_claim, ways
+from bondic.bounds.decisions import (
+    Decisions,
+    Target,
+    ask_target,
+    check_draws,
+    read_decisions,
+    single_rows,
+    strata_of,
+)
+from bondic.bounds.propensities import Value, Way, contexts_claim, population_claim, starts_claim, ways
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Side, State, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.data.blocks import RowRange
 from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
+from bondic.noise.strata import Strata
 from bondic.policies.logged_target import LoggedTarget
 from bondic.proofs.asked import Asked
-from bondic.proofs.assumptions import fixed_before, process_assumption, range_assumption, reward_assumption
+from bondic.proofs.assumptions import (
+    fixed_before,
+    process_assumption,
+    range_assumption,
+    reward_assumption,
+    start_assumption,
+)
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
@@ -38,12 +53,12 @@ from bondic.terms import in_full
 @register("proof", "propensities")
 @dataclass(frozen=True, eq=False)
 class PropensityProof(Proof):
-    """The ends (21), (22) for rows or episodes with propensities."""
+    """The ends (21), (21a), (22) for rows or episodes with propensities."""
 
     asked: Asked
     budget: ErrorBudget  # parts: lower, upper
     side: Side
-    value: Value  # "population", or "contexts": the certified ones
+    value: Value  # "population"; "contexts": the certified ones; "stated starts": an exact list
     stated: Stated
     planned: int  # units that rates are made for
     target: Target | None  # π at the logged states; None: columns of the log, or to be asked for again
@@ -56,7 +71,7 @@ class PropensityProof(Proof):
         refuse(missing, "An end has no part of alpha.")
         refuse(self.planned < 1, "No rows were planned.")
         refuse(
-            (self.rates is None) != (self.value == "population"),
+            (self.rates is None) != (self.value in ("population", "stated starts")),
             "Rates are stored for the value over contexts, and only there.",
         )
         given = () if self.rates is None else tuple(rate for rates in self.rates.values() for rate in rates)
@@ -79,10 +94,14 @@ class PropensityProof(Proof):
         """What is weighed, as seen from the lower end."""
         asked = self.control is not None and self.control.by_action
         every = asked if self.target is None else self.target.probs.ndim == 2
-        return read_decisions(rows, self.target, every_action=every)
+        return read_decisions(rows, self.target, every_action=every, drawn=self.value == "population")
 
     def ways(self, columns: Decisions) -> tuple[Way, ...]:
         return ways(columns, self.control, self.stated)
+
+    def strata(self, rows: Rows, columns: Decisions) -> Strata | None:
+        """The units by stated starts, where these are what the value is over."""
+        return strata_of(rows, columns) if self.value == "stated starts" else None
 
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
         del sums
@@ -92,13 +111,16 @@ class PropensityProof(Proof):
         """The ends, from columns that were read before."""
         if self.value == "population":
             check_draws(rows, columns)
-        return Claims(tuple(self._claim(columns.seen_from(end)) for end in ends_of(self.side)))
+        strata = self.strata(rows, columns)
+        return Claims(tuple(self._claim(columns.seen_from(end), strata) for end in ends_of(self.side)))
 
-    def _claim(self, columns: Decisions) -> Claim:
+    def _claim(self, columns: Decisions, strata: Strata | None) -> Claim:
         probability, found = self.budget[columns.end], self.ways(columns)
-        if self.rates is None:
-            return population_claim(columns, found, self.stated, self.planned, probability)
-        return contexts_claim(columns, found, self.rates[columns.end], probability)
+        if self.rates is not None:
+            return contexts_claim(columns, found, self.rates[columns.end], probability)
+        if strata is not None:
+            return starts_claim(columns, found, strata, self.stated, self.planned, probability)
+        return population_claim(columns, found, self.stated, self.planned, probability)
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         joint: State = "rejected" if rejected else "stated"
@@ -112,7 +134,7 @@ class PropensityProof(Proof):
             *self._control(),
             Assumption("policy", self._policy_text(rows), "stated"),
             self._start(rows),
-            Assumption("number", self._number(rows), "stated"),
+            Assumption("length", self._length(rows), "stated"),
             process_assumption(rows),
         )
 
@@ -157,24 +179,43 @@ class PropensityProof(Proof):
                 "come from. Rates were fixed without them"
             )
             return fixed_before("start", text, self.provenance, rows)
+        if self.value == "stated starts":
+            return Assumption("start", self._starts_text(rows), "stated")
         text = (
             "Given everything before it, the state of every row is a draw from the initial distribution, whatever was done "
             "before. The value is the mean over the population of states."
         )
-        return Assumption("start", text if single_rows(rows) else _EPISODES, "stated")
+        return Assumption("start", text if self._single(rows) else _EPISODES, "stated")
 
-    def _number(self, rows: Rows) -> str:
-        units, own = (
-            ("decisions", len(rows)) if single_rows(rows) else ("episodes", int(episode_numbers(rows).max()) + 1)
+    def _starts_text(self, rows: Rows) -> str:
+        given = start_assumption(rows).text
+        if self._single(rows):
+            return f"{given} Every decision at one of its states counts: nothing is assumed about how often which of them came."
+        return (
+            f"{given} Every episode that starts at one of its states counts: nothing is assumed about how often which of them "
+            "came. Episodes did not influence one another while running, but the behavior may change between them. None was left "
+            "out, and none was cut because of what would have followed."
         )
+
+    def _single(self, rows: Rows) -> bool:
+        return single_rows(rows, drawn=self.value == "population")
+
+    def _length(self, rows: Rows) -> str:
+        """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
+        single = self._single(rows)
+        units, own = ("decisions", len(rows)) if single else ("episodes", int(episode_numbers(rows).max()) + 1)
         before = self.provenance.rows
+        text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
         if self.planned == own + (0 if before is None else before[1] - before[0]):
             text = (
-                f"The planned number is the log's own length, {self.planned} {units}: the log did not end because of what it "
-                "showed (planned= states another number)."
+                f"The number of {units}, {self.planned}, was fixed beforehand: it is the log's own length, and the log did not "
+                "end because of what it showed (planned= states another number)."
             )
-        else:
-            text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
+            if not single:
+                text += (
+                    " A fixed number of rows is not enough: how many episodes fit into them depends on what happens in them. Any "
+                    "planned= that was chosen without the log will do."
+                )
         if self.control is None:
             return text
         return (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.initial import episode_starts
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput
 from bondic.rows.rows import Rows
@@ -30,8 +33,10 @@ def episode_numbers(problem: Rows) -> IntArray:
         return np.arange(len(problem), dtype=np.int64)  # every row is an episode of its own
     if log.episode_ids is None:
         raise InvalidInput(
-            "This method treats episodes as independent units, and the log has no `episode_ids`. Pass them to Transitions, "
-            "or use a method for single rows, such as Dual()."
+            "This method treats episodes as independent units, and the log has no `episode_ids`. Row "
+            f"{int(np.argmin(log.terminations))} goes on, so rows are no episodes of their own. Pass `episode_ids`; if "
+            "every row is a decision of its own, say so (every row terminated; one_step=True, --one-step); or use a method for "
+            "single rows, such as Dual()."
         )
     ids = np.asarray(log.episode_ids)
     inside = np.zeros(len(log), dtype=bool)
@@ -92,20 +97,61 @@ def _check_joints(log: Transitions, earlier: IntArray, later: IntArray) -> None:
         )
 
 
+def own_starts(problem: Rows) -> bool:
+    """Whether the stated initial states are the first starts of the log's own episodes, as InitialStates.from_log reads them."""
+    states = problem.initial_states
+    if states.kind == "exact":
+        return False
+    left = states.observations
+    for _, part, starts in episode_starts(problem.log):
+        here = part.observations[starts][: len(left)]
+        if not np.array_equal(here, left[: len(here)]):
+            return False
+        left = left[len(here) :]
+        if not len(left):
+            return True
+    return False
+
+
 def check_starts(problem: Rows, first: IntArray) -> None:
-    """Weighted returns are values of the episodes' own starts, so these must be draws of the stated d_0."""
-    if problem.initial_states.kind == "sample":
+    """Weighted returns are values of the episodes' own starts: refused where these are no draws of the stated d_0.
+
+    An exact list must hold every one of them. In each of d coordinates the distribution functions of n draws and of d_0 differ
+    by more than sqrt(log(2d/p) / (2n)) with probability p/d at most (Dvoretzky, Kiefer, Wolfowitz, Massart).
+    """
+    if own_starts(problem):
         return
-    listed = {row.tobytes() for row in problem.initial_states.observations + 0.0}
+    states = problem.initial_states
     observed = columns_of(problem).observations[problem.whole().log_rows[first]] + 0.0
-    strange = [k for k, row in enumerate(observed) if row.tobytes() not in listed]
-    if strange:
-        row = int(problem.whole().log_rows[first[strange[0]]])
-        raise InvalidInput(
-            f"The episode of row {row} starts at {observed[strange[0]]}, which is not in the exact list of initial states. "
-            "Trajectory methods estimate the value from the episodes' own starts: pass InitialStates.from_log(log), or use "
-            "a method that starts elsewhere, such as Dual()."
-        )
+    if states.kind == "exact":
+        likely = {row.tobytes() for row in states.observations[states.weights > 0] + 0.0}
+        strange = next((k for k, row in enumerate(observed) if row.tobytes() not in likely), None)
+        if strange is not None:
+            raise InvalidInput(
+                f"The episode of row {int(problem.whole().log_rows[first[strange]])} starts at {observed[strange]}, which is not "
+                f"in the exact list of initial states, or has the weight 0 there. {_OWN}"
+            )
+    sizes = [len(observed)] if states.kind == "exact" else [len(observed), len(states)]
+    allowed = sum(math.sqrt(math.log(4 * observed.shape[1] / _BY_CHANCE) / (2 * size)) for size in sizes)
+    for column, mine in enumerate(observed.T):
+        stated = states.observations[:, column] + 0.0
+        places = np.unique(np.concatenate([mine, stated]))
+        share = np.bincount(np.searchsorted(places, mine), minlength=places.size) / mine.size
+        weight = np.bincount(np.searchsorted(places, stated), weights=states.weights, minlength=places.size)
+        apart = float(np.abs(np.cumsum(share - weight)).max())
+        if apart > allowed:
+            raise InvalidInput(
+                f"The {len(observed)} episodes of the log do not start from the stated initial distribution: in column {column} "
+                f"of the states the distribution functions differ by {apart:.3g}, which chance does not explain. {_OWN}"
+            )
+
+
+_OWN = (
+    "Trajectory methods estimate the value from the episodes' own starts, whatever others were stated: leave `initial` out (no "
+    "--initial), or use a method that starts elsewhere, such as Dual()."
+)
+_BY_CHANCE = 1e-6
+"""Starts that draws of the stated distribution would differ so much from with a smaller probability refute it."""
 
 
 def starts_are_episodes(problem: Rows) -> bool:

@@ -23,6 +23,7 @@ ACCEPTABLE = {
     "time-limit": "Episodes that end after the same number of steps really end there: nothing is earned afterwards.",
     "unseen-actions": "The policy takes actions that the log never took; what is said of them rests on the value class.",
     "sure-propensities": "Every action of the log was certain when it was taken: the behavior drew none by chance.",
+    "estimated-propensities": "Propensities that equal the log's own frequencies are those that its actions were drawn with.",
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
     "reward-scale": "Rewards of all rows are in one unit, also where they change by a constant factor.",
     "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",

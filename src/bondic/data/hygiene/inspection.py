@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bondic.data.hygiene.chain import ChainCheck
 from bondic.data.hygiene.copies import Pieces, copied
+from bondic.data.hygiene.estimated import EstimatedCheck
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
 from bondic.data.hygiene.near_copies import NearCopies
@@ -35,6 +36,7 @@ class Inspection:
         self._certain = True  # all propensities so far are 1
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
         self.action_range: tuple[FloatArray, FloatArray] | None = None  # of continuous actions, per dimension
+        self._estimated = EstimatedCheck()
 
     @staticmethod
     def of(log: Transitions) -> Inspection:
@@ -64,6 +66,7 @@ class Inspection:
             )
         else:
             self.action_range = widened(self.action_range, part.actions)
+        self._estimated.add(part)
 
     @property
     def episode_lengths(self) -> IntArray:
@@ -85,6 +88,7 @@ class Inspection:
             *self._scale.findings(),
             *missing_episodes(self._walk),
             *self._sure_propensities(),
+            *self._estimated.findings(),
             *self._limits.findings(self._walk, gamma=gamma, horizon=horizon),
         ]
         return tuple(sorted(found, key=lambda item: _ORDER[item.severity]))
