@@ -13,6 +13,7 @@ from bondic.bounds.control_fit import episode_control
 from bondic.bounds.decisions import read_decisions
 from bondic.bounds.episode_values import per_decision_values, returns_with, whole_values
 from bondic.errors import InvalidInput, VerificationError
+from bondic.methods import with_propensities
 from bondic.rendering import three
 from propensity_cases import (
     BEHAVIOR,
@@ -224,3 +225,34 @@ def test_a_control_variate_is_compared_column_by_column():
         with pytest.raises(VerificationError, match="not the one that earlier rows give"):
             bondic.verify(bondic.Result.of(other, problem, method="propensities").certificate, log)
     bondic.verify(bondic.Result.of(proof, problem, method="propensities").certificate, log)
+
+
+# --- which episodes the default certifies --------------------------------------------------------------------------------
+
+
+def lengths_log(seed, rows=2000):
+    """Episodes of 1 or 12 steps, alike likely; a reward of 1 in long ones alone; propensities of 1/2."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.choice([1, 12], rows)
+    lengths = lengths[: int(np.searchsorted(np.cumsum(lengths), rows)) + 1]
+    ids, steps = np.repeat(np.arange(lengths.size), lengths), np.concatenate([np.arange(k) for k in lengths])
+    last = steps == np.repeat(lengths, lengths) - 1
+    return bondic.Transitions(
+        steps[:, None].astype(float), rng.integers(0, 2, ids.size), np.repeat(lengths == 12, lengths).astype(float),
+        steps[:, None] + 1.0, last, episode_ids=ids, timesteps=steps, behavior_action_probs=np.full(ids.size, 0.5),
+    )  # fmt: skip
+
+
+def test_the_first_certified_episode_is_no_longer_than_others():
+    """The episode that the pilot's end falls into is a long one in 12 of 13 logs; the one after it in one of two."""
+    policy = bondic.CallablePolicy(lambda s: np.full((len(s), 2), 0.5))
+    long = 0
+    for seed in range(200):
+        log = lengths_log(seed)
+        problem = bondic.make_problem(log, policy, gamma=0.5, reward_range=(0, 1))
+        found = with_propensities.find(Propensities(), problem, lambda _: 400, 0.1)
+        first = found.problem.rows.start
+        assert log.timesteps[first] == 0
+        assert first >= 400
+        long += int(log.rewards[first] == 1)
+    assert 60 <= long <= 140  # binomial with 200 and 1/2: outside with a chance of 1e-8

@@ -85,20 +85,24 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
 
 
 def _border(problem: Rows, pilot: int) -> int | None:
-    """The last row that begins an episode and has all rows before it in the pilot; None: there is none."""
+    """The first row after the pilot that begins an episode; None: there is none.
+
+    Whether an episode is certified must not depend on how long it is: the one that the pilot's end falls into is likely a long
+    one, and is left to the pilot.
+    """
     wanted = problem.rows.start + pilot
     if not problem.log.has_episode_ids:
         return wanted if problem.rows.start < wanted < problem.rows.stop else None
-    last, found = None, None
-    for where, part in problem.log.batches(RowRange(problem.rows.start, min(wanted + 1, problem.rows.stop))):
+    last = None
+    for where, part in problem.log.batches(RowRange(max(wanted - 1, problem.rows.start), problem.rows.stop)):
         ids = np.asarray(part.episode_ids)
-        changed = np.flatnonzero(ids[1:] != ids[:-1]) + 1
         if last is not None and ids[0] != last:
-            changed = np.concatenate([[0], changed])
+            return where.start
+        changed = np.flatnonzero(ids[1:] != ids[:-1])
         if changed.size:
-            found = int(changed[-1]) + where.start
+            return int(changed[0]) + 1 + where.start
         last = ids[-1]
-    return found
+    return None
 
 
 def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:

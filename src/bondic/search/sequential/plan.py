@@ -321,7 +321,7 @@ def _start_bets(problem: Rows, planner: Planner, history: History, sums: Sums) -
     values = past.rows.coordinates @ fitted + past.rows.values
     if skipped:
         center, _ = values_at_starts(problem, planner.space.center, sums)
-        values = (path.embeddings @ fitted + center)[:skipped]
+        values = path.embeddings[:skipped] @ fitted + center[:skipped]
     guess = float(np.clip(values.mean(), limits.low, limits.high))
     each = budget["initial"] / len(planner.ends)
     return propose_bets(problem, planner.pilot, proposer.planned, each, guess, float(values.std()))
