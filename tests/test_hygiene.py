@@ -228,7 +228,7 @@ def test_faults_are_refused_and_accepted_ones_are_stated():
     doubts, stated = judge([fault, doubt], ["copies"])
     assert doubts == (str(doubt),)
     assert stated == (ACCEPTABLE["copies"],)
-    with pytest.raises(InvalidInput, match="'everything' is not a kind"):
+    with pytest.raises(InvalidInput, match="'everything' is nothing that can be accepted"):
         judge([], ["everything"])
 
 

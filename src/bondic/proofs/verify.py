@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Rejection, Side, Status, conclude
+from bondic.claims import Assumption, Claim, Conclusion, Held, Rejection, Side, Status, conclude, held
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
@@ -35,7 +35,7 @@ class Verification:
     status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
-    guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
+    guarantee: Held  # "conditional" on what bondic chose; "none": the formula was recomputed, and carries no guarantee
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]  # what was compared and found right, in words
     unchecked: tuple[str, ...]  # what a reader might take for checked
@@ -117,7 +117,7 @@ def _verify(
         result.status.name,
         proof.budget.alpha,
         proof.side,
-        proof.guarantee,
+        held(proof.guarantee, assumptions, result.status),
         assumptions,
         found.checks,
         found.unchecked,

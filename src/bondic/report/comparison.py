@@ -15,12 +15,12 @@ from rich.text import Text
 from bondic.claims import Status
 from bondic.errors import printable
 from bondic.rendering import bound_text, ends_text, padded, three
-from bondic.result import CONDITIONAL, Result
+from bondic.result import Result
 
 _WIDEST, _NARROWEST = 40, 12
 _LONGEST_NAME, _SHORTEST_NAME = 24, 8
 _STATUS_COLORS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
-_COLORS = {"finite-sample": "green", CONDITIONAL: "yellow", "asymptotic": "yellow", "none": "red"}
+_COLORS = {"finite-sample": "green", "conditional": "yellow", "asymptotic": "yellow", "none": "red"}
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Line:
         return {
             "name": self.name,
             "method": self.method,
-            "guarantee": None if found is None else found.held,
+            "guarantee": None if found is None else found.guarantee,
             "status": None if found is None else found.status.name,
             **numbers,
             "seconds": None if found is None else sum(found.seconds.values()),
@@ -112,7 +112,7 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
 
 def _notes(results: list[Result]) -> Iterator[Text]:
     """What a word or a mark of the table means, once, and what states were taken for."""
-    if any(result.held == CONDITIONAL for result in results):
+    if any(result.guarantee == "conditional" for result in results):
         yield Text("conditional: valid if the value function is no rougher than bondic assumes", style="yellow")
     if any(result.estimate_outside for result in results):
         yield Text("○ an estimate outside its interval: it has no guarantee")
@@ -134,7 +134,7 @@ def line_ends(result: Result) -> tuple[str, str, str]:
 
 def _labels(result: Result) -> tuple[Text, Text]:
     """Status and guarantee in a word each."""
-    held = "-" if result.status is Status.REJECTED else result.held
+    held = "-" if result.status is Status.REJECTED else result.guarantee
     return (
         Text(result.status.name.lower(), style=_STATUS_COLORS[result.status]),
         Text(held, style=_COLORS.get(held, "")),

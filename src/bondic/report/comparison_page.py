@@ -9,11 +9,11 @@ from bondic.rendering import escape, html_table, three
 from bondic.report.comparison import Line, line_ends
 from bondic.report.document import document
 from bondic.report.drawings import Axis
-from bondic.result import CONDITIONAL, Result
+from bondic.result import Result
 
 _PROMISES = {
     "finite-sample": ("good", "holds for this finite log"),
-    CONDITIONAL: ("conditional", "holds if the value function is no rougher than bondic assumes"),
+    "conditional": ("conditional", "holds if the value function is no rougher than bondic assumes"),
     "asymptotic": ("limit", "holds in the limit of large logs only"),
     "none": ("nothing", "no guarantee"),
 }
@@ -41,7 +41,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         return (line.name, line.method, "", "", "", "no interval", "", "")
     result = line.result
     status = result.status.name.lower()
-    return (line.name, line.method, *line_ends(result), status, result.held, f"{sum(result.seconds.values()):.1f}")
+    return (line.name, line.method, *line_ends(result), status, result.guarantee, f"{sum(result.seconds.values()):.1f}")
 
 
 def _picture(lines: Sequence[Line]) -> str:
@@ -52,7 +52,7 @@ def _picture(lines: Sequence[Line]) -> str:
     axis = _axis([result for _, result in found])
     rows = [_bar(axis, line.name, result, _HEIGHT * k) for k, (line, result) in enumerate(found)]
     top = _HEIGHT * len(found)
-    shown = dict.fromkeys(result.held for _, result in found if result.status is not Status.REJECTED)
+    shown = dict.fromkeys(result.guarantee for _, result in found if result.status is not Status.REJECTED)
     legend = "".join(f'<span><i class="{_PROMISES[held][0]}"></i>{_PROMISES[held][1]}</span>' for held in shown)
     first, last = axis.low, axis.low + axis.span
     return (
@@ -83,7 +83,7 @@ def _bar(axis: Axis, name: str, result: Result, top: int) -> str:
     css = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
     return (
         f'{label}<text x="98%" y="{top + 14}" text-anchor="end">{escape(f"{low} to {high}")}</text>'
-        f'<rect class="{_PROMISES[result.held][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
+        f'<rect class="{_PROMISES[result.guarantee][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
         f'height="14" rx="2"><title>{escape(f"{three(result.low)} to {three(result.high)}")}</title></rect>'
         f'<circle class="{css}" cx="{place:.2f}%" cy="{top + 26}" r="{2 if small else 3.5}"/>'
     )
