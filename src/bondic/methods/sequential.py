@@ -55,10 +55,6 @@ PILOT, LONG_PILOT = 0.05, 0.1
 """Share of the rows that is set aside to begin with: usually, and where a center of Q may be fitted to them."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
-_ANY_NUMBER = (
-    "may have been decided by looking at the log: the interval holds at every number of rows at once, and rates were made for "
-    "the planned one"
-)
 _PREDICTED = "predicted"
 NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
@@ -78,8 +74,9 @@ class Sequential:
     """The sequential localized interval, theory section 9: allows for the noise that the log shows, not for the worst.
 
     Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
-    rows; bad ones make the interval longer, never wrong. It holds at every number of rows at once. Not guaranteed: anything
-    if q* is not in Q, if rows are not in the order of time, or if Q or an argument was picked with the certified rows.
+    rows; bad ones make the interval longer, never wrong. With `planned_rows` it holds at every number of rows at once, else at
+    the one that was fixed beforehand. Not guaranteed: anything if q* is not in Q, if rows are not in the order of time, or if
+    Q or an argument was picked with the certified rows.
 
     Parameters
     ----------
@@ -178,7 +175,7 @@ class Sequential:
         missing = _without_starts(certified, plan, table)
         if missing and table is not None:
             table = replace(table, start=None)  # for the estimate alone
-        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table)
+        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
         estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
         why = self._contradicted(certified, chosen.ball) or missing
@@ -233,7 +230,7 @@ class Sequential:
 
     def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
-        return {"pilot": rows, **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}), **told}
+        return {"pilot": rows, **told}
 
     def shape(self, planned: int) -> Shape:
         """How a plan for so many rows is cut."""

@@ -34,6 +34,7 @@ _PLAIN = {
     "noise": "How large chance effects can be",
     "policy": "What the new policy would do",
     "start": "Where it starts",
+    "length": "How many rows the log has",
     "number": "How many rows were planned",
     "process": "What the value is",
     "log": "What you accept about the log",
