@@ -60,7 +60,7 @@ class Result(Shortcuts):
 
     low: float  # lower end; that of the value range where it was not asked for, and after a rejection
     high: float  # upper end, likewise: after a rejection no comparison with the ends shows anything
-    estimate: float  # point estimate: no guarantee of its own
+    estimate: float  # point estimate, NaN where the rows decide none; no guarantee of its own; choices["estimate"]: its source
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
     method: str  # the name of the method
@@ -180,22 +180,20 @@ class Result(Shortcuts):
     @property
     def estimate_outside(self) -> bool:
         """Whether the point estimate is not in the interval; after a rejection there is no interval."""
-        return self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
+        return self.estimated and self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
 
     @property
     def estimated(self) -> bool:
-        """Whether rows are behind the point estimate: where no end uses one, it may be the center of Q alone."""
-        centers = [claim.value.mid for claim in self.claims]
-        return (
-            any(claim.uses_log for claim in self.claims) or not centers or self.estimate != sum(centers) / len(centers)
-        )
+        """Whether there is a point estimate; none where rows decide less of it than the center of Q does."""
+        return not math.isnan(self.estimate)
 
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
         given = f"{level} {kind} {self.interval}" if self.status is not Status.REJECTED else f"no {kind} at {level}"
+        estimate = three(self.estimate) if self.estimated else "none"
         return (
-            f"Result({given}, estimate={three(self.estimate)}, status={self.status.name}, "
+            f"Result({given}, estimate={estimate}, status={self.status.name}, "
             f"guarantee={self.guarantee!r}, method={self.method!r}, n={self.rows[1] - self.rows[0]})"
         )
 
@@ -369,16 +367,20 @@ class Result(Shortcuts):
             words = f"{only}conditional on what bondic chose"
         return f"Guarantee of the interval: {words}."
 
-    def _lines(self, *, split: bool) -> Iterator[str]:
+    @property
+    def estimate_words(self) -> str:
+        """The point estimate, where it comes from and what it is worth; or why there is none."""
+        if not self.estimated:
+            return "no point estimate, because the rows do not decide one"
         worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
-        yield (
-            f"point estimate {three(self.estimate)} ({worth})"
-            if self.estimated
-            else "no point estimate, because no row was used"
-        )
+        source = f"{self.choices['estimate']}; " if "estimate" in self.choices else ""
+        return f"point estimate {three(self.estimate)} ({source}{worth})"
+
+    def _lines(self, *, split: bool) -> Iterator[str]:
+        yield self.estimate_words
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
-        used = self.effective_sample_size >= 0 and self.estimated
+        used = self.effective_sample_size > 0
         carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         inside = self.question.select(first, stop) if self.question is not None and self.question.dropped else None

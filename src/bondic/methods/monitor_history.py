@@ -84,7 +84,7 @@ def waiting_result(grown: GrowingRows, alpha: float, side: Side, why: str) -> Re
     return Result(
         low=limits.low,
         high=limits.high,
-        estimate=limits.low,
+        estimate=math.nan,
         alpha=alpha,
         side=side,
         method="sequential",

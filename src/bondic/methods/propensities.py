@@ -142,14 +142,16 @@ class Propensities:
         claims = proof.claims_on(certified, columns)
         exact = replace(self.stated, off_by=1.0)
         lower, upper = (ways(columns.seen_from(end), proof.control, exact) for end in _BOTH)
+        estimate = estimate_of(columns, lower, upper)
+        source = {} if math.isnan(estimate) else {"estimate": f"mean over the log, {lower[-1].name}"}
         clock.done("bets")
         return Result.of(
             proof,
             certified,
             method=NAME,
-            estimate=estimate_of(columns, lower, upper),
+            estimate=estimate,
             claims=claims,
-            choices=self._notes(columns, proof, [way.name for way in lower]),
+            choices=self._notes(columns, proof, [way.name for way in lower]) | source,
             effective=_effective(columns),
             seconds=clock.seconds,
         )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
+from bondic.bounds.ends import decided_by_rows
 from bondic.bounds.plan import Plan
 from bondic.bounds.start import sampled_start
 from bondic.bounds.table_plan import OneStart, TablePlan
-from bondic.claims import Claim, ErrorBudget, Side, ends_of
+from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
@@ -141,11 +142,7 @@ class Sequential:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
         if why := settled(problem):
-            certified, value = (
-                problem.select(problem.rows.start + self.pilot_rows(problem)),
-                range_of(problem.terms).low,
-            )
-            return self.give_up(certified, alpha, {}, why, value, clock)
+            return self.give_up(problem.select(problem.rows.start + self.pilot_rows(problem)), alpha, {}, why, clock)
         report = clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
@@ -172,23 +169,20 @@ class Sequential:
     ) -> Result:
         """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
-        missing = _without_starts(certified, plan, table)
-        if missing and table is not None:
-            table = replace(table, start=None)  # for the estimate alone
+        if why := self._contradicted(certified, chosen.ball) or _without_starts(certified, plan, table):
+            clock.done("evaluate")
+            return self.give_up(certified, budget.alpha, chosen.notes, why, clock)
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
-        estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
-        why = self._contradicted(certified, chosen.ball) or missing
+        carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
         clock.done("evaluate")
-        if why:
-            return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
         return Result.of(
             replace(proof, plan=None if plan is None else replace(plan, rounds=found.rounds)),
             certified,
             method=NAME,
-            estimate=estimate,
+            estimate=sum(carrying.values()) / len(carrying) if carrying else math.nan,
             claims=claims_of(found, budget),
-            choices=self._notes(certified, chosen.notes),
+            choices=self._notes(certified, chosen.notes) | _source(carrying),
             effective=found.effective,
             seconds=clock.seconds,
         )
@@ -215,9 +209,7 @@ class Sequential:
         log_term = math.log(len(ends_of(self.side)) / budget[TABLE_INITIAL])
         return propose_one_start(problem, pilot, times, range_of(problem.terms).width, log_term)
 
-    def give_up(
-        self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
-    ) -> Result:
+    def give_up(self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, clock: Clock) -> Result:
         """The value range, where the log contradicts what the library chose or there is nothing to learn."""
         notes = self._notes(certified, told)
         notes["Q"] = (
@@ -226,7 +218,7 @@ class Sequential:
         if told:
             notes[GIVEN_UP] = why
         proof = _value_range_proof(certified, alpha, self.side)
-        return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
+        return Result.of(proof, certified, method=NAME, choices=notes, seconds=clock.seconds)
 
     def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
@@ -368,10 +360,9 @@ def settled(problem: Rows) -> str:
     return "" if range_at_all_times(problem.terms).width else "the ranges leave one possible value"
 
 
-def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
-    """The mean of the doubly robust values behind the ends, of those alone that rows have moved."""
-    values = [claim[VALUE].mid for claim in claims if claim.uses_log] or [claim[VALUE].mid for claim in claims]
-    return sum(values) / len(values) if values else otherwise
+def _source(carrying: Collection[End]) -> dict[str, str]:
+    """Where the point estimate comes from, in words."""
+    return {"estimate": f"doubly robust, by the weights of the {' and '.join(carrying)} end"} if carrying else {}
 
 
 def _without_starts(certified: Rows, plan: Plan | None, table: TablePlan | None) -> str:

@@ -54,9 +54,7 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
         if result.estimate_outside
         else ""
     )
-    guess = f"The point estimate {esc(three(result.estimate))} has no guarantee of its own{advice}."
-    if not result.estimated:
-        guess = "There is no point estimate, because no row was used."
+    guess = f"{esc(sentence(result.estimate_words))}{advice if result.estimated else ''}."
     told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
     heading = "No answer: the log contradicts the assumptions" if rejected else "The answer"
     css = ' class="rejected"' if rejected else ""

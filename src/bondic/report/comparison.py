@@ -41,7 +41,8 @@ class Line:
         found = self.result
         given = found is not None and found.status is not Status.REJECTED
         numbers = {name: getattr(found, name) if given else None for name in ("low", "high", "length")}
-        numbers |= {name: None if found is None else getattr(found, name) for name in ("estimate", "alpha")}
+        numbers["estimate"] = found.estimate if found is not None and found.estimated else None
+        numbers["alpha"] = None if found is None else found.alpha
         return {
             "name": self.name,
             "method": self.method,
@@ -127,8 +128,10 @@ def _length(result: Result) -> str:
 def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
     if result.status is Status.REJECTED:
-        return "-", three(result.estimate), "-"
+        return "-", three(result.estimate) if result.estimated else "-", "-"
     low, high = ends_text(result.low, result.high)
+    if not result.estimated:
+        return low, "-", high
     return low, padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high)), high
 
 
@@ -165,5 +168,6 @@ def bar(result: Result, low: float, high: float, width: int) -> str:
     cells = ["·"] * width
     if result.status is not Status.REJECTED:
         cells[at(result.low) : at(result.high) + 1] = "━" * (at(result.high) + 1 - at(result.low))
-    cells[at(result.estimate)] = "○" if result.estimate_outside else "●"
+    if result.estimated:
+        cells[at(result.estimate)] = "○" if result.estimate_outside else "●"
     return "".join(cells)

@@ -42,7 +42,8 @@ def terms_figure(result: Result) -> Any:
         label = "interval, valid if Q as chosen holds" if conditional else "interval"
         axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLORS[0], alpha=0.12, label=label)
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
-    axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
+    if result.estimated:
+        axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
     names = dict.fromkeys(name for claim in result.claims for name in claim.steps())
     colors = dict(zip(names, cycle(_COLORS), strict=False))
     for height, claim in enumerate(result.claims):
