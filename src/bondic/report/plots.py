@@ -60,7 +60,8 @@ def terms_figure(result: Result) -> Any:
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(first, last)
     axes.set_xlabel("value of the policy")
-    axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
+    if axes.get_legend_handles_labels()[0]:  # a rejection may leave nothing to name
+        axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
     return figure
 
 
