@@ -3,7 +3,8 @@
     python experiments/corruptions.py [--seeds 20] [--honest 200] [--page docs/corruptions.md]
 
 Every fault is put into seeded logs that are good, and every good log is looked at as it is: what is said about those is
-a false alarm. Exit status 1 when a fault slips through or a good log is not left in peace.
+a false alarm. Exit status 1 when a fault slips through or a good log is not left in peace; logs that do not show a fault for
+sure have a table of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ if not __package__:  # run as a script: this folder must not be searched
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
-from experiments.corruptions_logs import FAULTS, GOOD, HONEST, Columns
+from experiments.corruptions_honest import HARD
+from experiments.corruptions_logs import FAINT, FAULTS, GOOD, HONEST, PARTLY, Columns
 
 import bondic
 from bondic.data.hygiene.findings import Finding
 
+ALL_HONEST = {**HONEST, **HARD}
 UNSEEN = "policy takes an action that was never logged"
 
 
@@ -58,11 +61,11 @@ def _rng(*words: object) -> np.random.Generator:
 
 def run_fault(fault: str, name: str, seeds: int) -> Line | None:
     """None where the log cannot have the fault."""
-    spoil, kind = FAULTS[fault]
+    spoil, kind = {**FAULTS, **FAINT}[fault]
     seen: Counter[str] = Counter()
     for seed in range(seeds):
         rng = _rng(name, seed)
-        spoiled = spoil(GOOD[name](rng), rng)
+        spoiled = spoil(ALL_HONEST[name](rng), rng)
         if spoiled is None:
             return None
         found = {item.severity for item in examined(spoiled) if item.kind == kind}
@@ -90,15 +93,16 @@ def false_alarms(name: str, seeds: int) -> list[str]:
     return [
         item.kind
         for seed in range(seeds)
-        for item in examined(HONEST[name](_rng("honest", name, seed)))
+        for item in examined(ALL_HONEST[name](_rng("honest", name, seed)))
         if item.severity != "note"
     ]
 
 
 def run(seeds: int, honest: int) -> tuple[list[Line], dict[str, list[str]]]:
-    lines = [line for fault in FAULTS for name in GOOD if (line := run_fault(fault, name, seeds)) is not None]
+    pairs = [(fault, name) for fault in FAULTS for name in GOOD if (fault, name) not in PARTLY]
+    lines = [line for pair in pairs if (line := run_fault(*pair, seeds)) is not None]
     lines += [run_unseen(name, seeds) for name in GOOD]
-    return lines, {name: false_alarms(name, honest) for name in HONEST}
+    return lines, {name: false_alarms(name, honest) for name in ALL_HONEST}
 
 
 def faults_table(lines: list[Line]) -> str:
@@ -114,7 +118,7 @@ def honest_table(alarms: dict[str, list[str]], honest: int) -> str:
     return head + "".join(f"| {name} | {honest} | {len(found)} |\n" for name, found in alarms.items())
 
 
-def page(lines: list[Line], alarms: dict[str, list[str]], seeds: int, honest: int) -> str:
+def page(lines: list[Line], faint: list[Line], alarms: dict[str, list[str]], seeds: int, honest: int) -> str:
     return f"""# Faulty logs
 
 Generated from one run of
@@ -128,11 +132,19 @@ that no interval is given; *warned*, that the warning stands at the top of the a
 [logs and policies](logs-and-policies.md#what-is-checked-in-your-log).
 
 The logs: *cart-pole* has continuous states and starts; *few starts* has continuous states and starts at a few points; *table*
-and *grid* have a few discrete states. All are episodes that are cut after 20 or 25 steps, some end before.
+and *grid* have a few discrete states. All are episodes that are cut after 20 or 25 steps, some end before. A fault that a log
+cannot have has no line: discrete states stay where they are, and come back.
 
 {faults_table(lines)}
+Some logs do not show a fault for sure. *grid* has about 26 rewards that are not 0, too few to compare; a behavior that changes
+while the unit does leaves few rows at the same states and actions; and a few copies may be chance where a behavior repeats its
+action.
+
+{faults_table(faint)}
 Logs without a fault must be left in peace, also where episodes start at one state, last one step, repeat themselves because
-a policy has settled down, or have neither episode ids nor timesteps.
+a policy has settled down, or have neither episode ids nor timesteps. In *learns* and *good after bad* a point is driven to the
+origin by a behavior that becomes better, slowly or at once, so that rewards change by large factors. Other worlds have no chance
+in them, so that states come back; or their states wait.
 
 {honest_table(alarms, honest)}"""
 
@@ -144,10 +156,12 @@ def main() -> int:
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
     lines, alarms = run(options.seeds, options.honest)
+    faint = [line for pair in PARTLY if (line := run_fault(*pair, options.seeds)) is not None]
     print(faults_table(lines))
+    print(faults_table(faint))
     print(honest_table(alarms, options.honest))
     if options.page is not None:
-        options.page.write_text(page(lines, alarms, options.seeds, options.honest), encoding="utf-8")
+        options.page.write_text(page(lines, faint, alarms, options.seeds, options.honest), encoding="utf-8")
     missed = [line for line in lines if line.caught < line.trials]
     return 1 if missed or any(alarms.values()) else 0
 

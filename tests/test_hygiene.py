@@ -21,7 +21,7 @@ from bondic.data.hygiene.marks import fingerprints
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
 from experiments import corruptions
-from experiments.corruptions_logs import FAULTS, GOOD, HONEST, autoreset, grid, limit_as_end, pasted, table
+from experiments.corruptions_logs import FAULTS, GOOD, HONEST, PARTLY, autoreset, grid, limit_as_end, pasted, table
 
 TERMS = {"gamma": 0.9, "reward_range": (-10.0, 10.0)}
 START = [[1.0]]
@@ -41,7 +41,8 @@ def rng(seed=0):
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_caught_in_every_log_that_can_have_it(fault):
-    lines = [line for name in GOOD if (line := corruptions.run_fault(fault, name, 2)) is not None]
+    sure = [name for name in GOOD if (fault, name) not in PARTLY]
+    lines = [line for name in sure if (line := corruptions.run_fault(fault, name, 2)) is not None]
     assert len(lines) >= 2
     assert all(line.caught == line.trials for line in lines), lines
 
@@ -60,7 +61,8 @@ BY_ONE = ("observations written as next observations", "next observations of oth
 def test_a_streamed_log_has_the_same_findings(fault, batch_rows, rows):
     """Rows are compared across the borders of batches, and episodes are put together from parts."""
     spoil, kind = FAULTS[fault]
-    columns = spoil({name: column[:rows] for name, column in GOOD["table"](rng()).items()}, rng())
+    short = ({key: column[:rows] for key, column in GOOD[name](rng()).items()} for name in ("table", "cart-pole"))
+    columns = next(spoiled for log in short if (spoiled := spoil(log, rng())) is not None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ValidityWarning)
         whole = bondic.inspect_log(log_of(columns))

@@ -124,7 +124,7 @@ def test_a_rejection_is_for_good():
     watched(monitor, part(first, slice(1000)), [500])
     assert monitor.status is Status.INTERVAL
     for _ in range(4):
-        monitor.update(part(first, slice(1000), rewards=np.ones(1000)))
+        monitor.update(part(first, slice(1000), rewards=np.ones(1000)), accept=["repeated-batch"])
     assert monitor.status is Status.REJECTED
     monitor.update(part(first, slice(1000, 1500)))
     assert monitor.status is Status.REJECTED
@@ -615,7 +615,7 @@ def test_the_command_leaves_nothing_behind_when_it_is_interrupted(tmp_path, monk
     assert set(tmp_path.iterdir()) == names
     monkeypatch.undo()
     refused = call(tmp_path / "watch", "--log", rows, *stated[2:], "--policy", "columns")
-    assert "Pass the policy itself" in str(refused.exception)
+    assert "no columns with the policy's probabilities" in str(refused.exception)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "file").write_text("mine")
     refused = call(tmp_path / "taken", "--log", rows, *stated)

@@ -3,14 +3,19 @@
 import json
 import math
 import sys
+import tomllib
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import bondic
 from bondic import InvalidInput, Status
+from bondic.data.io.words import reading_words
 from bondic.folders import WRITTEN
+from bondic.report.configuration import reading_toml
+from test_tool import run
 from test_ways_in import ASKED, LOG, TABLE, _probabilities, ask
 
 
@@ -248,3 +253,63 @@ def test_a_rejected_result_has_no_interval_anywhere(result):
     assert line.to_frame()["low"].isna().tolist() == [True, False]
     assert not rejected.low > limits.low
     assert rejected.unmet(above=limits.low - 1)
+
+
+def test_a_log_that_was_read_in_its_own_way_is_verified_from_its_folder(tmp_path, capsys):
+    """Columns, fill values, text, names of actions: the folder of `save` says what the command line would have to say."""
+    names = {0: "run", 1: "repair"}
+    table = TABLE.rename(columns={"reward": "income"}).assign(
+        reward=0.0,
+        action=TABLE["action"].map(names),
+        ward=np.where(TABLE["state"] > 1, "b", "a"),
+        next_ward=np.where(TABLE["next_state"] > 1, "b", "a"),
+    )
+    table.loc[table["state"] == 0, "state"] = np.nan
+    table.loc[table["next_state"] == 0, "next_state"] = np.nan
+    table.to_csv(tmp_path / "log.csv", index=False)
+    columns = {"rewards": "income", "observations": ["state", "ward"], "next_observations": ["next_state", "next_ward"]}
+    loaded = bondic.read_log(
+        tmp_path / "log.csv", columns=columns, missing={"state": -1}, categorical="codes", actions=["run", "repair"]
+    )
+    found = bondic.evaluate_policy(loaded, _probabilities, gamma=0.5, reward_range=(0, 1))
+    folder = found.save(tmp_path / "out")
+    stated = tomllib.loads((folder / "configuration.toml").read_text())
+    assert stated == {
+        "columns": ["rewards=income", "observations=state,ward", "next_observations=next_state,next_ward"],
+        "missing": ["state=-1.0"], "text": "codes", "actions": ["run", "repair"],
+    }  # fmt: skip
+    code, _, err = run(capsys, "verify", str(folder), str(tmp_path / "log.csv"))
+    assert code == 0, err
+    assert "--columns, --missing, --text, --actions" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_path_with_columns_is_verified_from_its_folder(streamed, tmp_path, capsys):
+    path, columns = tmp_path / "log.parquet", {"rewards": "income"}
+    TABLE.rename(columns={"reward": "income"}).assign(reward=0.0).to_parquet(path)
+    log, how = (bondic.stream_log(path, columns=columns), {}) if streamed else (path, {"columns": columns})
+    np.savez(tmp_path / "policy.npz", probs=np.full((int(TABLE["state"].max()) + 1, 2), 0.5))
+    folder = ask(log, tmp_path / "policy.npz", **how).save(tmp_path / "out")
+    asked = ["--policy", tmp_path / "policy.npz"] if streamed else []  # such a certificate holds no answers
+    assert run(capsys, "verify", folder, path, *asked)[0] == 0
+    (folder / "configuration.toml").unlink()
+    assert run(capsys, "verify", folder, path, *asked)[0] == 1
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"columns": {"observations": ["a,b"]}},
+        {"columns": {"observations": " a"}},
+        {"missing": {"a ": 1.0}},
+        {"categorical": {"a": "codes"}},
+    ],
+)
+def test_what_the_command_line_cannot_say_is_left_out_and_named(stated):
+    (name,) = stated
+    words = reading_words(**stated, one_step=True)
+    assert words == {"one_step": True, "unwritten": ("text" if name == "categorical" else name,)}
+    lines = reading_toml(words).splitlines()
+    assert lines[1] == "one-step = true"
+    assert words["unwritten"][0] in lines[2]
+    assert tomllib.loads(reading_toml(words)) == {"one-step": True}

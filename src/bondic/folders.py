@@ -2,10 +2,14 @@
 
 Replacing a result replaces the whole: files of the old one that the new one does not have (a certificate with rows, a summary
 of other numbers) go. Files that bondic did not write stay where they are.
+
+A program that is killed cannot clean up. It holds a lock on the folder that it writes into, and the lock ends with it, however
+it ends: hidden folders of ours whose lock is free are removed by the next program that writes beside them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -21,10 +25,15 @@ WRITTEN = (
     "terms.png", "terms.svg", "terms.pdf",
 )  # fmt: skip
 """Every name under which something is written into such a folder."""
+_RESULT = "result.json"
 RESULT_FORMAT = "bondic result 1"
 """What result.json says it is: by it a folder of ours is told from others."""
 UNFINISHED: set[Path] = set()
 """Folders that an end of the program in between has to remove."""
+_WORKING = ".bondic-"
+"""In the name of every folder that is written into, between the name of its place and eight characters of its own."""
+_OLD = "old"
+"""Inside of it: the result that is being replaced."""
 
 
 @contextmanager
@@ -40,23 +49,81 @@ def _unfinished(folder: Path) -> Iterator[None]:
 def result_folder(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write into; it becomes `target` when the work is done, and disappears when it fails."""
     refuse_existing(target, overwrite=overwrite)
+    with working_folder(target) as (working, place):
+        try:
+            with _unfinished(working):
+                yield working
+                working.chmod(0o755)
+            _move(working, place)
+        except OSError as problem:
+            raise InvalidInput(
+                f"{target} could not be written ({problem.strerror or problem}). Nothing was left behind."
+            ) from problem
+    _remove_abandoned(place.parent, place.name)
+
+
+@contextmanager
+def working_folder(target: Path) -> Iterator[tuple[Path, Path]]:
+    """(A hidden folder beside the place of `target`, that place); the folder is gone afterwards, unless it was renamed."""
     place = target.resolve()  # `.` and links have no name of their own
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        working = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
+        _remove_abandoned(place.parent)
+        working, lock = _made(place)
     except OSError as problem:
         raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
     try:
-        with _unfinished(working):
-            yield working
-            working.chmod(0o755)
-        _move(working, place)
-    except OSError as problem:
-        raise InvalidInput(
-            f"{target} could not be written ({problem.strerror or problem}). Nothing was left behind."
-        ) from problem
+        yield working, place
     finally:
         shutil.rmtree(working, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _made(place: Path) -> tuple[Path, int | None]:
+    """A new folder with our lock on it; again if another process took it for abandoned before the lock was there."""
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}{_WORKING}"))
+        try:
+            lock = _lock(folder)
+        except OSError:  # a file system without locks: nobody can lock it, so nobody takes it for abandoned
+            return folder, None
+        if lock is not None:
+            return folder, lock
+
+
+def _lock(folder: Path) -> int | None:
+    """A lock on a folder that is still there, as an open descriptor; None where another process has it, or has removed it."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), os.stat(folder)):
+            return handle
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except OSError:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def _remove_abandoned(parent: Path, replaced: str | None = None) -> None:
+    """Folders of processes that were killed. One that holds a result in the middle of its replacement stays, until its place
+    (`replaced`) has a complete one."""
+    for folder in parent.glob(f".*{_WORKING}????????"):
+        try:
+            if folder.name[1 : -len(_WORKING) - 8] != replaced and any((folder / _OLD).glob("*")):
+                continue
+            lock = _lock(folder)
+        except OSError:
+            continue
+        if lock is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
@@ -96,7 +163,7 @@ def refuse_existing(target: Path, *, overwrite: bool) -> None:
 def _is_result(folder: Path) -> bool:
     """Whether a command wrote this folder: its result.json says so, or its certificate (all that older versions left)."""
     certificate = _format(folder / "certificate.json")
-    return _format(folder / "result.json") == RESULT_FORMAT or certificate.startswith("bondic certificate ")
+    return _format(folder / _RESULT) == RESULT_FORMAT or certificate.startswith("bondic certificate ")
 
 
 def _format(path: Path) -> str:
@@ -109,15 +176,19 @@ def _format(path: Path) -> str:
 
 
 def _move(working: Path, place: Path) -> None:
-    """The old result steps aside as a whole before the new one comes in, and returns if that fails: never a mixture."""
+    """The old result steps aside as a whole before the new one comes in, and returns if that fails: never a mixture.
+
+    result.json goes last and comes first: whenever the program is killed, what is there can be told to be ours.
+    """
     if not place.exists():
         working.rename(place)
         return
-    new = sorted(item.name for item in working.iterdir())
+    new = sorted((item.name for item in working.iterdir()), key=lambda name: name != _RESULT)
     assert set(new) <= set(WRITTEN), new
-    aside = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.old."))
+    aside = working / _OLD
+    aside.mkdir()
     try:
-        for name in WRITTEN:
+        for name in sorted(WRITTEN, key=lambda name: name == _RESULT):
             if os.path.lexists(place / name):
                 os.replace(place / name, aside / name)
         for name in new:
@@ -126,8 +197,9 @@ def _move(working: Path, place: Path) -> None:
         for name in new:
             if not os.path.lexists(working / name):
                 (place / name).unlink(missing_ok=True)
-        for item in aside.iterdir():
-            os.replace(item, place / item.name)
-        aside.rmdir()  # an old file that could not return keeps its folder
+        try:
+            for item in aside.iterdir():
+                os.replace(item, place / item.name)
+        except OSError:  # an old file that cannot return keeps a folder of its own
+            aside.rename(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.old."))
         raise
-    shutil.rmtree(aside, ignore_errors=True)

@@ -183,7 +183,12 @@ _WATCHED = [
     opt.option(
         "--log", "New rows, or the whole log as it is now.", required=True, metavar="FILE", shell_complete=_files
     ),
-    opt.option("--policy", "module:object, or a file (ONNX, NPZ, ...).", required=True, metavar="SPEC"),
+    opt.option(
+        "--policy",
+        "module:object, a file (ONNX, NPZ, ...), 'columns' or 'logged' (the log holds its probabilities), as in evaluate.",
+        required=True,
+        metavar="SPEC",
+    ),
     opt.option("--planned-rows", "About how many rows there will be.", type=int, required=True),
     opt.default("--alpha", 0.1, "Probability that any of the intervals misses the value."),
     opt.default("--side", "both", "Interval, or one bound.", type=click.Choice(["both", "lower", "upper"])),
@@ -192,6 +197,11 @@ _WATCHED = [
         "--pilot", "First rows that are set aside for tuning: a share of the planned rows, or a number.", type=str
     ),
     opt.default("--value-bandwidth", opt.VALUE_BANDWIDTH, "Bandwidth of Q, in medians of distances."),
+    opt.several(
+        "--with",
+        "KEY=VALUE",
+        "What you state about the log's propensities, such as least_behavior_prob=0.05 or off_by=1.2. May be repeated.",
+    ),
     opt.flag("--json as_json", "Print the update as JSON and nothing else."),
     opt.flag("--quiet", "Print the answer in one line, nothing else."),
 ]

@@ -1,11 +1,10 @@
-"""A TOML file with options: read as defaults of the command line, written beside every result.
+"""A TOML file with options, read as defaults of the command line.
 
 One file may serve several commands: options of other commands are passed over, names that no command knows are errors.
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 
 from bondic.errors import InvalidInput, did_you_mean, one_line
 
-TABLES = ("columns", "missing", "with")
+TABLES = ("columns", "missing", "with", "categories")
 """Options of the form KEY=VALUE, which may be tables in the file."""
 
 
@@ -115,6 +114,8 @@ def _several(path: Path, name: str, value: Any) -> list[str]:
 def _joined(path: Path, name: str, group: Any) -> str:
     items = group if isinstance(group, list) else [group]
     texts = all(isinstance(item, str) for item in items) if name.startswith("columns.") else all(map(_is_plain, items))
+    if name.startswith("categories."):
+        texts = texts and not any("," in str(item) for item in items)
     return ",".join(map(str, _one_of(path, name, items, texts, "a text or a list of texts")))
 
 
@@ -130,23 +131,3 @@ def _one_of(path: Path, name: str, value: Any, fits: bool, wanted: str) -> Any:
     if not fits:
         raise InvalidInput(f"{path}: `{one_line(name)}` is {one_line(repr(value))}; {wanted} is needed.")
     return value
-
-
-def to_toml(values: dict[str, Any]) -> str:
-    """The effective configuration as a TOML file that --config reads again."""
-    lines = ["# the configuration behind the result beside this file; run it again with --config"]
-    for name, value in values.items():
-        if value is None or value == ():
-            continue
-        lines.append(f"{name.replace('_', '-')} = {_toml(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, tuple | list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return json.dumps(str(value), ensure_ascii=False)

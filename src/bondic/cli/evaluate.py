@@ -15,7 +15,6 @@ import click
 from rich.console import Console
 
 from bondic.advice.steps import with_next_steps
-from bondic.cli.config import to_toml
 from bondic.cli.inputs import make_method, make_question, read_inputs, with_sums
 from bondic.cli.outputs import EXIT_CODES, NOT_MET, print_notes, say_doubts, verify_command
 from bondic.cli.work import WORK, not_elsewhere, reads_in_parts, sums_of
@@ -31,6 +30,7 @@ from bondic.methods.sensitivity import result_frontier
 from bondic.methods.sequential import Sequential
 from bondic.proofs.dual import DualProof
 from bondic.rendering import interval_text, number, three
+from bondic.report.configuration import CONFIGURATION, to_toml
 from bondic.report.exports import result_csv, result_markdown
 from bondic.report.plots import save_plot, terms_figure
 from bondic.report.progress import progress_bar
@@ -102,7 +102,7 @@ def _write(
     shown = {"title": options["title"], "no_rows": options["no_rows"], "command": command}
     with result_folder(options["out"], overwrite=options["force"]) as folder:
         write_result(folder, result, question, sensitivity=varied[0], larger=varied[1], **shown)
-        texts = {"configuration.toml": to_toml(_configuration(options))}
+        texts = {CONFIGURATION: to_toml(_configuration(options))}
         if options["as_csv"]:
             texts["result.csv"] = result_csv(result)
         if options["markdown"]:

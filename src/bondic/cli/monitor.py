@@ -11,6 +11,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,45 +20,66 @@ from rich.console import Console
 
 from bondic.claims import Status
 from bondic.cli.categorical import stated_columns
-from bondic.cli.config import to_toml
+from bondic.cli.config import options_in
 from bondic.cli.inputs import parse_pilot
-from bondic.cli.outputs import EXIT_CODES, say_doubts
-from bondic.cli.policy import choose_policy, require_action_order
+from bondic.cli.outputs import EXIT_CODES, print_notes, say_doubts
+from bondic.cli.own_options import own_options, refuse_unknown_options
+from bondic.cli.policy import choose_policy
 from bondic.cli.reading import read_initial, read_rows, stated_gamma
 from bondic.data.initial import InitialStates
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import Coding, Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.methods.monitor import SequentialMonitor
-from bondic.methods.monitor_files import certificate_path, is_monitor
+from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document
+from bondic.methods.monitor_repeats import REPEATED
+from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import PILOT, Sequential
 from bondic.rendering import interval_text
+from bondic.report.configuration import to_toml
 from bondic.report.progress import progress_bar
+from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
+from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices
 
-CONFIGURATION, COLUMNS = "configuration.toml", "columns.json"
+CONFIGURATION = "configuration.toml"
 _CONDITIONAL = "conditional: valid if the value function is no rougher than bondic assumes"
 _NOT_STATED = ("folder", "log", "config", "as_json", "quiet")
 
 
 def command(folder: Path, **options: Any) -> int:
     """Read, update, write, print; the exit code tells the status of all updates together."""
+    refuse_unknown_options(["auto"], options["with"])
+    accepted, options = _accepted(folder, options)
     stated = to_toml({name: value for name, value in options.items() if name not in _NOT_STATED})
     with _alone(folder), progress_bar(Console(stderr=True, quiet=options["quiet"])) as progress:
         _refuse_other_statements(folder, stated)
-        rows, loaded = read_rows(options["log"], options)
+        before = _reading(folder)
+        rows, loaded = read_rows(options["log"], options, like=before)
         assert isinstance(rows, Transitions)
         assert loaded is not None
-        columns = json.dumps(loaded.names) + "\n"
-        _refuse_other_columns(folder, loaded, columns)
+        _refuse_other_columns(loaded, before)
         monitor = _open(folder, rows, loaded, options)
         fresh = monitor.unseen(rows)
         if fresh is not None:
-            result = monitor.update(fresh, progress)
-            monitor.save(folder, texts={CONFIGURATION: stated, COLUMNS: columns})
+            written = WrittenProbabilities.of(loaded).last(len(fresh)) if options["policy"] == COLUMNS else None
+            result = monitor.update(fresh, progress, accept=accepted, probabilities=written)
+            monitor.reading = asdict(loaded.coding)
+            monitor.save(folder, texts={CONFIGURATION: stated})
             say_doubts([Doubt(text) for text in result.warnings])
     _print(folder, monitor, 0 if fresh is None else len(fresh), options)
     return EXIT_CODES[monitor.status]
+
+
+def _accepted(folder: Path, options: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """What is accepted of this update alone, and the options without it."""
+    said = tuple(options["accept"])
+    if REPEATED not in said:
+        return (), options
+    rest, held = tuple(kind for kind in said if kind != REPEATED), folder / CONFIGURATION
+    if not rest and held.is_file():  # what was accepted of all updates need not be said again
+        rest = options_in(click.get_current_context(), held, ["accept"]).get("accept", ())
+    return (REPEATED,), {**options, "accept": rest}
 
 
 @contextmanager
@@ -90,36 +112,44 @@ def _refuse_other_statements(folder: Path, stated: str) -> None:
         )
 
 
-def _refuse_other_columns(folder: Path, loaded: LoadedLog, columns: str) -> None:
+def _reading(folder: Path) -> Coding | None:
+    """How the files before were read."""
+    found = read_document(folder).get("reading") if is_monitor(folder) else None
+    if found is None:
+        return None
+    try:
+        codings = {name: Encoding(**{**coding, **_tuples(coding)}) for name, coding in found["encodings"].items()}
+        return Coding(**{**found, **_tuples(found), "encodings": codings})
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise InvalidInput(f"{folder / STATE} is damaged ({one_line(problem, 200)}).") from problem
+
+
+def _tuples(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) for name, value in items.items() if isinstance(value, list)}
+
+
+def _refuse_other_columns(loaded: LoadedLog, before: Coding | None) -> None:
     """Every file has to mean the same by a dimension of an observation."""
-    coded = [name for name, coding in loaded.encodings.items() if coding.kind != "actions"]
-    if coded:
+    if before is not None and loaded.names != before.names:
         raise InvalidInput(
-            f"Column {one_line(coded[0])} is text. Text is coded by the values that a file happens to hold, and a later file may "
-            "hold others: write numbers or 0/1 columns of your own before monitoring."
-        )
-    path = folder / COLUMNS
-    if path.is_file() and path.read_text(encoding="utf-8") != columns:
-        raise InvalidInput(
-            f"The observations of these rows are {shown(loaded.names)}, those of the rows before "
-            f"{shown(json.loads(path.read_text(encoding='utf-8')))}. All rows of a log have the same columns."
+            f"The observations of these rows are {shown(loaded.names)}, those of the rows before {shown(before.names)}. All rows "
+            "of a log have the same columns, of one kind: numbers, or text."
         )
 
 
 def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -> SequentialMonitor:
     """The monitor of the folder, or a new one."""
     spec = options["policy"]
-    if spec in ("columns", "logged"):
-        raise InvalidInput(
-            f"--policy {spec}: probabilities in the log belong to its rows, and a monitor asks the policy as rows come. Pass the "
-            "policy itself: module:object, or a file."
-        )
-    require_action_order(loaded, None, options)  # a later part may hold other actions
-    policy = choose_policy(spec, loaded, 0, options)
+    policy = COLUMNS if spec == COLUMNS else choose_policy(spec, loaded, 0, options)
     if is_monitor(folder):
         return SequentialMonitor.load(folder, policy)
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         raise InvalidInput(f"{folder} exists and holds no monitor. Choose a folder that does not exist yet.")
+    notes: tuple[str, ...] = ()
+    if policy != COLUMNS:
+        policy, notes = take_policy(policy, GivenLog(rows, loaded, order_stated=bool(options["actions"])), None)
+    if not options["quiet"] and not options["as_json"]:
+        print_notes(Console(), notes)
     columns = stated_columns(options, loaded, rows.observation_dim)
     choices = Choices(categorical=columns, seed=options["seed"], value_bandwidth=options["value_bandwidth"])
     pilot = parse_pilot(options["pilot"])
@@ -131,9 +161,10 @@ def _open(folder: Path, rows: Transitions, loaded: LoadedLog, options: Mapping[s
         return SequentialMonitor(
             policy,
             _initial(rows, loaded, options),
-            gamma=stated_gamma(options),
+            gamma=stated_gamma(options, loaded),
             may_terminate=not options["never_terminates"],
             method=method,
+            propensities=Propensities(**own) if (own := own_options("auto", options["with"])) else None,
             **{name: options[name] for name in _ASKED},
         )
 
@@ -162,7 +193,8 @@ def _initial(rows: Transitions, loaded: LoadedLog, options: Mapping[str, Any]) -
 def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mapping[str, Any]) -> None:
     last, number = monitor.updates[-1], len(monitor.updates)
     if options["as_json"]:
-        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.told()}))
+        planned = {"planned_rows": monitor.method.planned_rows, "method": monitor.used_method}
+        click.echo(json.dumps({"update": number, "new_rows": fresh, **last.told(), **planned}))
         return
     level = f"{100 * (1 - monitor.alpha):g}%"
     if monitor.status is Status.REJECTED:
@@ -179,7 +211,11 @@ def _print(folder: Path, monitor: SequentialMonitor, fresh: int, options: Mappin
     click.echo(
         f"update {number}: {fresh} new rows, {last.rows} in all; this update alone: {own} ({last.status.lower()})"
     )
-    for name in ("waiting", "waiting rows"):
+    click.echo(
+        f"method: {monitor.used_method}, planned for {monitor.method.planned_rows} rows: the intervals hold if the log stops "
+        "earlier or goes on"
+    )
+    for name in ("waiting", "waiting rows", "propensities"):
         if monitor.result is not None and name in monitor.result.choices:
             click.echo(f"{name}: {monitor.result.choices[name]}")
     if last.certificate:

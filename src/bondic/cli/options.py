@@ -101,6 +101,11 @@ LOG = [
         "add a 0/1 column. Without this option gaps are refused.",
     ),
     choice("--text", ("one-hot", "codes"), "How text in observations is turned into numbers."),
+    several(
+        "--categories",
+        "COL=NAME[,NAME...]",
+        "All values that a text column of the observations may have. Default: those that occur. May be repeated.",
+    ),
     option(
         "--actions",
         "Names of the actions, if they are text, in the order of the policy's probabilities.",

@@ -17,7 +17,7 @@ EXIT_CODES = {Status.INTERVAL: 0, Status.REJECTED: 3, Status.TRIVIAL: 4}
 """What a command that evaluates ends with."""
 NOT_MET = 5
 """An interval that does not show what was required of it."""
-_READING = ("memory", "columns", "missing", "text", "actions", "one_step", "trust_pickle")
+_READING = ("memory", "columns", "missing", "text", "categories", "actions", "one_step", "trust_pickle")
 """Options of `evaluate` and `verify` that say how the log is read."""
 
 

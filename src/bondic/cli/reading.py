@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.read import read_log
 from bondic.data.io.states import read_states
+from bondic.data.io.words import categories_of, columns_of, missing_of
 from bondic.data.log import Log
-from bondic.data.names import MAY_BE_ABSENT
 from bondic.data.open import stream_log
 from bondic.data.stream import LogStream
 from bondic.data.transitions import Transitions
@@ -21,20 +21,25 @@ from bondic.errors import InvalidInput
 
 
 def read_rows(
-    log: str, options: Mapping[str, Any], progress: Callable[[float], None] | None = None
+    log: str,
+    options: Mapping[str, Any],
+    progress: Callable[[float], None] | None = None,
+    like: Coding | None = None,
 ) -> tuple[Transitions | LogStream, LoadedLog | None]:
-    """The log, and how it was understood (None for a log in batches)."""
-    columns = _columns(options["columns"])
+    """The log, and how it was understood (None for a log in batches); `like` is how an earlier part of it was."""
+    columns = columns_of(options["columns"])
     if options.get("memory"):
         return _stream(log, columns, options, progress), None
     loaded = read_log(
         log,
         columns=columns or None,
-        missing=_missing(options["missing"]),
+        missing=missing_of(options["missing"]),
         categorical=options["text"],
         actions=options["actions"],
         one_step=options["one_step"],
         trust_pickle=options["trust_pickle"],
+        categories=categories_of(options["categories"]),
+        like=like,
     )
     return loaded.transitions, loaded
 
@@ -42,8 +47,8 @@ def read_rows(
 def _stream(
     log: str, columns: dict[str, Any], options: Mapping[str, Any], progress: Callable[[float], None] | None
 ) -> LogStream:
-    if options["missing"] or options["text"]:
-        raise InvalidInput("--missing and --text need the log in memory: leave out --memory.")
+    if options["missing"] or options["text"] or options["categories"]:
+        raise InvalidInput("--missing, --text and --categories need the log in memory: leave out --memory.")
     given = {name: options[name] for name in ("memory", "actions", "one_step")}
     return stream_log(Path(log), columns=columns or None, progress=progress, **given)
 
@@ -83,37 +88,3 @@ def stated_gamma(options: Mapping[str, Any], loaded: LoadedLog | None = None) ->
     raise InvalidInput(
         "--gamma is missing: the discount of later rewards, in [0, 1). With --one-step it is not needed."
     )
-
-
-def _columns(items: tuple[str, ...]) -> dict[str, str | list[str] | None]:
-    """("observations=x,y", "terminations=none") -> {"observations": ["x", "y"], "terminations": None}."""
-    out: dict[str, str | list[str] | None] = {}
-    for item in items:
-        part, sign, names = (word.strip() for word in item.partition("="))
-        if not sign or not part or not names:
-            raise InvalidInput(f"--columns {item}: write PART=COLUMN, or PART=COLUMN,COLUMN,... for several.")
-        if part in out:
-            raise InvalidInput(f"--columns {part} is given twice. Name all its columns at once: PART=COLUMN,COLUMN,...")
-        group = [name.strip() for name in names.split(",")]
-        absent = part in MAY_BE_ABSENT and names.lower() == "none"
-        out[part] = None if absent else group[0] if len(group) == 1 else group
-    return out
-
-
-def _missing(items: tuple[str, ...]) -> Any:
-    """("indicator",) -> "indicator"; ("bmi=25",) -> {"bmi": 25.0}; () -> None."""
-    if items in ((), ("indicator",)):
-        return items[0] if items else None
-    out: dict[str, float] = {}
-    for item in items:
-        name, sign, value = (word.strip() for word in item.rpartition("="))  # names may hold "=": values never do
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not sign or not name or not math.isfinite(number) or name in out:
-            raise InvalidInput(
-                f"--missing {item}: write `indicator` alone, or COLUMN=NUMBER once for every column with gaps."
-            )
-        out[name] = number
-    return out

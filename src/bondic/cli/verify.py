@@ -48,7 +48,7 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     _print(checked)
 
 
-_READING = ("columns", "missing", "text", "actions", "one_step")
+_READING = ("columns", "missing", "text", "categories", "actions", "one_step")
 """What decides how a log is read. What runs code (a policy, pickles) is never taken from a folder that anybody may have made."""
 _CONFIGURATION = "configuration.toml"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,11 @@ class Log(Protocol):
     @property
     def plan(self) -> MemoryPlan | None:
         """The budget of memory that was stated for working on it."""
+        ...
+
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """What was stated about reading it, as options of the command line; nothing for arrays."""
         ...
 
     @property

@@ -12,6 +12,7 @@ from bondic.data.io import parquet
 from bondic.data.io.parquet import ParquetFiles
 from bondic.data.io.parts import Given
 from bondic.data.io.read import KNOWN
+from bondic.data.io.words import reading_words
 from bondic.data.memory import MemoryPlan, parse_memory
 from bondic.data.parquet import ParquetStream
 from bondic.data.stream import ArrayStream, LogStream
@@ -59,6 +60,7 @@ def stream_log(
         stream = ParquetStream(files, columns=columns, actions=actions, **reading)
     else:
         raise InvalidInput(f"A path or a mapping of arrays can be streamed, not {type(source).__name__}.")
+    stream.reading = reading_words(columns=columns, actions=actions, one_step=one_step)
     stream.plan = plan if batch_rows is None else None
     return stream
 

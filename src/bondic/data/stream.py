@@ -32,6 +32,7 @@ class LogStream(ABC):
 
     batch_rows: int  # read at a time, where nothing else is asked for
     plan: MemoryPlan | None = None  # where `batch_rows` comes from, if from a budget
+    reading: Mapping[str, Any] = {}  # what was stated about reading, as options of the command line
     held: ClassVar[bool] = False
 
     def __init__(self, batch_rows: int, progress: Callable[[float], None] | None = None) -> None:

@@ -91,6 +91,7 @@ class Transitions:
     content_hash: str = field(init=False, default="")
     held: ClassVar[bool] = True
     plan: ClassVar[MemoryPlan | None] = None
+    reading: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         self._convert()
@@ -214,10 +215,11 @@ class Transitions:
         for name, column in checked_propensities(given, n, discrete=self.discrete_actions).items():
             put(name, column)
 
-    def row_matrix(self) -> FloatArray:
-        """Every row's numbers side by side, -0.0 as 0.0."""
+    def row_matrix(self, *, paid: bool = True) -> FloatArray:
+        """Every row's numbers side by side, -0.0 as 0.0; state, action and next state alone unless `paid`."""
         known = [column for name in PROPENSITIES if (column := getattr(self, name)) is not None]
-        rows = np.column_stack([self.observations, self._action_matrix(), self.rewards, self.next_observations, *known])
+        more = [self.rewards, *known] if paid else []
+        rows = np.column_stack([self.observations, self._action_matrix(), self.next_observations, *more])
         return np.ascontiguousarray(rows + 0.0)
 
     def _action_matrix(self) -> FloatArray:

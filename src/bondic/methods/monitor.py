@@ -24,20 +24,31 @@ from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.data.initial import InitialStates
+from bondic.data.io.loaded import LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, NoInterval, ValidityWarning
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.monitor_files import Saved, read_folder, write_folder
 from bondic.methods.monitor_history import UpdateRecord, held_back, next_record, waiting_result
+from bondic.methods.monitor_propensities import BetPlan, decide, in_decisions_so_far, not_used
+from bondic.methods.monitor_propensities import evaluate as bets_result
+from bondic.methods.monitor_repeats import REPEATED, check_accepted, find_repeated, refuse_known_keys
 from bondic.methods.monitor_statements import read_method, read_statements, write_statements
+from bondic.methods.propensities import NAME as PROPENSITIES
+from bondic.methods.propensities import Propensities
+from bondic.methods.sequential import NAME as SEQUENTIAL
 from bondic.methods.sequential import NOTES, Sequential, settled
+from bondic.policies.answers import StoredAnswers
+from bondic.policies.protocol import RowProbabilities
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
+from bondic.proofs.propensities import PropensityProof
 from bondic.proofs.sequential import TABLE, TABLE_INITIAL, SequentialProof
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
-from bondic.rows.growing import GrowingRows, Statements
+from bondic.rows.growing import GrowingRows, Statements, has_propensities
+from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.search.sequential.plan import Planner, Shape
 from bondic.sums.forms import Sums
 from bondic.terms import make_terms, range_of
@@ -65,10 +76,12 @@ class _Fixed:
 
 @dataclass(frozen=True, eq=False)
 class _Plans:
-    """With coordinates, and without."""
+    """With coordinates, and without; or from propensities."""
 
     plan: Plan | None = None
     table: TablePlan | None = None
+    bets: BetPlan | None = None
+    proof: PropensityProof | None = None  # of the bets so far
 
 
 class SequentialMonitor:
@@ -86,9 +99,9 @@ class SequentialMonitor:
     Parameters
     ----------
     policy : object
-        As in `make_problem`; one that returns actions has to say how many there are, `DeterministicPolicy(function,
-        n_actions=K)`, since the log does not show all of them yet. Where actions are drawn, rows are used in groups of 256:
-        the last ones wait.
+        As in `make_problem`; one that returns actions is taken for as many as the first rows show, unless it says how many there
+        are, `DeterministicPolicy(function, n_actions=K)`. Where actions are drawn, rows are used in groups of 256: the last ones
+        wait.
     initial : InitialStates, default None
         Where episodes start, fixed beforehand; None: the episode starts of the log, as they come.
     gamma : float
@@ -103,6 +116,9 @@ class SequentialMonitor:
         Q, the pilot, sides and shares. The pilot is a share of the planned rows, or a number.
     value_range, horizon, may_terminate, time_varying, draws, initial_draws, seed, accept
         As in `make_problem`.
+    propensities : Propensities, default None
+        What is stated about the propensities of the log (`off_by`, `largest_ratio`, `least_behavior_prob`, `model`). A log that
+        has them, followed from its own starts, is evaluated with them where they promise enough: see the page on monitoring.
     """
 
     def __init__(
@@ -123,6 +139,7 @@ class SequentialMonitor:
         initial_draws: int | None = None,
         seed: int = 0,
         accept: Iterable[str] = (),
+        propensities: Propensities | None = None,
     ) -> None:
         check_alpha(alpha)
         if (doubt := unusual_alpha(alpha)) is not None:
@@ -131,14 +148,18 @@ class SequentialMonitor:
             raise InvalidInput(
                 f"Initial states are InitialStates, not {type(initial).__name__}: InitialStates.exact(states), .sample(states)."
             )
+        _refuse_row_answers(policy)
         terms = make_terms(gamma, reward_range, horizon, may_terminate, time_varying, value_range)
         statements = Statements(policy, initial, terms, draws, initial_draws, seed, tuple(accept))
-        self._begin(statements, _planned(Sequential() if method is None else method, planned_rows), float(alpha))
+        method = _planned(Sequential() if method is None else method, planned_rows)
+        self._begin(statements, method, propensities, float(alpha))
 
-    def _begin(self, statements: Statements, method: Sequential, alpha: float) -> None:
+    def _begin(self, statements: Statements, method: Sequential, stated: Propensities | None, alpha: float) -> None:
         """No rows yet."""
         assert method.planned_rows is not None
-        self._statements, self.method, self.alpha = statements, method, alpha
+        _refuse_other_values(stated)
+        self._statements, self.method, self.propensities, self.alpha = statements, method, stated, alpha
+        self.reading: dict[str, Any] | None = None  # how files were read, where that has to stay the same
         planned_rows = method.planned_rows
         self._pilot = method.planned_pilot(planned_rows)
         if not SMALLEST_PILOT <= self._pilot < planned_rows:
@@ -171,6 +192,13 @@ class SequentialMonitor:
         return self._updates
 
     @property
+    def used_method(self) -> str:
+        """The method of the intervals; "undecided" where the log has propensities, and the pilot is not complete."""
+        if self._plans.bets is not None:
+            return PROPENSITIES
+        return "undecided" if self._rows is not None and self._rows.whole_episodes else SEQUENTIAL
+
+    @property
     def running(self) -> Conclusion:
         """What all intervals so far have in common; nothing, or a rejection at any update, rejects for good."""
         limits = range_of(self._statements.terms)
@@ -197,27 +225,70 @@ class SequentialMonitor:
         """The rows that are new to this monitor, of a log that begins with those it has; None when there are none."""
         return log if self._rows is None else self._rows.unseen(log)
 
-    def update(self, rows: Transitions, progress: Progress | None = None) -> Result:
-        """The interval of all rows so far, these included; if it fails, nothing has changed."""
-        grown = GrowingRows.begin(self._statements, rows) if self._rows is None else self._rows.grown(rows)
+    def update(
+        self,
+        rows: Transitions | LoadedLog,
+        progress: Progress | None = None,
+        *,
+        accept: Iterable[str] = (),
+        probabilities: WrittenProbabilities | None = None,
+    ) -> Result:
+        """The interval of all rows so far, these included; if it fails, nothing has changed.
+
+        The rows may be what `read_log` has returned; where the policy is 'columns', they have to be, or `probabilities` are
+        those of these rows.
+
+        Rows that came before are refused: by their (episode, timestep) where the log has both, else by a run of equal rows
+        that chance does not repeat. `accept=["repeated-batch"]` states that they are new events.
+        """
+        accept = (accept,) if isinstance(accept, str) else tuple(accept)
+        check_accepted(accept)
+        accepted = REPEATED in (*self._statements.accept, *accept)
+        if isinstance(rows, LoadedLog):
+            if in_columns(self._statements.policy):
+                probabilities = WrittenProbabilities.of(rows)
+            rows = rows.transitions
+        doubt = "" if self._rows is None else self._refuse_repeated(self._rows.log, rows, accepted)
+        if self._rows is None:
+            grown = GrowingRows.begin(self._statements, rows, probabilities)
+        else:
+            grown = self._rows.grown(rows, probabilities)
+        grown = self._without_bets(replace(grown, repeated=grown.repeated or accepted))
         try:
             result, fixed, plans = self._evaluated(grown, Clock(progress))
         except BaseException:
             self._planner = None  # it may have seen rows that are not taken in: made again from those that were
             raise
-        if (doubt := unusual_alpha(self.alpha)) is not None and doubt not in result.warnings:
-            result = replace(result, warnings=(doubt, *result.warnings))
+        doubts = [text for text in (unusual_alpha(self.alpha), doubt) if text and text not in result.warnings]
+        result = replace(result, warnings=(*doubts, *result.warnings))
         self._rows, self._fixed, self._plans, self.result = grown, fixed, plans, result
         given_up = self._given_up_at() is not None or isinstance(result.proof, DualProof)
         self._updates = (*self._updates, next_record(self.running, result, grown, given_up=given_up))
         return result
 
+    def _without_bets(self, grown: GrowingRows) -> GrowingRows:
+        """All rows, once it is known that propensities are not used."""
+        if grown.whole_episodes and self._plans.bets is None and isinstance(self._decision(grown), str):
+            return grown.in_single_rows()
+        return grown
+
+    def _refuse_repeated(self, log: Transitions, rows: Transitions, accepted: bool) -> str:
+        """A doubt, where equal rows may be chance."""
+        if not isinstance(rows, Transitions) or rows.row_matrix().shape[1] != log.row_matrix().shape[1]:
+            return ""  # refused for that
+        ends = [record.rows for record in self._updates]
+        refuse_known_keys(log, rows, ends)
+        return "" if accepted else find_repeated(log, rows, ends, self.alpha)
+
     def _evaluated(self, grown: GrowingRows, clock: Clock) -> tuple[Result, _Fixed | None, _Plans]:
         if grown.used == 0:
-            return self._waiting(grown, "no group of rows is complete yet"), None, _Plans()
+            what = "episode" if grown.whole_episodes else "group of rows"
+            return self._waiting(grown, f"no {what} is complete yet"), None, _Plans()
         problem, fixed = grown.problem(), self._fixed
         if self._rows is not None and grown.used == self._rows.used and self.result is not None:
             return replace(self.result, choices={**self.result.choices, **held_back(grown)}), fixed, self._plans
+        if grown.whole_episodes:
+            return self._bet(grown, problem, clock)
         if problem.rows.stop <= self._pilot:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
         gone = self._given_up_at()
@@ -241,6 +312,29 @@ class SequentialMonitor:
         result = self.method.evaluate(certified, fixed.chosen, plans.plan, fixed.budget, clock, plans.table)
         return self._with_notes(result, problem, grown), fixed, plans
 
+    def _bet(self, grown: GrowingRows, problem: Rows, clock: Clock) -> tuple[Result, None, _Plans]:
+        """From propensities; or why not yet."""
+        bets = self._plans.bets or self._decision(grown)
+        assert not isinstance(bets, str)
+        if bets is None or grown.used <= bets.first or in_decisions_so_far(problem, bets):
+            why = f"no episode of several steps is complete after the pilot of {self._pilot} rows yet"
+            return self._waiting(grown, why), None, _Plans()
+        before = self._plans.proof
+        result = bets_result(problem, bets, self._stated, self.alpha, before, clock)
+        assert isinstance(result.proof, PropensityProof)
+        return self._with_notes(result, problem, grown), None, _Plans(bets=bets, proof=result.proof)
+
+    def _decision(self, grown: GrowingRows) -> BetPlan | str | None:
+        """The plan of bets, or why there is none, or None before that can be known."""
+        assert self.method.planned_rows is not None
+        never = not_used(grown)
+        return never or decide(grown, self._stated, self._pilot, self.method.planned_rows, self.alpha)
+
+    @property
+    def _stated(self) -> Propensities:
+        """What is stated about the propensities of the log."""
+        return replace(self.propensities or Propensities(), side=self.method.side)
+
     def _planned(self, problem: Rows, fixed: _Fixed) -> _Plans:
         """The plans for the rows so far; what was planned before stays as it is."""
         plan = None
@@ -255,7 +349,12 @@ class SequentialMonitor:
         return _Plans(plan, table)
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
-        return replace(result.with_question(problem), choices={**result.choices, **held_back(grown)})
+        more = held_back(grown)
+        if has_propensities(grown.log) and not isinstance(result.proof, PropensityProof):
+            why = self._decision(grown)
+            why = why if isinstance(why, str) else "they were not when this monitor was begun"
+            more["propensities"] = f"those of the log are not used: {why}"
+        return replace(result.with_question(problem), choices={**result.choices, **more})
 
     def _given_up_at(self) -> int | None:
         """The update at which the log contradicted the Q that the library had chosen."""
@@ -297,8 +396,9 @@ class SequentialMonitor:
             raise InvalidInput("There are no rows yet, so there is nothing to save: call update(rows) first.")
         result = self.result
         certificate = self._certificate if result is None else result.certificate
-        statements, arrays = write_statements(self._statements, self.method, self.alpha, self._rows)
-        saved = Saved(statements, arrays, self._rows.log.content_hash, self._updates, self._part, certificate)
+        statements, arrays = write_statements(self._statements, self.method, self.alpha, self._rows, self.propensities)
+        log_hash = self._rows.log.content_hash
+        saved = Saved(statements, arrays, log_hash, self._updates, self._part, certificate, self.reading)
         write_folder(folder, saved, texts or {})
 
     def _part(self, number: int) -> dict[str, Any]:
@@ -319,19 +419,28 @@ class SequentialMonitor:
         saved = read_folder(folder)
         statements, rows = read_statements(saved, policy)
         rows.check_policy()
-        method, alpha = read_method(saved, rows, functions)
+        method, stated, alpha = read_method(saved, rows, functions)
         monitor = SequentialMonitor.__new__(SequentialMonitor)
-        monitor._begin(statements, method, alpha)
+        monitor._begin(statements, method, stated, alpha)
         monitor._rows, monitor._updates, monitor._certificate = rows, saved.updates, saved.certificate
-        if saved.certificate is not None and monitor._given_up_at() is None:
+        monitor.reading = saved.reading
+        if saved.certificate is not None:
             told = saved.certificate.body["information"]["choices"]
             monitor._go_on(saved.certificate.proof(rows.layout, functions), told)
+        monitor._rows = monitor._without_bets(monitor._rows)
         return monitor
 
     def _go_on(self, proof: Proof, told: Mapping[str, str]) -> None:
         """With the Q and the plan of a certificate, and what was told about them."""
-        assert isinstance(proof, SequentialProof)
         assert self._rows is not None
+        if isinstance(proof, PropensityProof):
+            why = str(told["method"]).removeprefix("propensities, as ")
+            self._plans = _Plans(bets=BetPlan(proof.asked.rows[0], proof.planned, why), proof=proof)
+            return
+        self._rows = replace(self._rows, whole_episodes=False)
+        if self._given_up_at() is not None:
+            return
+        assert isinstance(proof, SequentialProof)
         plan, basis = proof.plan, None
         if plan is not None:
             seen = slice(plan.seen)
@@ -343,6 +452,23 @@ class SequentialMonitor:
         share = math.fsum(proof.budget.get(part) or 0.0 for part in (TABLE_INITIAL, *TABLE.values()))
         chosen = ChosenClass(proof.ball, notes, table=1.0 if plan is None else share / proof.budget.alpha)
         self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
+
+
+def _refuse_row_answers(policy: Any) -> None:
+    if isinstance(policy, RowProbabilities | StoredAnswers):
+        raise InvalidInput(
+            "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself (an "
+            "object with action_probs or sample_action, a function), or 'columns' where every file has a column for them."
+        )
+
+
+def _refuse_other_values(stated: Propensities | None) -> None:
+    """What the monitor decides itself, or cannot follow."""
+    if stated is not None and (stated.value != "population" or stated.planned is not None):
+        raise InvalidInput(
+            "propensities=Propensities(...) of a monitor has no value= and no planned=: the value over the population is "
+            "followed, and planned_rows= says how many rows there will be."
+        )
 
 
 def _planned(method: Sequential, planned_rows: int) -> Sequential:

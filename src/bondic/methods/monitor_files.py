@@ -13,8 +13,6 @@ import csv
 import io
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy.typing as npt
 
 from bondic.data.io.npz import load_arrays
 from bondic.errors import InvalidInput, one_line
+from bondic.folders import working_folder
 from bondic.methods.monitor_history import UpdateRecord
 from bondic.proofs.certificate import Certificate, compute_digest
 from bondic.proofs.io import load_certificate, save_certificate, write_atomically
@@ -46,11 +45,13 @@ class Saved:
     updates: tuple[UpdateRecord, ...]
     part: Callable[[int], Arrays]  # rows and answers of an update, by its number from 0 on
     certificate: Certificate | None  # of the last update
+    reading: dict[str, Any] | None = None  # JSON: how files were read, for those that follow
 
     @property
     def document(self) -> dict[str, Any]:
         lines = [asdict(update) for update in self.updates]
-        return {"format": FORMAT, "statements": self.statements, "log": self.log_hash, "updates": lines}
+        reading = {} if self.reading is None else {"reading": self.reading}
+        return {"format": FORMAT, "statements": self.statements, **reading, "log": self.log_hash, "updates": lines}
 
 
 def certificate_path(folder: Path, update: int) -> Path:
@@ -64,27 +65,23 @@ def write_folder(folder: str | os.PathLike[str], saved: Saved, texts: Mapping[st
     if target.is_dir() and any(target.iterdir()):
         _write_into(target, saved, _known(target, saved), texts)
         return
-    place = target.resolve()
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        working = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}."))
-    except OSError as problem:
-        raise InvalidInput(f"{target.parent} cannot be written to ({problem.strerror or problem}).") from problem
-    try:
-        working.chmod(0o755)
-        _write_into(working, saved, 0, texts)
-        working.replace(place)
-    except OSError as problem:
-        raise InvalidInput(f"{target} could not be written ({problem.strerror or problem}).") from problem
-    finally:
-        shutil.rmtree(working, ignore_errors=True)
+    with working_folder(target) as (working, place):
+        try:
+            working.chmod(0o755)
+            _write_into(working, saved, 0, texts)
+            working.replace(place)
+        except OSError as problem:
+            raise InvalidInput(f"{target} could not be written ({problem.strerror or problem}).") from problem
 
 
 def _known(folder: Path, saved: Saved) -> int:
     """How many updates the folder has already: the first ones of this very monitor, or it is refused."""
     held, mine = read_document(folder), saved.document
     lines = held["updates"]
-    if held["statements"] != mine["statements"] or lines != mine["updates"][: len(lines)]:
+    mine_then = mine["updates"][: len(lines)]
+    if held["statements"] != mine["statements"] or [UpdateRecord(**line) for line in lines] != [
+        UpdateRecord(**line) for line in mine_then
+    ]:
         raise InvalidInput(
             f"{folder} holds another monitor, or has gone on since this one was read from it. Save to another folder, or load it "
             "again and update that."
@@ -176,4 +173,5 @@ def read_folder(folder: str | os.PathLike[str]) -> Saved:
     def part(number: int) -> Arrays:
         return dict(load_arrays(_update_path(place, number + 1)))
 
-    return Saved(statements, load_arrays(place / _STATEMENTS), log_hash, updates, part, certificate)
+    arrays = load_arrays(place / _STATEMENTS)
+    return Saved(statements, arrays, log_hash, updates, part, certificate, document.get("reading"))

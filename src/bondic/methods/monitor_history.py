@@ -30,6 +30,7 @@ class UpdateRecord:
     given_up: bool  # a Q that the library chose, at this update or before
     certificate: str  # digest; empty where nothing could be certified yet
     time: str  # UTC
+    repeated: bool = False  # rows of it, or of an update before, were stated to be new events though they came before
 
     def told(self) -> dict[str, Any]:
         """All of it by name; a rejection has no ends, though the record keeps the value range in their place."""
@@ -66,13 +67,17 @@ def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given
         given_up=given_up,
         certificate=result.hashes.get("certificate", ""),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
+        repeated=grown.repeated,
     )
 
 
 def held_back(grown: GrowingRows) -> dict[str, str]:
     """A note on rows that wait for others."""
     waiting, total = len(grown.log) - grown.used, len(grown.log)
-    text = f"{waiting} of {total}: actions are drawn for groups of rows, and the last is not complete"
+    why = "actions are drawn for groups of rows, and the last is not complete"
+    if grown.whole_episodes:
+        why = f"the episode of row {grown.used} has neither ended nor been cut, and those after it wait for it"
+    text = f"{waiting} of {total}: {why}"
     return {"waiting rows": text} if waiting else {}
 
 

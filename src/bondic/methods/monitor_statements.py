@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from bondic.codec import Encoder, decode
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, one_line
 from bondic.methods.monitor_files import Arrays, Saved
+from bondic.methods.propensities import Propensities
 from bondic.methods.sequential import Sequential
 from bondic.policies.answers import StartAnswers
 from bondic.proofs import known
@@ -29,7 +30,7 @@ _DAMAGED = (KeyError, TypeError, ValueError)
 
 
 def write_statements(
-    said: Statements, method: Sequential, alpha: float, rows: GrowingRows
+    said: Statements, method: Sequential, alpha: float, rows: GrowingRows, bets: Propensities | None
 ) -> tuple[dict[str, Any], Arrays]:
     """JSON values, and the arrays that belong to them; fixed with the first rows."""
     if not isinstance(method.engine, str):
@@ -57,6 +58,14 @@ def write_statements(
         "choices": asdict(method.choices),
         "ball": ball,
     }
+    if rows.log.unrecorded:
+        statements["unrecorded"] = rows.log.unrecorded
+    if bets is not None:
+        if not (bets.model is None or isinstance(bets.model, str)):
+            raise InvalidInput(
+                "A regressor cannot be saved: Propensities(model='linear'), or keep the monitor in memory."
+            )
+        statements["propensities"] = {item.name: getattr(bets, item.name) for item in fields(bets)}
     return _plain(statements), arrays
 
 
@@ -80,7 +89,10 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
         portions = [saved.part(number) for number in range(len(saved.updates))]
         start = StartAnswers(arrays.get(INITIAL, np.zeros(0)), **data["policy"])
         codes = data["discrete_observations"]
-        rows = GrowingRows.restored(statements, portions, saved.updates[-1].used, start, codes)
+        rows = GrowingRows.restored(
+            statements, portions, saved.updates[-1].used, start, codes, data.get("unrecorded", ())
+        )
+        rows = replace(rows, repeated=saved.updates[-1].repeated)
     except _DAMAGED as problem:
         raise InvalidInput(f"The saved monitor is damaged ({one_line(problem, 200)}).") from problem
     if rows.log.content_hash != saved.log_hash:
@@ -88,8 +100,10 @@ def read_statements(saved: Saved, policy: Any) -> tuple[Statements, GrowingRows]
     return statements, rows
 
 
-def read_method(saved: Saved, rows: GrowingRows, functions: UserFunctions | None) -> tuple[Sequential, float]:
-    """The method with its options, and alpha."""
+def read_method(
+    saved: Saved, rows: GrowingRows, functions: UserFunctions | None
+) -> tuple[Sequential, Propensities | None, float]:
+    """The method with its options, what was stated about propensities, and alpha."""
     assert known.HOMES  # what the library itself writes can be read
     try:
         data, choices = saved.statements, dict(saved.statements["choices"])
@@ -101,6 +115,7 @@ def read_method(saved: Saved, rows: GrowingRows, functions: UserFunctions | None
             ball = decode(ValueClass, data["ball"], saved.arrays, "ball", **supplies)
             assert isinstance(ball, Ball | Box | Span)
         method = Sequential(ball=ball, cuts=tuple(data["cuts"]), choices=Choices(**choices), **data["method"])
-        return method, float(data["alpha"])
+        bets = Propensities(**data["propensities"]) if "propensities" in data else None
+        return method, bets, float(data["alpha"])
     except _DAMAGED as problem:
         raise InvalidInput(f"The saved monitor is damaged ({one_line(problem, 200)}).") from problem

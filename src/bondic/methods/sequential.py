@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
 from bondic.bounds.ends import decided_by_rows
-from bondic.bounds.plan import Plan
+from bondic.bounds.plan import Plan, StartBets
 from bondic.bounds.start import sampled_start
-from bondic.bounds.table_plan import OneStart, TablePlan
+from bondic.bounds.table_plan import TablePlan
 from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -38,12 +38,12 @@ from bondic.search.sequential.plan import (
     outset,
     pairs_of_a_table,
 )
-from bondic.search.sequential.starts import propose_one_start
+from bondic.search.sequential.starts import propose_bets
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.terms import range_at_all_times, range_of
+from bondic.terms import range_at_all_times
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
 from bondic.tuning.defaults import Choices
@@ -198,16 +198,13 @@ class Sequential:
         plan = make_table_plan(
             problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
         )
-        return replace(plan, start=self._one_start(problem, pilot, budget, shape.planned))
+        return replace(plan, start=self._start_bets(problem, pilot, budget, shape.planned))
 
-    def _one_start(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> OneStart | None:
-        """The start that nearly all share, as far as starts before the certified ones can tell."""
-        if TABLE_INITIAL not in budget.parts or problem.initial_states.kind != "sample":
+    def _start_bets(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> StartBets | None:
+        probability = budget.get(TABLE_INITIAL)
+        if probability is None:
             return None
-        begin, rest = problem.rows.start, problem.rows.start + planned - pilot.rows.stop
-        times = rest / max(pilot.rows.stop - begin, 1)
-        log_term = math.log(len(ends_of(self.side)) / budget[TABLE_INITIAL])
-        return propose_one_start(problem, pilot, times, range_of(problem.terms).width, log_term)
+        return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends_of(self.side)))
 
     def give_up(self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, clock: Clock) -> Result:
         """The value range, where the log contradicts what the library chose or there is nothing to learn."""
@@ -371,8 +368,8 @@ def _without_starts(certified: Rows, plan: Plan | None, table: TablePlan | None)
     Falling back on another bound would spend the same part of alpha twice.
     """
     states = certified.initial_states
-    missing = states.kind == "sample" and states.from_rows and plan is not None and plan.start is None
-    missing |= table is not None and table.start is not None and table.start.skipped >= len(states)
+    read_off = states.kind == "sample" and states.from_rows
+    missing = read_off and any(one is not None and one.start is None for one in (plan, table))
     return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
 
 

@@ -11,6 +11,7 @@ from bondic.errors import InvalidInput
 from bondic.folders import result_folder, write_texts
 from bondic.methods.frontier import Frontier
 from bondic.proofs.io import save_certificate, write_atomically
+from bondic.report.configuration import CONFIGURATION, reading_toml
 from bondic.report.exports import result_json
 from bondic.report.page import report_page
 from bondic.result import ConfidenceInterval, Result
@@ -36,7 +37,8 @@ def save_result(
     overwrite: bool = False,
     no_rows: bool = False,
 ) -> Path:
-    """Write result.json, the report, and the certificate where the method leaves a proof; returns the folder.
+    """Write result.json, the report, the certificate where the method leaves a proof, and what was stated about reading the
+    log (columns=, ...), so that `bondic verify` reads it in the same way; returns the folder.
 
     The folder appears when it is complete. `overwrite` replaces an earlier result as a whole, `no_rows` keeps every single
     row out of report and certificate.
@@ -47,6 +49,8 @@ def save_result(
         told = with_next_steps(result, question, no_rows=no_rows)
         kept = told.without_rows(question) if no_rows else told
         write_result(working, kept, question, title=title, no_rows=no_rows)
+        if question.reading:
+            write_texts(working, {CONFIGURATION: reading_toml(question.reading)})
     return target
 
 

@@ -19,17 +19,21 @@ from bondic.data.initial import InitialStates
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, PolicyError
 from bondic.kernels.normal_form import Layout
+from bondic.policies.adapters.rule import Rule
 from bondic.policies.answers import GROUP, NextStates, StartAnswers, StoredAnswers, ask_next, ask_start
+from bondic.policies.logged_target import LoggedTarget
 from bondic.policies.protocol import RowProbabilities
 from bondic.rows.doubts import inspected
 from bondic.rows.draws import Draws
 from bondic.rows.frame import check_part, make_frame
-from bondic.rows.inputs import chosen_policy
+from bondic.rows.inputs import GivenLog, chosen_policy, take_policy
 from bondic.rows.make import make_rows, refuse_unrecorded
 from bondic.rows.rows import Rows
+from bondic.rows.written import WrittenProbabilities, in_columns
 from bondic.terms import Terms
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 NEXT, INITIAL = "next_answers", "initial_answers"
 """Answers beside the columns of a portion."""
@@ -48,14 +52,11 @@ class Statements:
     initial_draws: int | None = None
     seed: int = 0
     accept: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # how the policy was read
 
     def __post_init__(self) -> None:
-        if isinstance(self.policy, RowProbabilities | StoredAnswers):
-            raise InvalidInput(
-                "Probabilities that are written down row by row belong to one log, and this one grows. Pass the policy itself: "
-                "an object with action_probs or sample_action, or a function."
-            )
-        object.__setattr__(self, "policy", chosen_policy(self.policy, None, None))
+        if not in_columns(self.policy):  # it comes with the rows
+            object.__setattr__(self, "policy", chosen_policy(self.policy, None, None))
         if self.initial is not None and self.initial.from_rows:
             raise InvalidInput(
                 "These initial states were read off a log of some length, and the log grows. Pass initial=None for its episode "
@@ -66,6 +67,16 @@ class Statements:
                 f"`seed` is {self.seed!r}; a whole number >= 0 is needed, so that draws can be repeated."
             )
 
+    def knowing(self, rows: Transitions) -> Statements:
+        """A policy that returns actions, for as many as the first rows show: fixed with them."""
+        policy, notes = take_policy(self.policy, GivenLog(rows), None)
+        return replace(self, policy=policy, notes=(*self.notes, *notes))
+
+    def for_actions(self, count: int) -> Statements:
+        """The same for as many as it was asked for before."""
+        unknown = isinstance(self.policy, Rule) and self.policy.actions is None
+        return replace(self, policy=self.policy.with_actions(count)) if unknown else self
+
     def starts(self, log: Transitions) -> InitialStates:
         return InitialStates.from_log(log) if self.initial is None else self.initial
 
@@ -73,8 +84,10 @@ class Statements:
         """The policy at initial states."""
         times = np.zeros(len(states), dtype=np.int64) if self.terms.time_varying else None
         asking: dict[str, Any] = {"draws": self.draws, "initial_draws": self.initial_draws}
-        rng = Draws(self.seed).at_start()
-        found = ask_start(self.policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
+        rng, policy = Draws(self.seed).at_start(), self.policy
+        if isinstance(policy, RowProbabilities):  # the last starts are those that are new
+            policy = replace(policy, initial_probs=policy.initial_probs[len(policy.initial_probs) - len(states) :])
+        found = ask_start(policy, states, times, action_dim=action_dim, log_rows=log_rows, rng=rng, **asking)
         if self.initial is None and not found.exact:
             raise InvalidInput(
                 "Episode starts of a growing log need a policy whose means over actions are exact: with drawn actions, every "
@@ -84,6 +97,8 @@ class Statements:
 
     def at_next(self, log: Transitions, rows: RowRange, start: StartAnswers) -> FloatArray:
         """The policy at the next states of these rows."""
+        if isinstance(self.policy, LoggedTarget):  # it has no answers
+            return np.zeros((0, *start.initial.shape[1:]))
         part = log.cut(rows)
         frame = make_frame(part, self.terms)
         later = None if frame.times is None else frame.times[frame.continues] + 1
@@ -101,25 +116,48 @@ class GrowingRows:
     used: int  # how many of them are evaluated
     answers: StoredAnswers  # the policy at the initial states and at the next states of the rows that are used
     draws: int  # actions drawn at each next state; 1 if means over them are exact
+    repeated: bool = False  # rows that came before were stated to be new events
+    whole_episodes: bool = False  # rows of an episode wait for its end, and for those of the episodes before it
+    written: WrittenProbabilities | None = None  # of a policy in columns of the log
 
     @staticmethod
-    def begin(statements: Statements, rows: Transitions) -> GrowingRows:
+    def begin(statements: Statements, rows: Transitions, written: WrittenProbabilities | None = None) -> GrowingRows:
         """The first rows."""
-        _refuse_wrong(rows, statements.terms, 0)
+        _refuse_wrong(rows, statements, 0)
+        if in_columns(statements.policy):
+            statements = replace(statements, policy=_written(written, statements).policy(rows))
+        statements = statements.knowing(rows)
         start = statements.at_start(statements.starts(rows).observations, rows.action_dim, len(rows))
         tail = (start.slots,) if start.discrete else (start.draws, rows.action_dim)
         answers = StoredAnswers(np.zeros((0, *tail)), start.initial, start.discrete, start.exact)
-        return GrowingRows(statements, rows, 0, answers, start.draws)._asked()
+        whole = statements.initial is None and start.exact and has_propensities(rows)
+        found = GrowingRows(statements, rows, 0, answers, start.draws, whole_episodes=whole, written=written)
+        return found._asked()
 
-    def grown(self, rows: Transitions) -> GrowingRows:
+    def grown(self, rows: Transitions, written: WrittenProbabilities | None = None) -> GrowingRows:
         """The log with these rows after its own."""
-        _refuse_wrong(rows, self.statements.terms, len(self.log))
-        return replace(self, log=_joined(self.log, rows))._asked()
+        _refuse_wrong(rows, self.statements, len(self.log))
+        log, said = _joined(self.log, rows), self.statements
+        if self.written is not None:
+            written = self.written.then(written)
+            said = replace(said, policy=written.policy(log))
+        return replace(self, log=log, statements=said, written=written)._asked()
+
+    def in_single_rows(self) -> GrowingRows:
+        """The same, with all rows that are there."""
+        return replace(self, whole_episodes=False)._asked()
 
     def _asked(self) -> GrowingRows:
         """Ask the policy for what is new, whole groups only where it draws."""
         total, said, initial = len(self.log), self.statements, self.answers.initial
         used = total if self.answers.exact else total // GROUP * GROUP
+        if self.whole_episodes:
+            used = int(complete_rows(self.log).max(initial=0))
+            if used < self.used:
+                raise InvalidInput(
+                    f"An episode that had ended or was cut before row {self.used} goes on in the new rows. What was cut "
+                    "stays so: give the rows after it an episode id of their own."
+                )
         if used == self.used:
             return self
         if said.initial is None and len(states := said.starts(self.log).observations[len(initial) :]):
@@ -139,7 +177,7 @@ class GrowingRows:
         if count == len(self.log):
             return self.log
         columns = {name: None if column is None else column[:count] for name, column in self.log.columns().items()}
-        return Transitions(**columns, discrete_observations=self.log.discrete_observations)  # type: ignore[arg-type]
+        return _of(columns, self.log)
 
     def unseen(self, log: Transitions) -> Transitions | None:
         """The rows of a file that are not among these: those after them if it begins like them, else all; None: no new ones."""
@@ -153,12 +191,12 @@ class GrowingRows:
                 f"These {len(log)} rows are the first of the {len(self.log)} that are known already. A copied row is not new "
                 "data: pass the rows after them, or the whole log as it is now."
             )
-        columns = {name: None if column is None else column[common:] for name, column in log.columns().items()}
-        return Transitions(**columns, discrete_observations=log.discrete_observations)  # type: ignore[arg-type]
+        return _of({name: None if column is None else column[common:] for name, column in log.columns().items()}, log)
 
     def problem(self) -> Rows:
         """The question on all rows that are used; what is surely wrong with the log is refused, doubts are warnings."""
-        return inspected(self._rows(self.used), self.statements.accept)
+        more = ("copies", "repeated-batch") if self.repeated else ()
+        return inspected(self._rows(self.used), (*self.statements.accept, *more))
 
     def earlier(self, used: int) -> Rows:
         """The question as it was when so many rows were used; the log is not inspected again."""
@@ -169,8 +207,10 @@ class GrowingRows:
         following, starts = self._counts(used)
         answers = replace(self.answers, next=self.answers.next[:following], initial=self.answers.initial[:starts])
         asking: dict[str, Any] = {"draws": said.draws, "initial_draws": said.initial_draws, "seed": said.seed}
-        rows = make_rows(log, answers, said.starts(log), said.terms, **asking)
-        return replace(rows, policy=said.policy)  # its answers are held; it may be asked at other states
+        asked = said.policy if isinstance(said.policy, LoggedTarget) else answers
+        rows = make_rows(log, asked, said.starts(log), said.terms, **asking)
+        # its answers are held; it may be asked at other states
+        return replace(rows, policy=said.policy, notes=said.notes)
 
     @property
     def layout(self) -> Layout:
@@ -186,13 +226,15 @@ class GrowingRows:
         found[NEXT] = self.answers.next[known[0] : now[0]]
         if self.statements.initial is None:
             found[INITIAL] = self.answers.initial[known[1] : now[1]]
-        return found
+        return found | ({} if self.written is None else self.written.columns(slice(*given)))
 
     def _counts(self, used: int) -> tuple[int, int]:
         """Next and initial states of the first rows."""
         if used == 0:
             return 0, 0
         log = self.first(used)
+        if isinstance(self.statements.policy, LoggedTarget):
+            return 0, 0
         return make_frame(log, self.statements.terms).next_rows.size, len(self.statements.starts(log))
 
     @staticmethod
@@ -202,17 +244,24 @@ class GrowingRows:
         used: int,
         start: StartAnswers,
         discrete_observations: bool,
+        unrecorded: Sequence[str] = (),
     ) -> GrowingRows:
         """From its portions, without asking the policy; `start` has the initial answers that are in none of them."""
         joined: dict[str, Any] = {name: np.concatenate([part[name] for part in portions]) for name in portions[0]}
-        following, initial = joined.pop(NEXT), joined.pop(INITIAL, start.initial)
+        written, following = WrittenProbabilities.taken(joined), joined.pop(NEXT)
+        initial = joined.pop(INITIAL, start.initial)
         answers = StoredAnswers(following, initial, start.discrete, start.exact)
-        log = Transitions(**joined, discrete_observations=discrete_observations)
-        return GrowingRows(statements, log, used, answers, start.draws)
+        log = Transitions(**joined, discrete_observations=discrete_observations, unrecorded=tuple(unrecorded))
+        slots = StartAnswers(initial, start.discrete, start.exact, start.draws).slots
+        said = statements.for_actions(slots) if written is None else replace(statements, policy=written.policy(log))
+        whole = said.initial is None and start.exact and has_propensities(log)
+        return GrowingRows(said, log, used, answers, start.draws, whole_episodes=whole, written=written)
 
     def check_policy(self) -> None:
         """The policy against its stored answers: at the initial states, and at the last rows that were used."""
         said, first = self.statements, max(self.used - 1, 0) // GROUP * GROUP
+        if isinstance(said.policy, LoggedTarget | RowProbabilities):  # it stands in the log
+            return
         states = said.starts(self.log).observations[: len(self.answers.initial)]
         _compare(said.at_start(states, self.log.action_dim, len(self.log)).initial, self.answers.initial, "initial")
         if self.used:
@@ -229,13 +278,45 @@ def _compare(mine: FloatArray, stored: FloatArray, what: str) -> None:
         )
 
 
-def _refuse_wrong(rows: Transitions, terms: Terms, first_row: int) -> None:
+def _written(found: WrittenProbabilities | None, said: Statements) -> WrittenProbabilities:
+    if found is None or said.initial is not None:
+        raise InvalidInput(
+            "The policy is 'columns': its probabilities come with the rows, update(read_log(...)), and episode starts of the log "
+            "are its initial states (no initial=, no --initial)."
+        )
+    return found
+
+
+def has_propensities(log: Transitions) -> bool:
+    return log.has("behavior_action_probs") or log.has("behavior_log_probs")
+
+
+def complete_rows(log: Transitions) -> IntArray:
+    """All numbers of first rows that are whole episodes, each of which has ended or was cut."""
+    ended = log.terminations | np.asarray(log.truncations)
+    if log.episode_ids is None:
+        return np.flatnonzero(ended) + 1
+    _, first, episode = np.unique(np.asarray(log.episode_ids), return_index=True, return_inverse=True)
+    last = np.zeros(first.size, dtype=np.int64)
+    np.maximum.at(last, episode, np.arange(len(log)))
+    stop = int(first[~ended[last]].min(initial=len(log)))  # the first row of an episode that goes on
+    return np.flatnonzero(np.maximum.accumulate(last[episode])[:stop] == np.arange(stop)) + 1
+
+
+def _of(columns: Mapping[str, Any], log: Transitions) -> Transitions:
+    """Rows with the statements of this log."""
+    return Transitions(**columns, discrete_observations=log.discrete_observations, unrecorded=log.unrecorded)
+
+
+def _refuse_wrong(rows: Transitions, said: Statements, first_row: int) -> None:
     """Rows that can never be evaluated are not taken in."""
     if not isinstance(rows, Transitions):
         raise InvalidInput(
             f"New rows are Transitions, not {type(rows).__name__}: read_log(path).transitions, or Transitions(...)."
         )
-    refuse_unrecorded(rows)
+    terms = said.terms
+    if not isinstance(said.policy, LoggedTarget):
+        refuse_unrecorded(rows)
     if terms.time_varying and not rows.has_timesteps:
         raise InvalidInput(
             "A finite horizon or a time-varying problem needs `timesteps` in the log: value depends on time."
@@ -265,4 +346,4 @@ def _joined(log: Transitions, rows: Transitions) -> Transitions:
                 f"{mine.shape}. All rows of a log have the same columns."
             )
         columns[name] = None if mine is None else np.concatenate([mine, theirs])
-    return Transitions(**columns, discrete_observations=log.discrete_observations)
+    return _of(columns, log)

@@ -53,6 +53,10 @@ class GivenLog:
         return self.log.observation_names if self.loaded is None else self.loaded.names
 
     @property
+    def reading(self) -> Mapping[str, Any]:
+        return self.log.reading if self.loaded is None else self.loaded.reading
+
+    @property
     def one_step(self) -> bool:
         return self.loaded is not None and self.loaded.one_step
 

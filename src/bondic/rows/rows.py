@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -75,6 +75,7 @@ class Rows:
     stated: tuple[str, ...] = ()  # what the user states by accepting what would be refused or warned about
     names: tuple[str, ...] = ()  # of the observation columns, where they are known
     notes: tuple[str, ...] = ()  # how the log was read, where it was read from something else
+    reading: Mapping[str, Any] = field(default_factory=dict)  # what was stated on reading it, as options of the command
     kept: tuple[Batch, ...] | None = None  # blocks that hold at least these rows
 
     def __len__(self) -> int:

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.hygiene.chance import RARE
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import Marks, mixed, placed
 from bondic.data.hygiene.walk import FloatArray, IntArray, Walk
 
-RARE = float(np.log(1e6))
-"""Chance alone gives such a block in fewer than one of a million logs."""
 _MOST_REPEATS = 8
 _PIECE = 16
 """Rows of a piece, on average."""
@@ -124,14 +123,20 @@ def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterat
         first, again = (int(walk.first_rows[k]) for k in (block.first, block.first + block.offset))
         yield _finding("refuse", block.length, again, first, f"{block.length} episodes in a row are repeated")
         return
+    block = None if discrete else repeated_block(walk.paths)
+    if block is not None:
+        first, again = (int(walk.first_rows[k]) for k in (block.first, block.first + block.offset))
+        what = f"{block.length} episodes in a row are repeated in every state and action, with other rewards"
+        yield _finding("warn", block.length, again, first, what)
+        return
     twins = _twins(walk) if not discrete and keyed else np.zeros(0, dtype=np.int64)
     if twins.size:
         row = int(walk.first_rows[twins[0]])
-        original = int(walk.first_rows[np.flatnonzero(walk.contents == walk.contents[twins[0]])[0]])
-        what = f"{twins.size} episodes equal an earlier one in every value, although observations are continuous"
+        original = int(walk.first_rows[np.flatnonzero(walk.paths == walk.paths[twins[0]])[0]])
+        what = f"{twins.size} episodes equal an earlier one in every state and action, although observations are continuous"
         yield _finding("warn", twins.size, row, original, what)
         return
-    if walk.ids.size < _FEW_EPISODES and (discrete or keyed):
+    if walk.ids.size < _FEW_EPISODES:
         marks, rows = pieces.finished()
         block = repeated_block(marks, 0.5)
         if block is not None:
@@ -141,11 +146,17 @@ def copied(walk: Walk, pieces: Pieces, *, discrete: bool, keyed: bool) -> Iterat
 
 
 def _twins(walk: Walk) -> IntArray:
-    """Later copies of episodes of two rows or more, where no two different episodes have the same start."""
-    values, first = np.unique(walk.contents, return_index=True)
-    if np.unique(walk.start_marks).size != values.size or values.size < 2:
+    """Later copies of episodes of two rows or more, where no two different episodes have the same start.
+
+    Without their rewards they are compared where most starts occur once: else a behavior and a world without chance may have
+    repeated all but the rewards.
+    """
+    alone = np.unique(walk.start_marks, return_counts=True)[1] == 1
+    contents = walk.paths if 2 * alone.sum() > alone.size else walk.contents
+    values, first = np.unique(contents, return_index=True)
+    if alone.size != values.size or values.size < 2:
         return np.zeros(0, dtype=np.int64)
-    later = np.ones(walk.contents.size, dtype=bool)
+    later = np.ones(contents.size, dtype=bool)
     later[first] = False
     return np.flatnonzero(later & (walk.lengths > 1))
 

@@ -12,8 +12,8 @@ from bondic.errors import InvalidInput
 Severity = Literal["refuse", "warn", "note"]
 
 ACCEPTABLE = {
-    "next-observations": "Next observations differ from the observations of the following rows, and yet each is the state that "
-    "followed its row, drawn from the environment.",
+    "next-observations": "Next observations differ from the observations of the following rows, or equal those of their own, and "
+    "yet each is the state that followed its row, drawn from the environment.",
     "resets": "Where episodes were cut, the process went on: the next observation is the state that followed, not the start of "
     "another episode.",
     "reset-rows": "The first rows of episodes are real steps: their actions were carried out and their rewards were earned.",
@@ -24,7 +24,9 @@ ACCEPTABLE = {
     "time-limit": "Episodes that end after the same number of steps really end there: nothing is earned afterwards.",
     "unseen-actions": "The policy takes actions that the log never took; what is said of them rests on the value class.",
     "sure-propensities": "Every action of the log was certain when it was taken: the behavior drew none by chance.",
-    "copies": "Stretches that repeat earlier ones are new data, not the same events logged twice.",
+    "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
+    "reward-scale": "Rewards of all rows are in one unit, also where they change by a constant factor.",
+    "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",
     **CHOICES,
 }
 """Kinds of findings that a user can overrule, and choices of the library, with the assumption that accepting one states."""

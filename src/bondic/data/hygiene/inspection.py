@@ -12,7 +12,10 @@ from bondic.data.hygiene.chain import ChainCheck
 from bondic.data.hygiene.copies import Pieces, copied
 from bondic.data.hygiene.findings import Finding
 from bondic.data.hygiene.limits import LimitCheck, missing_episodes, widened
+from bondic.data.hygiene.near_copies import NearCopies
 from bondic.data.hygiene.resets import ResetCheck
+from bondic.data.hygiene.scale import ScaleCheck
+from bondic.data.hygiene.stays import StayCheck
 from bondic.data.hygiene.walk import FloatArray, IntArray, Walk
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ class Inspection:
     def __init__(self) -> None:
         self._walk, self._pieces = Walk(), Pieces()
         self._chain, self._resets, self._limits = ChainCheck(), ResetCheck(), LimitCheck()
+        self._stays, self._near, self._scale = StayCheck(), NearCopies(), ScaleCheck()
         self._discrete, self._timed = True, False
         self._certain = True  # all propensities so far are 1
         self.action_counts: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)  # of discrete actions
@@ -47,7 +51,10 @@ class Inspection:
         self._chain.add(rows)
         self._resets.add(rows)
         self._limits.add(rows, self._walk)
-        self._pieces.add(rows.marks, first_row)
+        self._pieces.add(rows.paths, first_row)
+        self._stays.add(rows)
+        self._near.add(rows, np.asarray(part.actions, dtype=np.float64).reshape(len(part), -1))
+        self._scale.add(part, first_row)
         self._certain &= _all_certain(part)
         if part.discrete_actions:
             more = np.bincount(part.actions)
@@ -72,9 +79,10 @@ class Inspection:
         """Everything found, the worst first; `gamma` and `horizon` tell which ends are natural."""
         keyed = self._walk.has_ids and self._timed
         found = [
-            *self._chain.findings(has_ids=self._walk.has_ids, has_times=self._timed),
+            *(list(self._chain.findings(has_ids=self._walk.has_ids, has_times=self._timed)) or self._stays.findings()),
             *self._resets.findings(),
-            *copied(self._walk, self._pieces, discrete=self._discrete, keyed=keyed),
+            *(list(copied(self._walk, self._pieces, discrete=self._discrete, keyed=keyed)) or self._near.findings()),
+            *self._scale.findings(),
             *missing_episodes(self._walk),
             *self._sure_propensities(),
             *self._limits.findings(self._walk, gamma=gamma, horizon=horizon),

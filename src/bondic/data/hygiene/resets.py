@@ -16,12 +16,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from bondic.data.hygiene.chance import RARE
 from bondic.data.hygiene.findings import Finding, Severity
 from bondic.data.hygiene.marks import state_marks
 from bondic.data.hygiene.walk import FloatArray, WalkedPart, WalkedRows
 
-RARE = float(np.log(1e6))
-"""Chance alone gives what is reported here in fewer than one of a million logs."""
 _MOST_STATES = 100_000
 _HARDLY = 0.1
 _FAR = 3.0

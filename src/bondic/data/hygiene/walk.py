@@ -7,6 +7,7 @@ every episode of the log.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ class WalkedPart:
     starts: IntArray
     fresh: IntArray  # rows of this part, without the carried ones
     marks: Marks  # of all their numbers, one per fresh row
+    paths: Marks  # of state, action and next state alone; of all numbers where states are discrete
     discrete: bool
 
 
@@ -73,6 +75,7 @@ class Walk:
         self.lengths: IntArray = np.zeros(0, dtype=np.int64)
         self.ends: npt.NDArray[np.int8] = np.zeros(0, dtype=np.int8)  # 0 open, 1 terminated, 2 truncated
         self.contents: Marks = np.zeros(0, dtype=np.uint64)
+        self.paths: Marks = np.zeros(0, dtype=np.uint64)  # contents without rewards, where states are continuous
         self.first_rows: IntArray = np.zeros(0, dtype=np.int64)
         self.start_marks: Marks = np.zeros(0, dtype=np.uint64)
         self._sorted: IntArray = np.zeros(0, dtype=np.int64)  # order of ids by value
@@ -93,13 +96,14 @@ class Walk:
         order = np.argsort(rows.ids, kind="stable")
         same = np.diff(rows.ids[order]) == 0
         marks = fingerprints(log.row_matrix())
-        starts = self._register(ids, marks, fresh)
+        paths = marks if log.discrete_observations else fingerprints(log.row_matrix(paid=False))
+        starts = self._register(ids, {"contents": marks, "paths": paths}, fresh)
         last = np.sort(order[np.append(~same, True)])
         self._carried = rows.take(last[last >= offset])
         later = order[1:][same] >= offset  # pairs of two carried rows do not exist: one row per episode is carried
         return WalkedPart(
             rows, order[:-1][same][later], order[1:][same][later], starts + offset,
-            offset + np.arange(len(ids), dtype=np.int64), marks, bool(log.discrete_observations),
+            offset + np.arange(len(ids), dtype=np.int64), marks, paths, bool(log.discrete_observations),
         )  # fmt: skip
 
     def _derive(self, log: Transitions) -> IntArray:
@@ -114,7 +118,7 @@ class Walk:
         self._derived = (int(ids[-1]), bool(stops[-1]), -1 if log.timesteps is None else int(log.timesteps[-1]))
         return ids
 
-    def _register(self, ids: IntArray, marks: Marks, rows: WalkedRows) -> IntArray:
+    def _register(self, ids: IntArray, marks: Mapping[str, Marks], rows: WalkedRows) -> IntArray:
         """Update the episodes; returns the rows of this part that begin one."""
         known = self.ids[self._sorted]
         here, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
@@ -127,7 +131,7 @@ class Walk:
             self.ids = np.concatenate([self.ids, ids[starts]])
             self.first_rows = np.concatenate([self.first_rows, rows.number[starts]])
             self.start_marks = np.concatenate([self.start_marks, state_marks(rows.observations[starts])])
-            for name in ("lengths", "ends", "contents"):
+            for name in ("lengths", "ends", *marks):
                 column = getattr(self, name)
                 setattr(self, name, np.concatenate([column, np.zeros(starts.size, dtype=column.dtype)]))
             self._sorted = np.argsort(self.ids, kind="stable")
@@ -137,7 +141,8 @@ class Walk:
         counts = np.bincount(inverse, minlength=here.size)
         within = np.empty(ids.size, dtype=np.int64)
         within[order] = np.arange(ids.size) - np.repeat(np.cumsum(counts) - counts, counts)
-        np.add.at(self.contents, slot[inverse], placed(marks, self.lengths[slot][inverse] + within))
+        for name, column in marks.items():
+            np.add.at(getattr(self, name), slot[inverse], placed(column, self.lengths[slot][inverse] + within))
         self.lengths[slot] += counts
         last = order[np.cumsum(counts) - 1]
         self.ends[slot] = np.where(rows.terminated[last], 1, np.where(rows.truncated[last], 2, 0))

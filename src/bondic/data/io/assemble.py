@@ -38,7 +38,9 @@ class Assembly:
         actions: Sequence[str | int] | int | None = None,
         *,
         one_step: bool = False,
+        episodes: Sequence[str] = (),
     ) -> None:
+        self._episodes = {name: number for number, name in enumerate(episodes)}  # of a log that was read before; grows
         self.table, one_step = table, one_step or table.one_step
         if one_step:
             refuse_long_lines(table)
@@ -78,6 +80,8 @@ class Assembly:
         parts, encoded = self.parts.read()
         self.notes += self.parts.notes
         n = len(parts["rewards"])
+        if parts["episode_ids"] is not None:
+            parts["episode_ids"] = self._numbered_episodes(parts["episode_ids"], n)
         probs = {
             part: probabilities.read_probabilities(self.table, part, group, n) for part, group in self.probs.items()
         }
@@ -90,6 +94,16 @@ class Assembly:
             self._follow(parts, probs, _arrays.flags("terminations", parts["terminations"], n))
         log = self._transitions(parts)
         return self._with_probabilities(log, probs, encoded)
+
+    def _numbered_episodes(self, ids: npt.NDArray[Any], rows: int) -> npt.NDArray[np.int64]:
+        """Whole numbers as they are, text in the order of first appearance, after that of a log that was read before."""
+        numbers, text = _arrays.identifiers("episode_ids", ids, rows), ids.dtype.kind not in "biuf"
+        if text and self.parts.treatment.like and not self._episodes:
+            raise InvalidInput(
+                f"{self.table.source}: episode ids are text, and those of the rows before are numbers, or there are none. All "
+                "rows of a log have ids of one kind."
+            )
+        return _arrays.coded(ids, self._episodes) if text or self._episodes else numbers
 
     def _doubt_order(self, parts: dict[str, Any], rows: int) -> None:
         """Time that goes back: from one row to the next where every row ends, else within episodes."""
@@ -152,7 +166,7 @@ class Assembly:
         keys = [self.parts.columns[part][0] for part in ("episode_ids", "timesteps") if part in self.parts.columns]
         return f" A table: table.sort_values({keys!r}), if episodes are numbered in the order in which they were made."
 
-    def _with_probabilities(self, log: Transitions, probs: dict[str, FloatArray], encoded: Encoded) -> LoadedLog:
+    def _with_probabilities(self, log: Transitions, probs: dict[str, Any], encoded: Encoded) -> LoadedLog:
         rows = np.arange(len(log))
         for part in ("next_action_probs", "logged_action_probs"):
             if part in probs:
@@ -178,7 +192,15 @@ class Assembly:
         for doubt in self.doubts:
             warnings.warn(doubt, ValidityWarning, stacklevel=5)
         notes, encodings = (*self.notes, *self.doubts), dict(self.parts.encodings)
-        return LoadedLog(log, notes, encoded.names, encodings, **probs, one_step=self.parts.one_step)
+        return LoadedLog(
+            log,
+            notes,
+            encoded.names,
+            encodings,
+            **probs,
+            one_step=self.parts.one_step,
+            episode_names=tuple(self._episodes),
+        )
 
 
 def _starts_known(log: Transitions) -> bool:

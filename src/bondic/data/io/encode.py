@@ -1,15 +1,15 @@
 """Observations and actions as numbers: categories become 0/1 columns or codes, gaps become an indicator column.
 
-Categories are those that occur, sorted; a category that never occurs would be a column of zeros and change no kernel
-value. Fill values are stated by the user, never computed from the log: a mean over all rows would let earlier rows
-depend on later ones, and the guarantee rests on their order.
+Categories are those that occur, sorted, unless they are stated or taken from a log that was read before; a category that never
+occurs is a column of zeros and changes no kernel value. Fill values are stated by the user, never computed from the log: a mean
+over all rows would let earlier rows depend on later ones, and the guarantee rests on their order.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -27,6 +27,8 @@ Missing: TypeAlias = Literal["indicator"] | Mapping[str, float] | None
 _MOST_CATEGORIES = 256
 """More columns than that are rarely meant: ids, free text and spoiled numbers end up here."""
 _LARGEST_EXACT = 2**53
+_GAP = "(missing)"
+"""The category of values that are not there."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Treatment:
     missing: Missing = None
     categorical: Categorical | Mapping[str, Categorical] | None = None
     streamed: bool = False  # a few rows at a time: what depends on all of them cannot be done
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of columns where they are known beforehand
+    like: tuple[str, ...] = ()  # dimensions of the observations of a log that was read before
 
     def __post_init__(self) -> None:
         if isinstance(self.missing, Mapping):
@@ -50,6 +54,12 @@ class Treatment:
         for kind in kinds:
             if kind not in (None, "one-hot", "codes"):
                 raise InvalidInput(f"categorical={kind!r} is not known: 'one-hot' or 'codes'.")
+        for name, values in self.categories.items():
+            if isinstance(values, str) or not values or len(set(values)) < len(values):
+                raise InvalidInput(
+                    f"categories={{{name!r}: {values!r}}}: a list of texts is needed, each of them once (--categories "
+                    "COLUMN=FIRST,SECOND,...)."
+                )
 
     def fill(self, name: str) -> float | None:
         if isinstance(self.missing, Mapping):
@@ -100,18 +110,21 @@ def encode_observations(
                 "so a streamed log cannot encode them: write numbers, or load the log with read_log."
             )
         gap = _gaps(dim, ended, treatment, table.source, category=kind is not None)
+        if gap is None and f"{dim.name}_missing" in treatment.like:
+            gap = np.zeros((ended.size, 1)), np.zeros((ended.size, 1))
         if kind is None:
             blocks.append(_numbers(dim, ended, treatment.fill(dim.name) or 0.0, table.source))
             names.append(dim.name)
             if gap is not None:
                 gaps.append(gap)
                 gap_names.append(f"{dim.name}_missing")
+                filled = treatment.fill(dim.name) or 0.0
                 notes.append(
-                    f"Missing values of {one_line(dim.name)} were filled with {treatment.fill(dim.name):g}; the 0/1 "
+                    f"Missing values of {one_line(dim.name)} were filled with {filled:g}; the 0/1 "
                     f"column {one_line(gap_names[-1])} says where."
                 )
         else:
-            block, encoding = _categories(dim, kind, ended, table.source)
+            block, encoding = _categories(dim, kind, ended, table.source, treatment.categories.get(dim.name))
             blocks.append(block)
             encodings[dim.name] = encoding
             names += encoding.columns
@@ -124,7 +137,12 @@ def encode_observations(
 
 
 def _refuse_unknown(treatment: Treatment, names: list[str]) -> None:
-    for what, stated in (("missing", treatment.missing), ("categorical", treatment.categorical)):
+    listed = treatment.categories if not treatment.like else None
+    for what, stated in (
+        ("missing", treatment.missing),
+        ("categorical", treatment.categorical),
+        ("categories", listed),
+    ):
         unknown = [name for name in stated if name not in names] if isinstance(stated, Mapping) else []
         if unknown:
             raise InvalidInput(
@@ -219,14 +237,17 @@ def _numbers(dim: Dimension, ended: BoolArray, fill: float, source: str) -> tupl
 
 
 def _categories(
-    dim: Dimension, kind: Categorical, ended: BoolArray, source: str
+    dim: Dimension, kind: Categorical, ended: BoolArray, source: str, known: Sequence[str] | None
 ) -> tuple[tuple[FloatArray, FloatArray | None], Encoding]:
     columns = [column for column in (dim.here, dim.following) if column is not None]
     gone = [np.zeros(ended.size, dtype=bool) if column.missing is None else column.missing for column in columns]
     values = sorted({v for column, gap in zip(columns, gone, strict=True) for v in column.values[~gap].tolist()})
     gap = bool(gone[0].any() or (len(gone) > 1 and (gone[1] & ~ended).any()))
-    place = {value: index for index, value in enumerate(values)}
-    labels = (*(str(value) for value in values), *(("(missing)",) if gap else ()))
+    labels = (*(str(value) for value in values), *((_GAP,) if gap else ()))
+    if known is not None:
+        _refuse_new_categories(dim, columns, gone, labels, known, source)
+        labels = tuple(known)
+    place = {label: index for index, label in enumerate(labels)}
     if kind == "one-hot" and len(labels) > _MOST_CATEGORIES:
         raise InvalidInput(
             f"{source}: {one_line(dim.name)} has {len(labels)} categories. So many 0/1 columns are rarely meant: leave the "
@@ -235,16 +256,43 @@ def _categories(
         )
     out = []
     for index, column in enumerate(columns):
-        codes = np.array([place.get(value, len(values)) for value in column.values.tolist()], dtype=np.int64)
-        codes[gone[index]] = len(values)
+        codes = np.array([place.get(str(value), len(labels)) for value in column.values.tolist()], dtype=np.int64)
+        codes[gone[index]] = place.get(_GAP, len(labels))
         block = (
-            codes.astype(np.float64)[:, None] if kind == "codes" else np.eye(len(values) + 1)[codes][:, : len(labels)]
+            codes.astype(np.float64)[:, None] if kind == "codes" else np.eye(len(labels) + 1)[codes][:, : len(labels)]
         )
         if index == 1:
             block[gone[1] & ended] = np.nan
         out.append(block)
     names = (dim.name,) if kind == "codes" else tuple(f"{dim.name}={label}" for label in labels)
     return (out[0], out[1] if len(out) > 1 else None), Encoding(kind, labels, names)
+
+
+def _refuse_new_categories(
+    dim: Dimension,
+    columns: list[Column],
+    gone: list[BoolArray],
+    labels: Sequence[str],
+    known: Sequence[str],
+    source: str,
+) -> None:
+    """A value that has no column, with the first row where it stands."""
+    new = [label for label in labels if label not in known]
+    if not new:
+        return
+    word = "is missing" if new[0] == _GAP else f"is {one_line(repr(new[0]))}"
+    rows = [
+        int(row)
+        for column, gap in zip(columns, gone, strict=True)
+        for row in np.flatnonzero(
+            gap if new[0] == _GAP else np.array([str(v) == new[0] for v in column.values.tolist()])
+        )
+    ]
+    raise InvalidInput(
+        f"{source}: {one_line(dim.name)} {word} at row {numbered(min(rows))}, and its categories were fixed before: "
+        f"{shown(known)}. A category more would be another state space. State all that may come before the first row is read: "
+        f"categories={{{dim.name!r}: [...]}} (--categories {one_line(dim.name)}={','.join(map(one_line, [*known, new[0]]))})."
+    )
 
 
 def _refuse_spoiled_numbers(name: str, column: Column, source: str) -> None:

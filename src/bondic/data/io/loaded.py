@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,15 @@ class Encoding:
     kind: Literal["one-hot", "codes", "actions"]
     values: tuple[str, ...]
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How a log was understood, for another one that is to be read alike: a later part of it."""
+
+    names: tuple[str, ...]
+    encodings: Mapping[str, Encoding] = field(default_factory=dict)
+    episodes: tuple[str, ...] = ()  # names of episodes in order of their numbers, if they are text
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +56,10 @@ class LoadedLog:
         pi(. | s_i) for every row.
     one_step : bool, default False
         It was stated, or is known of the format, that every row is an episode of its own.
+    reading : dict, default {}
+        What was stated about reading, as options of the command line.
+    episode_names : tuple of str, default ()
+        Names of episodes that are text; number j stands for the j-th.
     """
 
     transitions: Transitions
@@ -57,3 +70,9 @@ class LoadedLog:
     initial_action_probs: FloatArray | None = None
     logged_action_probs: FloatArray | None = None
     one_step: bool = False
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    episode_names: tuple[str, ...] = ()
+
+    @property
+    def coding(self) -> Coding:
+        return Coding(self.names, self.encodings, self.episode_names)

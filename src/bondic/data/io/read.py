@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from bondic.data.io import (
 from bondic.data.io.arrow import is_arrow_like, to_arrow, whole_table
 from bondic.data.io.assemble import Assembly
 from bondic.data.io.encode import Categorical, Missing, Treatment
-from bondic.data.io.loaded import LoadedLog
+from bondic.data.io.loaded import Coding, LoadedLog
 from bondic.data.io.mapping import read_mapping, read_records
 from bondic.data.io.parts import Given, checked_columns
 from bondic.data.io.table import Table, as_column, dates
+from bondic.data.io.words import reading_words
 from bondic.errors import InvalidInput, kind_of, one_line
 from bondic.folders import near
 
@@ -66,6 +68,8 @@ def read_log(
     actions: Sequence[str | int] | int | None = None,
     one_step: bool = False,
     trust_pickle: bool = False,
+    categories: Mapping[str, Sequence[str]] | None = None,
+    like: LoadedLog | Coding | None = None,
 ) -> LoadedLog:
     """Read a log: Parquet (file or folder), Feather, CSV, JSON lines, NPZ, HDF5 (D4RL, d3rlpy, Minari), Vowpal Wabbit's bandit
     logs, a table or a mapping of arrays, or an object of another library (the page on logs lists them).
@@ -78,13 +82,28 @@ def read_log(
     how many actions there are.
     `one_step=True` states that every row is an episode of its own (a bandit log): next observations and ends are then not
     needed. Pickles run code when they are loaded: only with `trust_pickle=True`.
+    `categories` states the values that a column of text may have, {column: [first, second, ...]}, in place of those that occur.
+    `like` is a log that was read before: text becomes the same numbers as there, and a value that has none is refused.
 
     Nothing here can tell whether rows were left out before because of what they contained.
     """
     columns = checked_columns(columns) or None
-    treatment = Treatment(missing, categorical)
+    before = like.coding if isinstance(like, LoadedLog) else like or Coding(())
+    known = {name: coding.values for name, coding in before.encodings.items() if coding.kind != "actions"}
+    treatment = Treatment(missing, categorical, categories={**(categories or {}), **known}, like=before.names)
+    if actions is None and "actions" in before.encodings:
+        actions = before.encodings["actions"].values
     table = read_table(source, trust_pickle=trust_pickle, columns=columns)
-    return Assembly(table, columns, treatment, actions, one_step=one_step).build()
+    loaded = Assembly(table, columns, treatment, actions, one_step=one_step, episodes=before.episodes).build()
+    stated = reading_words(
+        columns=columns,
+        missing=missing,
+        categorical=categorical,
+        categories=treatment.categories,
+        actions=actions,
+        one_step=one_step,
+    )
+    return replace(loaded, reading=stated)
 
 
 def read_table(source: Any, *, trust_pickle: bool = False, columns: Given | None = None) -> Table:

@@ -1,0 +1,135 @@
+"""A growing log with propensities: bets that are fixed before the rows they are used on, at every number of units at once.
+
+The wealth (22) of bets on decisions or whole episodes is one process: what is bet on a unit comes from units before it and from
+the planned number, so the interval of every update is read off the same process, and all of them hold at once. Without
+discounting (γ = 0) nothing is looked at before. Otherwise the pilot decides whether this method is used at all, and how many
+episodes the planned rows are about; certified are the rows after it. An episode counts when it and all before it are complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bondic.bounds.decisions import single_rows
+from bondic.errors import InvalidInput, PolicyError
+from bondic.methods.clock import Clock, Progress
+from bondic.methods.propensities import Propensities
+from bondic.methods.with_propensities import foreseen_share
+from bondic.policies.logged_target import LoggedTarget
+from bondic.proofs.propensities import PropensityProof
+from bondic.result import Result
+from bondic.rows import Rows
+from bondic.rows.growing import GrowingRows, complete_rows, has_propensities
+
+_PROMISING = 0.5
+"""Share of the value range below which a predicted length decides for propensities, as in the default."""
+_SAME_POLICY = 1e-9
+
+
+@dataclass(frozen=True)
+class BetPlan:
+    """What is fixed before the first certified row."""
+
+    first: int  # rows before it were looked at
+    planned: int  # decisions or episodes
+    why: str
+
+
+def not_used(grown: GrowingRows) -> str:
+    """Why the propensities of a log are of no use whatever its rows are; empty where they are, or where there are none."""
+    said = grown.statements
+    if not has_propensities(grown.log):
+        return ""
+    if said.initial is not None:
+        return "initial states are stated, and propensities give the value from the log's own starts"
+    if not (grown.answers.discrete or hasattr(said.policy, "action_density")):
+        return "actions are numbers, and the policy has no action_density"
+    if grown.log.episode_ids is None and not grown.log.terminations.all():
+        row = int(np.argmin(grown.log.terminations))
+        return f"row {row} goes on, and nothing says which rows are one episode (episode_ids)"
+    return ""
+
+
+def decide(
+    grown: GrowingRows, method: Propensities, pilot: int, planned_rows: int, alpha: float
+) -> BetPlan | str | None:
+    """The plan of the bets, or why there is none; None while the pilot is not complete. Decided by the pilot's rows alone."""
+    policy, ends = grown.statements.policy, complete_rows(grown.log)
+    if grown.statements.terms.gamma == 0.0:
+        return BetPlan(0, planned_rows, "the log holds propensities and every decision stands alone")
+    if len(grown.log) <= pilot:
+        return None
+    # an episode that is cut in two by the end of the pilot is longer than others: bets begin after it
+    looked, after = int(ends[ends <= pilot].max(initial=0)), ends[ends >= pilot]
+    why = "the policy is known by its probabilities of the logged actions alone"
+    if not isinstance(policy, LoggedTarget):
+        why = _promise(grown.earlier(looked), method, planned_rows, alpha) if looked else ""
+        if not why:
+            return f"the whole episodes in the first {pilot} rows promise too little without a class of value functions"
+    if not after.size:
+        return None
+    first = int(after[0])
+    rows = grown.earlier(first)
+    units = first if single_rows(rows) else len(rows.initial_states)
+    return BetPlan(first, max(round((planned_rows - first) * units / first), 1), why)
+
+
+def _promise(looked: Rows, method: Propensities, planned_rows: int, alpha: float) -> str:
+    """What speaks for propensities in the rows of the pilot; empty where nothing does."""
+    if single_rows(looked):
+        return f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
+    share = foreseen_share(method, looked, max(planned_rows / len(looked.rows) - 1.0, 1e-9), alpha)
+    if share is None or share >= _PROMISING:
+        return ""
+    return (
+        f"the log holds propensities, and the episodes in the first {len(looked.rows)} rows promise a length of about "
+        f"{100 * share:.2g} % of the value range without assuming anything about q*"
+    )
+
+
+def in_decisions_so_far(problem: Rows, plan: BetPlan) -> bool:
+    """Whether the pilot has episodes of several steps and the rows after it none yet: they would be read as single decisions."""
+    return plan.first > 0 and single_rows(problem.select(plan.first)) and not single_rows(problem.select(0, plan.first))
+
+
+def evaluate(
+    problem: Rows, plan: BetPlan, method: Propensities, alpha: float, before: PropensityProof | None, clock: Clock
+) -> Result:
+    """The interval of all complete units; `before` is the proof of the update before, which these bets continue."""
+    certified = problem.select(plan.first) if plan.first else problem
+    progress: Progress | None = clock.progress
+    result = replace(method, planned=plan.planned).run(certified, alpha, progress)
+    assert isinstance(result.proof, PropensityProof)
+    known = (0, plan.first) if plan.first else None if before is None else before.asked.rows
+    if known is not None and single_rows(problem.select(*known)) != single_rows(certified):
+        raise InvalidInput(
+            "So far every row was a decision of its own, and these rows go on: bets on decisions cannot be continued as bets on "
+            "episodes. Begin another monitor that sees such rows from the start on."
+        )
+    if before is not None:
+        _refuse_other_bets(before, result.proof)
+    units = "decisions" if single_rows(certified) else "episodes"
+    number = f"the interval holds at every number of {units} at once; bets are made for {plan.planned} of them"
+    return result.with_choice("number of rows", number).with_choice("method", f"propensities, as {plan.why}")
+
+
+def _refuse_other_bets(before: PropensityProof, now: PropensityProof) -> None:
+    """Bets that were made stay as they were: predictions, and the policy's answers."""
+    old, new = before.control, now.control
+    if old is not None and (
+        new is None or old.by_action != new.by_action or old.borders != new.borders[: len(old.borders)]
+    ):
+        raise InvalidInput(
+            "Doubly robust values were bet on, and cannot be any more: episodes have to follow one another, and all rows have to "
+            "fit into memory. Begin another monitor without largest_ratio= and least_behavior_prob=."
+        )
+    if before.target is not None and now.target is not None:
+        known = before.target.probs
+        fresh = now.target.probs[: len(known)]
+        if fresh.shape != known.shape or not np.allclose(fresh, known, rtol=_SAME_POLICY, atol=_SAME_POLICY):
+            raise PolicyError(
+                "The policy answers differently at the logged states than before: it is not the one that is followed. An "
+                "interval is about one policy; follow another one from the beginning."
+            )

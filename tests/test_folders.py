@@ -1,0 +1,140 @@
+"""Hidden folders of programs that were killed are removed by the next one; those of programs that live are not."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from bondic import folders
+from bondic.folders import RESULT_FORMAT, refuse_existing, result_folder
+
+WRITING = """
+import sys, time
+from pathlib import Path
+from bondic import folders
+
+def stay():
+    print("here", flush=True)
+    time.sleep(60)
+
+{stop}
+with folders.result_folder(Path("{name}"), overwrite=True) as folder:
+    {inside}
+"""
+AFTER_MKDTEMP = "folders._lock = lambda folder: stay()"
+MOVING = """
+moved, replace = [], folders.os.replace
+def stop(source, target):
+    if len(moved) == {count}:
+        stay()
+    moved.append(target)
+    replace(source, target)
+folders.os.replace = stop
+"""
+FILES = ("result.json", "certificate.json", "summary.md")
+WRITE = f"[(folder / name).write_text('new') for name in {FILES}]"
+
+
+@contextmanager
+def program(place, stop="", inside="stay()", name="out"):
+    """Another process that has come to the moment in question."""
+    code = WRITING.format(stop=stop, inside=inside, name=name)
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=place, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "here\n"
+        yield process
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def write(place, *names, text="mine"):
+    with result_folder(place, overwrite=True) as folder:
+        for name in names:
+            (folder / name).write_text(text)
+
+
+def hidden(place):
+    return sorted(path.name for path in place.iterdir() if path.name.startswith("."))
+
+
+@pytest.mark.parametrize("stop", ["", AFTER_MKDTEMP], ids=["while it writes", "before its lock"])
+@pytest.mark.parametrize("name", ["out", "other"])
+def test_what_a_killed_program_left_goes_with_the_next_result(stop, name, tmp_path):
+    with program(tmp_path, stop, name=name):
+        assert len(hidden(tmp_path)) == 1
+    assert len(hidden(tmp_path)) == 1
+    write(tmp_path / "out", "result.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_a_living_program_writes_stays(tmp_path):
+    with program(tmp_path):
+        (before,) = hidden(tmp_path)
+        write(tmp_path / "out", "result.json")
+        write(tmp_path / "other", "result.json")
+        assert hidden(tmp_path) == [before]
+
+
+def test_a_folder_that_was_taken_for_abandoned_is_made_again(tmp_path, monkeypatch):
+    """Another program may look between the making of a folder and its lock."""
+    real, calls = folders._lock, []
+
+    def lock(folder):
+        calls.append(folder)
+        if len(calls) == 1:
+            folders._remove_abandoned(tmp_path)
+        return real(folder)
+
+    monkeypatch.setattr(folders, "_lock", lock)
+    write(tmp_path / "out", "result.json")
+    assert len(set(calls)) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_a_replacement_that_was_killed_is_never_a_mixture_and_can_be_repeated(count, tmp_path):
+    place = tmp_path / "out"
+    place.mkdir()
+    for name in FILES:
+        (place / name).write_text("old")
+    (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
+    (place / "mine.txt").write_text("mine")
+    with program(tmp_path, MOVING.format(count=count), WRITE):
+        pass
+    found = {path.read_text() for path in place.iterdir() if path.name in FILES[1:]}
+    assert len(found) <= 1
+    write(tmp_path / "other", "result.json")
+    assert len(hidden(tmp_path)) == 1 or count == 0  # what may be the old result is not thrown away by others
+    if count > 3:  # the new result.json of this test does not say what it is
+        (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
+    refuse_existing(place, overwrite=True)
+    write(place, "result.json", "result.csv")
+    assert {path.name for path in place.iterdir()} == {"result.json", "result.csv", "mine.txt"}
+    assert hidden(tmp_path) == []
+
+
+def test_an_old_file_that_cannot_return_is_kept(tmp_path, monkeypatch):
+    place = tmp_path / "out"
+    place.mkdir()
+    (place / "result.json").write_text(f'{{"format": "{RESULT_FORMAT}"}}')
+    calls, real = [], os.replace
+
+    def replace(source, target):
+        calls.append(target)
+        if len(calls) > 1:
+            raise OSError(28, "No space left")
+        real(source, target)
+
+    monkeypatch.setattr(folders.os, "replace", replace)
+    with pytest.raises(folders.InvalidInput, match="No space left"):
+        write(place, "summary.md")
+    (kept,) = hidden(tmp_path)
+    assert (tmp_path / kept / "result.json").exists()
+    monkeypatch.undo()
+    write(tmp_path / "other", "result.json")
+    assert hidden(tmp_path) == [kept]

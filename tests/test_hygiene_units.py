@@ -1,0 +1,195 @@
+"""Rewards in another unit, next observations that were filled in, rows that were logged again with another reward."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.data.hygiene import scale
+from bondic.data.hygiene.chance import surprise
+from bondic.data.hygiene.findings import ACCEPTABLE
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
+
+from experiments import corruptions
+from experiments.corruptions_honest import HARD, REWARDS, driven, slowly
+from experiments.corruptions_logs import GOOD, another_unit, filled_next, near_copies, near_copies_without_keys
+
+
+def rng(seed=0):
+    return np.random.default_rng([8, seed])
+
+
+def found(columns, kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bondic.ValidityWarning)
+        return [item for item in bondic.inspect_log(bondic.Transitions(**columns)) if item.kind == kind]
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_logs_that_look_faulty_and_are_not_are_left_in_peace(name):
+    assert corruptions.false_alarms(name, 4) == []
+
+
+def test_counts_beyond_chance_are_bounded_by_chernoff():
+    """Against the binomial distribution itself."""
+    for trials, chance in ((12, 0.5), (30, 0.2)):
+        weights = np.array([1.0])
+        for _ in range(trials):
+            weights = np.convolve(weights, [1 - chance, chance])
+        for hits in range(trials + 1):
+            assert weights[hits:].sum() <= np.exp(-surprise(hits, trials, chance)) * (1 + 1e-9)
+    assert surprise(0, 0, 0.5) == surprise(3, 6, 0.5) == 0.0
+    assert surprise(6, 6, 0.5) == pytest.approx(6 * np.log(2))
+
+
+# Rewards
+
+
+@pytest.mark.parametrize("factor", [100.0, 0.01, 12.0])
+@pytest.mark.parametrize("name", ["cart-pole", "few starts", "table"])
+def test_the_row_and_the_factor_of_another_unit_are_named(name, factor):
+    columns = GOOD[name](rng())
+    change = 2 * len(columns["rewards"]) // 3
+    columns["rewards"][change:] *= factor
+    (item,) = found(columns, "reward-scale")
+    assert item.severity == "warn"
+    assert abs(item.row - change) <= 20
+    said = float(item.text.split("about ")[2].split()[0])
+    assert said == pytest.approx(max(factor, 1 / factor), rel=0.1)
+    assert f"times as {'large' if factor > 1 else 'small'}" in item.text
+    assert "--accept reward-scale" in str(item)
+
+
+@pytest.mark.parametrize("reward", ["squared distance", "exponential"])
+def test_another_unit_is_seen_while_the_behavior_learns(reward):
+    seen = [another_unit(driven(rng(seed), REWARDS[reward], slowly), rng(seed)) for seed in range(3)]
+    assert all(found(columns, "reward-scale") for columns in seen)
+
+
+def test_a_sum_is_no_factor_and_a_few_rewards_show_nothing():
+    columns = GOOD["few starts"](rng())
+    n = len(columns["rewards"])
+    columns["rewards"] = columns["rewards"] + 50.0 * (np.arange(n) > n // 2)
+    assert found(columns, "reward-scale") == []
+    columns = GOOD["grid"](rng())
+    columns["rewards"][len(columns["rewards"]) // 2 :] *= 100
+    assert found(columns, "reward-scale") == []
+
+
+def test_triples_are_disjoint_and_at_one_state_and_action():
+    points = rng().integers(3, size=(60, 2)).astype(float)
+    rows = np.arange(60)
+    for here, there in ((rows[:25], rows[25:]), (rows[25:], rows[:25])):
+        other, center, control = scale._equal(points, here, there)
+        used = np.concatenate([other, center, control])
+        assert np.unique(used).size == used.size > 20
+        assert np.isin(other, there).all()
+        assert np.isin(np.concatenate([center, control]), here).all()
+        np.testing.assert_array_equal(points[other], points[center])
+        np.testing.assert_array_equal(points[control], points[center])
+
+
+def test_neighbors_are_the_nearest_with_the_same_action():
+    points = np.column_stack([rng().normal(size=(80, 2)), rng(1).integers(2, size=80)])
+    here, there = np.arange(50), np.arange(50, 80)
+    other, center, control = scale._nearest(points, here, there, same_action=True)
+    scaled = points / points.std(axis=0)
+    assert other.size > 3
+    for j, i, k in zip(other, center, control, strict=True):
+        apart = ((scaled - scaled[i]) ** 2).sum(axis=1)
+        assert apart[j] <= apart[k]
+        for chosen, among in ((j, there), (k, here[25:])):
+            same = among[points[among, 2] == points[i, 2]]
+            assert chosen == same[np.argmin(apart[same])]
+    assert scale._nearest(points, here[:1], there, same_action=True)[0].size == 0
+
+
+def test_a_long_log_is_thinned_out_whatever_its_parts(monkeypatch):
+    monkeypatch.setattr(scale, "_WORK", 2e6)
+    columns = another_unit(GOOD["cart-pole"](rng()), rng())
+    whole, parts = scale.ScaleCheck(), scale.ScaleCheck()
+    log = bondic.Transitions(**columns)
+    whole.add(log, 0)
+    for where, part in log.batches(size=97):
+        parts.add(part, where.start)
+    np.testing.assert_array_equal(whole._kept, parts._kept)
+    assert 100 < whole._kept.shape[0] <= np.sqrt(2e6 / 7)
+    assert next(whole.findings()).row == next(parts.findings()).row
+
+
+# Next observations
+
+
+def test_walls_and_waiting_are_no_filled_column():
+    """The same rows in another order: nothing confirms a stay any more, and yet a wall is met again."""
+    walled = driven(rng(), REWARDS["exponential"], lambda _: 0.0, noise=0.0, starts=np.array([[1.0, 1.0]]))
+    shuffled = rng().permutation(len(walled["rewards"]))
+    columns = {name: walled[name][shuffled] for name in ("observations", "actions", "rewards", "next_observations")}
+    columns["terminations"] = np.zeros(shuffled.size, dtype=bool)
+    assert (columns["observations"] == columns["next_observations"]).all(axis=1).sum() > 50
+    assert found(columns, "next-observations") == []
+
+
+def test_a_filled_column_is_named_once_with_its_first_row():
+    columns = filled_next(GOOD["cart-pole"](rng()), rng())
+    (item,) = found(columns, "next-observations")
+    stays = (columns["observations"] == columns["next_observations"]).all(axis=1) & ~columns["terminations"]
+    assert item.row == np.argmax(stays)
+    assert 0.95 * stays.sum() < item.count <= stays.sum()
+    keyed = GOOD["cart-pole"](rng())
+    keyed["next_observations"] = keyed["observations"].copy()
+    (item,) = found(keyed, "next-observations")
+    assert item.severity == "refuse"  # here following rows contradict it
+
+
+def test_rows_that_are_cut_at_once_are_judged_alone():
+    draw = rng()
+    states = draw.normal(size=(90, 2))
+    columns = {
+        "observations": states, "actions": draw.integers(2, size=90), "rewards": draw.random(90),
+        "next_observations": states.copy(), "terminations": np.zeros(90, dtype=bool),
+        "truncations": np.ones(90, dtype=bool), "episode_ids": np.arange(90), "timesteps": np.zeros(90, dtype=int),
+    }  # fmt: skip
+    (item,) = found(columns, "next-observations")
+    assert (item.count, item.row) == (90, 0)
+    columns["next_observations"][:46] += 1.0
+    assert found(columns, "next-observations") == []
+
+
+# Copies
+
+
+@pytest.mark.parametrize("spoil", [near_copies, near_copies_without_keys])
+def test_rows_with_other_rewards_are_named_with_their_original(spoil):
+    columns = spoil(GOOD["cart-pole"](rng()), rng())
+    (item,) = found(columns, "copies")
+    row, original = item.row, int(item.text.split("as row ")[1].split(")")[0])
+    assert original < row
+    for name in ("observations", "actions", "next_observations"):
+        np.testing.assert_array_equal(columns[name][row], columns[name][original])
+    assert columns["rewards"][row] != columns["rewards"][original]
+
+
+def test_streamed_logs_have_the_same_findings():
+    for spoil in (another_unit, filled_next, near_copies):
+        columns = spoil(GOOD["cart-pole"](rng()), rng())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bondic.ValidityWarning)
+            whole = bondic.inspect_log(bondic.Transitions(**columns))
+            parts = bondic.inspect_log(bondic.stream_log(columns, batch_rows=101))
+        assert whole
+        assert whole == parts
+
+
+def test_what_is_accepted_is_stated():
+    columns = another_unit(GOOD["table"](rng()), rng())
+    log, policy = bondic.Transitions(**columns), bondic.UniformPolicy(int(columns["actions"].max()) + 1)
+    asked = {"gamma": 0.5, "reward_range": (0, 100), "initial": bondic.InitialStates.exact([[1.0]])}
+    with pytest.warns(bondic.ValidityWarning, match="about 100 times as large"):
+        assert len(bondic.make_problem(log, policy, **asked).doubts) == 1
+    stated = bondic.make_problem(log, policy, **asked, accept=["reward-scale"])
+    assert (stated.doubts, stated.stated) == ((), (ACCEPTABLE["reward-scale"],))

@@ -1,0 +1,310 @@
+"""Sampled starts (Lemma 35): the formula in 50 digits, coverage, never worse than Hoeffding, proposals, verification."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+import bondic
+from bondic.bounds.plan import FULL_BET, StartBets
+from bondic.bounds.start_bets import start_error, used_starts
+from bondic.errors import InvalidInput
+from bondic.methods.sequential import Sequential
+from bondic.noise.start import initial_error
+from bondic.rounding import Between
+from bondic.search.sequential.starts import propose_bets
+from bondic.terms import ValueRange, range_of
+
+TABLE = Sequential(table_share=1.0, choices=bondic.Choices(categorical=True))
+POLICY = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
+
+
+def walk(episodes=200, length=6, others=0.0, seed=0, kind="log"):
+    """Three states, episodes from state 0, or with probability `others` from state 1 or 2."""
+    rng = np.random.default_rng(seed)
+    rows = episodes * length
+    time = np.arange(rows) % length
+    state, after = np.zeros(rows), rng.integers(0, 3, rows).astype(float)
+    elsewhere = rng.random(episodes) < others
+    state[time > 0] = after[np.flatnonzero(time > 0) - 1]
+    state[time == 0] = np.where(elsewhere, rng.integers(1, 3, episodes), 0)
+    action = rng.integers(0, 2, rows)
+    log = bondic.Transitions(
+        state[:, None], action, ((state + action) % 2).astype(float), after[:, None], np.zeros(rows, bool),
+        truncations=time == length - 1, episode_ids=np.arange(rows) // length, timesteps=time,
+    )  # fmt: skip
+    starts = bondic.InitialStates.from_log(log)
+    if kind == "sample":
+        starts = bondic.InitialStates.sample(starts.observations)
+    return bondic.make_problem(log, bondic.TablePolicy(POLICY), starts, gamma=0.8, reward_range=(0, 1))
+
+
+def bets_of(problem):
+    found = bondic.estimate_interval(problem, method=TABLE)
+    return found.proof.table.start, found
+
+
+def known(low, high):
+    """What is known of V(x_j) - R, term by term."""
+    return lambda terms, _: Between(np.broadcast_to(low, len(terms)) + 0.0, np.broadcast_to(high, len(terms)) + 0.0)
+
+
+def sample_of(points, answers=None):
+    """A problem whose starts are these states, in this order."""
+    problem, points = walk(10), np.asarray(points, dtype=float)[:, None]
+    weights = np.tile(POLICY[0], (len(points), 1)) if answers is None else answers
+    cloud = replace(problem.initial, points=points, weights=weights, rows=np.arange(len(points)))
+    return replace(problem, initial=cloud, initial_states=bondic.InitialStates.sample(points))
+
+
+# --- the formula ---------------------------------------------------------------------------------------------------------
+
+
+def g(y):
+    return mpf(y) - mp.log(1 + mpf(y))
+
+
+def slow_twin(bets, limits, deviations, guess, probability):
+    """Lemma 35 for the upper end in many digits, at one V: deviations from the guess R, and R itself."""
+    count, width = len(deviations), mpf(limits.high) - mpf(limits.low)
+    found = [mp.log(2 / mpf(probability)) / mpf(bets.hoeffding) + count * mpf(bets.hoeffding) * width**2 / 8]
+    for rate in map(mpf, bets.rates):
+        clip = mpf(limits.high) - mpf(FULL_BET) / rate
+        price = sum(g(-rate * (mpf(x) + guess - max(guess, clip))) for x in deviations)
+        found.append((mp.log(2 * len(bets.rates) / mpf(probability)) + price) / rate)
+    return min(found) / count
+
+
+RATES = (0.1, 0.9, 3.0, 20.0)
+
+
+@pytest.mark.parametrize("limits", [ValueRange(0.0, 1.0), ValueRange(-7.0, 3.0), ValueRange(1e6, 1e6 + 0.5)])
+@pytest.mark.parametrize("guess", [None, 0.3])
+@pytest.mark.parametrize("near", [0.5, 0.97])
+@pytest.mark.parametrize("end", ["upper", "lower"])
+def test_where_values_are_known_the_bound_is_the_formula_rounded_up(limits, guess, near, end):
+    rng = np.random.default_rng(3)
+    points, width = np.arange(40) % 3, limits.width
+    values = limits.low + width * (near + 0.02 * rng.uniform(-1, 1, 3))
+    skipped, c = (7, None) if guess is None else (0, limits.low + guess * width)
+    bets = StartBets(skipped, c, 0.1 / width, tuple(rate / width for rate in RATES))
+    used = values[points[skipped:]]
+    reference = float(values[points[:7]].mean()) if guess is None else c
+    apart, mean = used - reference, float(used.mean())
+    around = ValueRange(mean, mean)
+    found = start_error(sample_of(points), bets, limits, around, end, 0.01, known(apart, apart)).upper
+    exact = slow_twin(bets, limits, apart.tolist(), mpf(reference), 0.01)
+    if end == "lower":
+        exact = slow_twin(bets, ValueRange(-limits.high, -limits.low), (-apart).tolist(), -mpf(reference), 0.01)
+    room = mpf(10) ** -11 * (1 + limits.largest)  # differences of values are taken in floats here
+    assert exact - room <= mpf(found) <= exact * (1 + mpf(10) ** -9) + room
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_bound_is_no_less_than_the_formula_at_any_value_function_that_is_left(seed):
+    """Brute force: values, bounds of their differences and of their mean that hold; some bounds are none, some are sharp."""
+    rng = np.random.default_rng(seed)
+    limits, kinds, count = ValueRange(-1.0, 4.0), int(rng.integers(1, 6)), int(rng.integers(12, 60))
+    points, skipped = rng.integers(0, kinds, count), int(rng.integers(1, 10))
+    problem = sample_of(points)
+    bets = StartBets(skipped, None, 0.02, tuple(np.sort(rng.uniform(0.05, 8.0, 4)).tolist()))
+    for _ in range(25):
+        values = limits.low + limits.width * rng.beta(*rng.uniform(0.2, 3.0, 2), kinds)
+        used, guess = values[points[skipped:]], float(values[points[:skipped]].mean())
+        apart, loose = used - guess, rng.choice([0.0, 0.1, 1.0, 50.0], used.size)
+        slack = rng.choice([0.0, 0.2, 10.0], 2)
+        value = ValueRange(max(used.mean() - slack[0], limits.low), min(used.mean() + slack[1], limits.high))
+        room = known(apart - loose * rng.random(used.size), apart + loose * rng.random(used.size))
+        for end, sign in (("upper", 1.0), ("lower", -1.0)):
+            found = start_error(problem, bets, limits, value, end, 0.05, room).upper
+            seen = ValueRange(*sorted((sign * limits.low, sign * limits.high)))
+            assert (
+                mpf(found) >= slow_twin(bets, seen, (sign * apart).tolist(), mpf(sign * guess), 0.05) - mpf(10) ** -12
+            )
+
+
+@pytest.mark.parametrize("count", [20, 400, 5000])
+@pytest.mark.parametrize("states", [1, 3, 4000])
+@pytest.mark.parametrize("kind", ["log", "sample"])
+def test_never_worse_than_hoeffding_at_half_the_probability(count, states, kind):
+    """Whatever is known of q*: an interval [-inf, inf] of what the rows left is as good as none."""
+    problem = sample_of(np.random.default_rng(0).integers(0, states, count))
+    pilot = problem.select(0, 6)
+    if kind == "sample":
+        bets = propose_bets(problem, pilot, problem.rows.stop, 0.01)
+    else:
+        bets = replace(propose_bets(problem, pilot, problem.rows.stop, 0.01), skipped=5, guess=None)
+    limits = range_of(problem.terms)
+    used = count - bets.skipped
+    plain = initial_error(limits.width, 0.005, np.full(used, 1 / used), draws=1, count_fixed=True, sides=1).upper
+    nothing = known(-1e300, 1e300)
+    for end in ("lower", "upper"):
+        assert start_error(problem, bets, limits, limits, end, 0.01, nothing).upper <= plain * 1.03
+        assert start_error(problem, bets, limits, limits, end, 0.01).upper <= plain * 1.03
+
+
+@pytest.mark.parametrize("states", [1, 3, 4000])
+@pytest.mark.parametrize("count", [60, 5000])
+def test_four_times_as_many_starts_about_halve_it(states, count):
+    """As the advice says."""
+    parts = []
+    for number in (count, 4 * count):
+        problem = sample_of(np.random.default_rng(0).integers(0, states, number))
+        limits = range_of(problem.terms)
+        bets = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01)
+        parts.append(start_error(problem, bets, limits, limits, "upper", 0.01).upper)
+    assert parts[1] < 0.55 * parts[0]
+
+
+def test_starts_that_are_all_equal_cost_the_logarithm_alone():
+    """B log(2K/delta) / n_0 up to the largest bet: an unseen start of probability 1/n_0 cannot be excluded."""
+    problem = sample_of(np.zeros(1000))
+    bets, limits = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01), range_of(problem.terms)
+    found = start_error(problem, bets, limits, limits, "upper", 0.01).upper
+    assert found == pytest.approx(limits.width * math.log(2 * len(bets.rates) / 0.01) / (0.99 * 900), rel=1e-6)
+
+
+def test_an_end_of_the_range_that_is_near_costs_little():
+    """Values in the upper twentieth of the range: a start that nobody saw can be better by no more than that."""
+    problem = sample_of(np.zeros(1000))
+    bets, limits = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01), range_of(problem.terms)
+    value = ValueRange(limits.high - 0.05 * limits.width, limits.high)
+    upper, lower = (start_error(problem, bets, limits, value, end, 0.01).upper for end in ("upper", "lower"))
+    assert upper < 0.15 * lower
+
+
+def test_what_is_known_of_the_values_is_what_is_paid_for():
+    """Values within ± 2 % of each other: a tenth of Hoeffding's term."""
+    problem = sample_of(np.random.default_rng(0).random(5000))
+    bets, limits = propose_bets(problem, problem.select(0, 6), problem.rows.stop, 0.01), range_of(problem.terms)
+    small = 0.02 * limits.width
+    learned = start_error(problem, bets, limits, limits, "lower", 0.01, known(-small, small)).upper
+    assert learned < 0.1 * start_error(problem, bets, limits, limits, "lower", 0.01).upper
+
+
+def test_starts_are_the_same_only_if_the_policy_answers_the_same():
+    """Probabilities that are written down per episode may differ at one state: then the values at it do."""
+    answers = np.tile(POLICY[0], (60, 1))
+    same, limits = sample_of(np.zeros(60), answers), range_of(walk(10).terms)
+    answers = answers.copy()
+    answers[17] = [0.5, 0.5]
+    other = sample_of(np.zeros(60), answers)
+    bets = StartBets(5, None, 0.01, (0.5 / limits.width,))
+    assert (
+        start_error(other, bets, limits, limits, "upper", 0.1).upper
+        > start_error(same, bets, limits, limits, "upper", 0.1).upper
+    )
+
+
+def test_what_cannot_be_bet_is_refused():
+    for wrong in (
+        (-1, 0.0, 0.1, (0.1,)),
+        (0, None, 0.1, (0.1,)),
+        (0, math.nan, 0.1, (0.1,)),
+        (0, 0.0, 0.0, (0.1,)),
+        (0, 0.0, 0.1, ()),
+    ):
+        with pytest.raises(InvalidInput, match="finite rates > 0"):
+            StartBets(*wrong)
+    with pytest.raises(InvalidInput, match="cannot be left out"):
+        used_starts(sample_of(np.zeros(60)), 60)
+
+
+# --- coverage ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.5, False)])
+@pytest.mark.parametrize("rare", [True, False])
+def test_the_bound_holds_as_often_as_it_says_and_half_of_it_does_not(share, holds, rare):
+    """Starts other than s_0 are worth B more. Rare ones saturate the bets, half of all starts Hoeffding's rate.
+
+    Each of the two processes has half of delta = 0.2, and one of them decides. 6000 samples; at most 0.1 of them may miss, and
+    0.12 has a chance of 1e-6 of being exceeded if the bound is right.
+    """
+    rng, count, delta, limits = np.random.default_rng(5), 400, 0.2, ValueRange(0.0, 1.0)
+    bets = StartBets(4, None, math.sqrt(8 * math.log(2 / delta) / count) if not rare else 1e-9, (0.9,))
+    chance = 0.7 * math.log(2 / delta) / (0.9 * count) if rare else 0.5
+    samples, bounds = rng.binomial(count, chance, 6000), {}
+    for number in np.unique(samples).tolist():
+        points = np.zeros(count + 4)
+        points[4 : 4 + number] = 2.0
+        bounds[number] = start_error(sample_of(points), bets, limits, limits, "upper", delta).upper
+    missed = np.mean([chance - number / count > share * bounds[number] for number in samples.tolist()])
+    assert (missed <= 0.12) == holds
+
+
+# --- proposals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["log", "sample"])
+def test_bets_come_from_the_starts_that_are_left_out(kind):
+    problem = walk(kind=kind)
+    start, found = bets_of(problem)
+    early = np.searchsorted(np.arange(200) * 6, found.rows[0])
+    assert start.skipped == (early if kind == "log" else 20)
+    assert start.guess is None
+    cost = found.terms()["upper"]["initial distribution"]
+    used = 200 - start.skipped
+    plain = range_of(problem.terms).width * math.sqrt(math.log(2 / 0.02) / (2 * used))
+    assert cost < 0.6 * plain
+    checked = bondic.verify(found.certificate, problem.log, bondic.TablePolicy(POLICY))
+    assert (checked.low, checked.high) == (found.low, found.high)
+
+
+def test_a_fixed_number_of_the_logs_starts_may_all_stand_in_the_pilot():
+    """Then no start is left that nothing was learned from, and there is no answer: all of them again would spend alpha twice."""
+    whole = walk()
+    few = bondic.InitialStates.from_log(whole.log, count=30)
+    asked = bondic.make_problem(whole.log, bondic.TablePolicy(POLICY), few, gamma=0.8, reward_range=(0, 1))
+    found = bondic.estimate_interval(asked, method=TABLE)
+    assert found.status.name == "TRIVIAL"
+    assert "no episode begins after the pilot" in " ".join(found.choices.values())
+
+
+def test_later_starts_leave_no_trace_in_what_is_proposed():
+    """The bets come from the rows before the certified ones, whatever comes after them."""
+    first, second = walk(400), walk(400, others=0.4, seed=1)
+    method = replace(TABLE, pilot=600)
+    log = {name: np.concatenate([one[:1200], other[1200:]]) for name, one, other in _columns(first.log, second.log)}
+    mixed = bondic.Transitions(**log)
+    problem = bondic.make_problem(
+        mixed, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["next-observations"]
+    )
+    one, other = (bondic.estimate_interval(each, method=method).proof.table.start for each in (first, problem))
+    assert (one.skipped, one.hoeffding, one.rates) == (other.skipped, other.hoeffding, other.rates)
+
+
+def _columns(first, second):
+    pairs = zip(first.columns().items(), second.columns().values(), strict=True)
+    return [(name, one, other) for (name, one), other in pairs if one is not None]
+
+
+def test_no_start_after_the_pilot_is_no_answer():
+    """Falling back on the starts of the pilot would spend their part of alpha twice."""
+    episodes = np.concatenate([np.repeat(np.arange(40), 6), np.full(960, 40)])
+    whole = walk(200).log
+    columns = {name: column for name, column in whole.columns().items() if column is not None}
+    columns |= {"episode_ids": episodes, "timesteps": np.concatenate([np.arange(240) % 6, np.arange(960)])}
+    columns["truncations"] = np.append(np.diff(episodes) > 0, True)
+    columns["next_observations"] = np.append(columns["observations"][1:], [[0.0]], axis=0)
+    log = bondic.Transitions(**columns)
+    problem = bondic.make_problem(log, bondic.TablePolicy(POLICY), gamma=0.8, reward_range=(0, 1), accept=["resets"])
+    found = bondic.estimate_interval(problem, method=replace(TABLE, pilot=246))
+    assert found.status is bondic.Status.TRIVIAL
+    assert "no episode begins after the pilot" in found.choices["Q"]
+
+
+@pytest.mark.parametrize("kind", ["log", "sample"])
+def test_intervals_contain_the_value(kind):
+    """With the few other starts that there are, over 40 logs at alpha = 0.2: 16 misses have a chance below 1 in 1000."""
+    reward = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+    values = np.linalg.solve(np.eye(3) - 0.8 / 3, (POLICY * reward).sum(axis=1))
+    truth = 0.95 * values[0] + 0.025 * (values[1] + values[2])
+    missed = 0
+    for seed in range(40):
+        found = bondic.estimate_interval(walk(120, others=0.05, seed=seed, kind=kind), alpha=0.2, method=TABLE)
+        assert found.terms()["upper"]["initial distribution"] > 0
+        missed += not found.low <= truth <= found.high
+    assert missed < 16
