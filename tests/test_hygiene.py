@@ -250,7 +250,7 @@ def test_an_action_that_was_never_logged_is_the_first_line_of_every_answer():
         assert json.loads(bondic.result_json(result))["doubts"] == list(result.warnings)
         assert json.loads(bondic.result_json(result))["doubts"] == list(result.warnings)
         assert "Warning:" in bondic.result_markdown(result).splitlines()[2].replace("*", "")
-        assert result._repr_html_().index("never took") < result._repr_html_().index("Point estimate")
+        assert result._repr_html_().index("never took") < result._repr_html_().index("oint estimate")
 
 
 def test_an_action_without_probability_is_no_matter():
