@@ -14,6 +14,7 @@ from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, KernelFunction
 from bondic.noise.fixed_lambda import FixedLambda
 from bondic.proofs.certificate import Certificate
+from bondic.rendering import last_digit
 from bondic.rounding import Enclosure
 from builders import continuous, synthetic
 
@@ -119,12 +120,11 @@ def test_every_changed_number_is_noticed_by_the_digest(certified):
     [
         ("conclusion", "low"),
         ("conclusion", "high"),
-        *(("claims", "ends", 1, "parts", part, "size", "mid") for part in (0, 1, 2, 5, 6)),
+        *(("claims", "ends", 1, "parts", part, "size", "mid") for part in (0, 1, 2)),
         ("claims", "ends", 0, "parts", 0, "size", "mid"),
         ("proof", "ball", "radius"),
         ("proof", "asked", "terms", "gamma"),
         ("proof", "budget", "alpha"),
-        ("claims", "tests", 0, "epsilon"),
     ],
 )
 def test_changed_numbers_are_noticed_even_with_a_forged_digest(certified, path):
@@ -204,8 +204,8 @@ def test_an_older_certificate_names_the_version_that_verifies_it(certified):
 
 
 @pytest.mark.parametrize("change", ["name", "role", "order", "missing", "uses_log"])
-def test_other_parts_are_noticed(certified, change):
-    """Equal numbers under other names, with other roles or without one of them are another claim."""
+def test_other_parts_are_not_believed(certified, change):
+    """Equal numbers under other names, with other roles or without one of them: the answer has those that were recomputed."""
     result, log, _ = certified
     body = copy.deepcopy(result.certificate.body)
     claim = body["claims"]["ends"][0]
@@ -217,8 +217,12 @@ def test_other_parts_are_noticed(certified, change):
         del claim["parts"][4]
     else:
         claim["uses_log"] = not claim["uses_log"]
-    with pytest.raises(VerificationError, match=r"when recomputed|rests on the log"):
-        bondic.verify(Certificate(body, result.certificate.arrays), log)
+    forged = Certificate(body, result.certificate.arrays)
+    if change in ("role", "uses_log"):  # then the interval no longer follows
+        with pytest.raises(VerificationError, match="by the end points"):
+            bondic.verify(forged, log)
+    else:
+        assert bondic.verify(forged, log).claims == result.claims
 
 
 def test_an_interrupted_save_leaves_nothing(certified, tmp_path, monkeypatch):
@@ -325,7 +329,7 @@ def test_a_noise_bound_without_guarantee_is_never_called_verified(certified, tmp
         main()
     printed = capsys.readouterr().out
     assert stopped.value.code in (0, None)
-    assert printed.startswith("recomputed, WITHOUT any guarantee, not checked the policy: [")
+    assert printed.startswith("recomputed, WITHOUT any guarantee, not checked the policy; when the plan was made: [")
     assert "gamma = 0.3" in printed
     assert "not checked" in printed
 
@@ -360,14 +364,14 @@ def test_a_certificate_without_witnesses_is_not_called_tested():
 
 
 @pytest.mark.parametrize("end", ["lower", "upper"])
-def test_claims_cannot_be_moved_inward_under_cover_of_rounding(certified, end):
+def test_claims_cannot_be_moved_inward(certified, end):
+    """By less than the last printed digit two machines may differ; the answer is the recomputed interval in any case."""
     result, log, _ = certified
     k, name, inward = (0, "low", 1.0) if end == "lower" else (1, "high", -1.0)
-    claim = result.certificate.claims.ends[k]
+    claim, unit = result.certificate.claims.ends[k], last_digit(result.low, result.high)
     value = claim.parts[0].size
-    for wider, step, fine in ((3.0, 0.0, True), (0.0, 20.0, False), (1e3, 500.0, False), (0.0, 2e3, False)):
-        shift = inward * (step * claim.rounding + (1e-11 if step else 0.0))
-        moved = replace(claim.parts[0], size=Enclosure(value.mid + shift, value.rad + wider * claim.rounding))
+    for step, fine in ((-5.0, True), (0.5, True), (1.5, False)):
+        moved = replace(claim.parts[0], size=Enclosure(value.mid + inward * step * unit, value.rad))
         forged = _forged(
             result.certificate,
             **{
@@ -375,10 +379,10 @@ def test_claims_cannot_be_moved_inward_under_cover_of_rounding(certified, end):
                 f"conclusion__{name}": replace(claim, parts=(moved, *claim.parts[1:])).bound,
             },
         )
-        if fine:  # a claim that lies further out is weaker, not wrong
+        if fine:
             same(bondic.verify(forged, log), result)
         else:
-            with pytest.raises(VerificationError, match="when recomputed"):
+            with pytest.raises(VerificationError, match=r"when recomputed.*in the certificate"):
                 bondic.verify(forged, log)
     with pytest.raises(VerificationError, match="by the end points"):
         bondic.verify(_forged(result.certificate, **{f"conclusion__{name}": claim.bound + 1e-6 * inward}), log)

@@ -52,7 +52,7 @@ def test_verify_command_says_what_it_checked_and_fails_on_another_log(result, tm
     command = [sys.executable, "-m", "bondic", "verify", str(tmp_path / "c.json")]
     good = subprocess.run([*command, str(tmp_path / "log.npz")], capture_output=True, text=True, check=False)
     assert good.returncode == 0
-    assert good.stdout.startswith("verified, except the policy: [")
+    assert good.stdout.startswith("verified, except the policy; when the plan was made: [")
     bad = subprocess.run([*command, str(tmp_path / "other.npz")], capture_output=True, text=True, check=False)
     assert bad.returncode == cli.NOT_VERIFIED
     assert bad.stderr.startswith("not verified: The log is not the one")

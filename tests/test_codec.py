@@ -21,7 +21,7 @@ from bondic.classes.basis import LandmarkBasis
 from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.classes.value_class import ValueClass
-from bondic.codec import Encoder, Extended, Numbers, decode, same, supplied
+from bondic.codec import Encoder, Extended, Numbers, decode, first_difference, same, supplied
 from bondic.errors import InvalidInput, VerificationError
 from bondic.functions.functions import ExpansionFunction, FeatureFunction, Function, KernelFunction, TermExpansion
 from bondic.functions.lookahead import LookAhead, PolicyRule, Polynomials, SplitTree
@@ -581,3 +581,53 @@ def test_supplied_fields_are_compared_by_identity():
     assert same(one, replace(one))
     assert not same(one, replace(one, function=np.sin))
     assert supplied("layout") == {"supplied": "layout", "key": None}
+
+
+@dataclass(frozen=True)
+class Several:
+    share: float | int | None = None
+    columns: bool | tuple[int, ...] | None = None
+    gauge: str | NoiseBound = "half"
+    ball: bondic.Ball | Box | None = None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Several(),
+        Several(share=5, columns=True, gauge=FixedLambda(0.5)),
+        Several(share=0.5, columns=(0, 2)),
+        Several(ball=bondic.Ball(bondic.Gaussian(1.0), 2.0)),
+        Several(ball=Box(2.0)),
+    ],
+)
+def test_a_field_of_several_types_comes_back_as_it_was(value):
+    """5 rows are not a share of 5.0, and a box is no ball."""
+    again = there_and_back(Several, value)
+    assert same(again, value)
+    assert type(again.share) is type(value.share)
+
+
+def test_a_value_of_none_of_the_types_is_refused():
+    for name, data in (("share", "x"), ("columns", 3), ("gauge", 3), ("ball", "x")):
+        written = Encoder().encode(Several(), "here") | {name: data}
+        with pytest.raises(VerificationError, match=rf"here\.{name}"):
+            decode(Several, written, {}, "here", layout=LAYOUT)
+
+
+def test_the_first_difference_is_named():
+    first = {"a": (np.array([1.0, math.inf]), 2.0), "b": Several(share=0.5)}
+    second = {"a": (np.array([1.0 + 1e-9, math.inf]), 2.0), "b": Several(share=0.5)}
+    assert first_difference(first, second, "here", 1e-6) == ""
+    assert first_difference(first, second, "here", 1e-12) == "here.a.0"
+    for other, place in (
+        ({**second, "b": Several(share=0.6)}, "here.b.share"),
+        ({**second, "b": Several(share=0.5, gauge="range")}, "here.b.gauge"),
+        ({**second, "a": (np.array([1.0, 1e300]), 2.0)}, "here.a.0"),
+        ({**second, "a": (np.array([1.0]), 2.0)}, "here.a.0"),
+        ({**second, "a": (np.array([1.0, math.inf]), 2)}, "here.a.1"),
+        ({"a": second["a"]}, "here"),
+    ):
+        assert first_difference(first, other, "here", 1e-6) == place
+    assert first_difference(np.array([10**9]), np.array([10**9 + 1]), "rows", 1e-6) == "rows"
+    assert first_difference(np.zeros((0, 2)), np.zeros((0, 2)), "none", 1e-6) == ""

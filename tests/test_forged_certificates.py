@@ -22,6 +22,7 @@ from bondic.proofs.dual import DualProof
 from bondic.proofs.limits import clean_text
 from bondic.terms import range_of
 from builders import synthetic
+from conformance_proofs import Answer
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +96,7 @@ def test_rows_of_w_are_compared_by_position(world, rows, same_log, words):
     provenance = bondic.Provenance("picked", rows, log.content_hash if same_log else "0" * 64)
     checked = bondic.verify(forge(question(world).select(200, 500), Q, bondic.Instruments(W.kernel, provenance)), log)
     assert any(words in line for line in checked.checks + checked.unchecked)
-    if "precede" in words:
-        assert any("really picked on those rows alone" in gap for gap in checked.unchecked)
+    assert "when the plan was made" not in checked.headline  # ω is 0 at both ends: W is not used
 
 
 def test_w_from_later_rows_is_refused(world):
@@ -325,6 +325,24 @@ def test_a_test_of_the_verifier_finds_what_the_witness_hides(contradicted, hones
     assert any("a test of its own does not reject either" in line for line in checked.checks)
     guess = bondic.verify(honest.certificate, world[1], retest=bondic.rich_test)  # a noise bound that proves nothing
     assert any("whether another would is not known" in gap or "no witness" in gap for gap in guess.unchecked)
+
+
+def test_a_rejection_cannot_be_claimed_away(contradicted):
+    """Neither an interval nor the value range stands where the verifier finds a contradiction."""
+    _, rejected, log = contradicted
+    limits, answer = rejected.value_range, Answer(rejected, None, log, None)
+    for low in (limits.low, limits.low + 0.1):
+        with pytest.raises(VerificationError, match=r"\(REJECTED\) when recomputed"):
+            bondic.verify(answer.claiming(low=low, high=limits.high), log)
+
+
+def test_an_interval_cannot_be_claimed_from_nothing(world):
+    """Not even one that prints like the value range."""
+    wide = bondic.estimate_interval(question(world), method=bondic.Dual(ball=Q.with_radius(1e6)))
+    assert wide.status is bondic.Status.TRIVIAL
+    answer = Answer(wide, None, world[1], None)
+    with pytest.raises(VerificationError, match=r"\(TRIVIAL\) when recomputed"):
+        bondic.verify(answer.claiming(low=wide.low + 1e-9), world[1])
 
 
 # --- 6: ends that repeat Q ------------------------------------------------------------------------------

@@ -1,21 +1,26 @@
-"""The dual bound's proof and one from outside keep the same laws; verify knows neither."""
+"""Every kind of proof, and one from outside, keep the same laws; verify knows none of them."""
 
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bondic
 from bondic.claims import Assumption, Claim, ErrorBudget, Part, Side
-from bondic.errors import InvalidInput
+from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.asked import Asked
 from bondic.proofs.proof import Claims, Proof
 from bondic.rounding import Enclosure, certified_dot, log_enclosure
 from builders import synthetic
-from conformance_proofs import Answer, ProofCase
+from conformance_proofs import ProofCase
 
 # --- a proof from outside: a coin-flip experiment with one state, Hoeffding's inequality ----------------
 
@@ -58,7 +63,7 @@ class Bandit:
 
 class TestBanditProof(ProofCase):
     @classmethod
-    def make(cls) -> Answer:
+    def ask(cls):
         rng, n = np.random.default_rng(0), 500
         actions = rng.integers(0, 2, n)
         rewards = (rng.random(n) < np.where(actions == 1, 0.8, 0.3)).astype(np.float64)
@@ -66,27 +71,159 @@ class TestBanditProof(ProofCase):
         policy = bondic.TablePolicy([[0.1, 0.9]])
         start = bondic.InitialStates.exact([[0.0]])
         problem = bondic.make_problem(log, policy, start, gamma=0.0, reward_range=(0.0, 1.0))
-        result = bondic.estimate_interval(problem, alpha=0.1, method=Bandit())
-        assert result.status is bondic.Status.INTERVAL
+        return problem, log, policy, Bandit()
+
+    def test_it_is_the_formula(self, answer):
         spread = 1.8 * math.sqrt(math.log(20.0) / 1000.0)
-        assert result.length == pytest.approx(min(result.high, 1.0) - result.low)
-        assert result.claims[0]["chance"].mid == pytest.approx(spread)
-        assert 0.75 in result.interval  # 0.1 x 0.3 + 0.9 x 0.8
-        return Answer(result, problem, log, policy)
+        assert answer.result.claims[0]["chance"].mid == pytest.approx(spread)
+        assert 0.75 in answer.result.interval  # 0.1 x 0.3 + 0.9 x 0.8
+
+
+# --- those of the library: small logs, every method that plans ------------------------------------------
+
+
+def world(n):
+    """States that are numbers, with a policy and exact starts."""
+    mdp, log, policy, initial = synthetic(n, gamma=0.3)
+    return log, policy, initial, {"gamma": mdp.gamma, "reward_range": mdp.reward_range}
+
+
+def asked(log, policy, initial, statements, method):
+    return bondic.make_problem(log, policy, initial, **statements), log, policy, method
+
+
+def table(method, n=600):
+    """Two states with names, and some rows that end."""
+    rng = np.random.default_rng(3)
+    states, actions = rng.integers(0, 2, (n, 1)).astype(float), rng.integers(0, 2, n)
+    rewards = (rng.random(n) < 0.2 + 0.5 * actions).astype(np.float64)
+    log = bondic.Transitions(states, actions, rewards, rng.integers(0, 2, (n, 1)).astype(float), rng.random(n) < 0.1)
+    policy = bondic.TablePolicy([[0.1, 0.9], [0.6, 0.4]])
+    statements = {"gamma": 0.5, "reward_range": (0.0, 1.0)}
+    return asked(log, policy, bondic.InitialStates.exact([[0.0]]), statements, method)
 
 
 class TestDualProof(ProofCase):
+    replayed = ("instruments",)
+
     @classmethod
-    def make(cls) -> Answer:
-        mdp, log, policy, initial = synthetic(300, gamma=0.3)
-        problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-        method = bondic.Dual(gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=8))
-        return Answer(bondic.estimate_interval(problem, method=method), problem, log, policy)
+    def ask(cls):
+        return asked(*world(300), bondic.Dual(gauge=bondic.PlugIn(0.02), choices=bondic.Choices(pairs=8)))
 
     def test_what_only_the_dual_can_check_is_found(self, answer):
         checked = bondic.verify(answer.certificate, answer.log)
         assert any("W is said to come from rows" in line for line in checked.checks)
-        assert any("really picked on those rows alone" in line for line in checked.unchecked)
+
+
+class TestTableWithoutCoordinates(ProofCase):
+    replayed = ("plan",)
+
+    @classmethod
+    def ask(cls):
+        return table(bondic.Sequential(table_share=1))
+
+
+class TestTableWithCoordinates(ProofCase):
+    replayed = ("plan",)
+
+    @classmethod
+    def ask(cls):
+        return table(bondic.Sequential(table_share=0))
+
+
+class TestTableByDefault(ProofCase):
+    replayed = ("plan",)
+
+    @classmethod
+    def ask(cls):
+        return table(None)
+
+
+class TestStatedBall(ProofCase):
+    """Q around a center, with initial states that are a sample."""
+
+    replayed = ("plan",)
+    withheld = "would show rows"
+
+    @classmethod
+    def ask(cls):
+        log, policy, initial, statements = world(600)
+        layout = bondic.make_problem(log, policy, initial, **statements).layout
+        center = bondic.KernelFunction(bondic.Constant(1.0), layout, np.zeros((1, 1)), np.array([[0.7, 0.7]]))
+        ball = bondic.Ball(bondic.Gaussian(0.5) * bondic.Dirac() + bondic.Constant(1.0), 1.0, center)
+        rng = np.random.default_rng(5)
+        some = rng.choice(initial.observations[:, 0], (3000, 1), p=initial.weights)
+        return asked(log, policy, bondic.InitialStates.sample(some), statements, bondic.Sequential(ball=ball))
+
+
+class TestOwnStarts(ProofCase):
+    """Q with a radius as stated, and the log's own starts."""
+
+    replayed = ("plan",)
+    withheld = "would show rows"
+
+    @classmethod
+    def ask(cls):
+        log, policy, _, statements = world(1500)
+        return asked(log, policy, bondic.InitialStates.from_log(log), statements, bondic.Sequential(radius=2.0))
+
+
+class TestChosenClass(ProofCase):
+    replayed = ("plan",)
+    withheld = "would show rows"
+
+    @classmethod
+    def ask(cls):
+        return asked(*world(800), bondic.Sequential())
+
+    def test_a_chosen_class_is_replayed_with_the_policy_alone(self, answer):
+        with pytest.raises(VerificationError, match="Pass the policy"):
+            bondic.verify(answer.certificate, answer.log, replay=True)
+
+
+# --- another number of threads --------------------------------------------------------------------------
+
+CASES = (
+    *(
+        "TestDualProof",
+        "TestTableWithoutCoordinates",
+        "TestTableWithCoordinates",
+        "TestTableByDefault",
+        "TestStatedBall",
+    ),
+    *("TestOwnStarts", "TestChosenClass"),
+)
+PROPENSITIES = ("TestDoublyRobust", "TestContexts", "TestRobustReturns")
+_ELSEWHERE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import bondic, test_proofs
+for name, case in test_proofs.every_case():
+    loaded = bondic.load_certificate(f"{sys.argv[2]}/{name}")
+    problem, log, policy, method = case.ask()
+    for replay in (False, True):
+        checked = bondic.verify(loaded, log, policy, replay=replay)
+        assert any("plan made again" in line for line in checked.checks) == replay
+    print(name)
+"""
+
+
+def every_case():
+    """Conformance cases of all proofs with a plan."""
+    for module, names in ((sys.modules[__name__], CASES), (import_module("test_propensities"), PROPENSITIES)):
+        yield from ((name, getattr(module, name)) for name in names)
+
+
+def test_certificates_of_another_number_of_threads_are_verified(tmp_path):
+    """Made here, verified and replayed in a process with two threads, which sums in other orders."""
+    for name, case in every_case():
+        bondic.save_certificate(case.make().certificate, tmp_path / name)
+    threads = dict.fromkeys(("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "2")
+    threads["OPENBLAS_THREAD_TIMEOUT"] = "4"  # idle threads sleep: other tests may need the cores
+    words = [sys.executable, "-c", _ELSEWHERE, str(Path(__file__).parent), str(tmp_path)]
+    done = subprocess.run(words, env={**os.environ, **threads}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [*CASES, *PROPENSITIES]
 
 
 def test_a_proof_without_a_radius_has_no_frontier():

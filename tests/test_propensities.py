@@ -463,7 +463,9 @@ def test_any_regressor_can_be_the_control_variate():
     result = interval(log, Propensities(largest_ratio=LARGEST, model=Mean()))
     assert VALUE in result.interval
     found = bondic.verify(result.certificate, log)
-    assert any("stored predictions" in text for text in found.unchecked)
+    assert "when the plan was made" in found.headline
+    with pytest.raises(VerificationError, match="regressor"):
+        bondic.verify(result.certificate, log, replay=True)
     with pytest.raises(InvalidInput, match="one for every row"):
         result.without_rows(question(log))
 
@@ -643,10 +645,9 @@ class _Case(ProofCase):
     method = Propensities()
 
     @classmethod
-    def make(cls) -> Answer:
+    def ask(cls):
         log = decisions(1500, seed=5)
-        problem = question(log)
-        return Answer(bondic.estimate_interval(problem, method=cls.method), problem, log, ThreeStates())
+        return question(log), log, ThreeStates(), cls.method
 
 
 class TestPopulation(_Case):
@@ -674,6 +675,7 @@ class TestDoublyRobust(_Case):
 
 
 class TestContexts(_Case):
+    replayed = ("start",)
     method = Propensities(value="contexts", least_behavior_prob=0.2)
 
     def test_rates_from_certified_rows_are_refused(self, answer):
@@ -685,19 +687,17 @@ class TestContexts(_Case):
 
 class TestRobustReturns(ProofCase):
     @classmethod
-    def make(cls) -> Answer:
+    def ask(cls):
         log, policy = two_steps(700), bondic.TablePolicy([[0.1, 0.9], [0.1, 0.9]])
-        problem = question(log, policy, gamma=1.0, horizon=2)
-        result = bondic.estimate_interval(problem, method=Propensities(largest_ratio=1.8))
-        return Answer(result, problem, log, policy)
+        return question(log, policy, gamma=1.0, horizon=2), log, policy, Propensities(largest_ratio=1.8)
 
 
 class TestEpisodes(ProofCase):
     @classmethod
-    def make(cls) -> Answer:
+    def ask(cls):
         log = drawn_walks(400)
         problem = question(log, TwoStates(), reward_range=(-0.5, 2.0), gamma=0.8)
-        return Answer(bondic.estimate_interval(problem, method=Propensities()), problem, log, TwoStates())
+        return problem, log, TwoStates(), Propensities()
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,11 @@ def test_evaluate_writes_everything_and_says_where(place, capsys):
     found = json.loads((place / "res" / "result.json").read_text())
     assert found["low"] == pytest.approx(expected.low, abs=1e-9)
     assert found["high"] == pytest.approx(expected.high, abs=1e-9)
-    code, out, _ = run(capsys, "verify", "res/certificate.json", "log.csv", "--policy", "policy.npz")
+    check = ["verify", "res/certificate.json", "log.csv", "--policy", "policy.npz"]
+    code, out, _ = run(capsys, *check)
+    assert code == 0
+    assert out.startswith("verified, except when the plan was made: [")
+    code, out, _ = run(capsys, *check, "--replay")
     assert code == 0
     assert out.startswith("verified: [")
 
@@ -313,7 +317,10 @@ def test_a_withheld_sample_of_initial_states_is_asked_for(place, capsys):
     assert "--initial" in err
     code, out, err = run(capsys, *check, "--initial", "draws.csv")
     assert code == 0, err
-    assert out.startswith("verified: [")
+    assert out.startswith("verified, except when the plan was made: [")
+    code, out, err = run(capsys, *check, "--initial", "draws.csv", "--replay")
+    assert code == 0, err
+    assert "plan made again" in out
     assert run(capsys, *check, "--initial", "fewer.csv")[0] == 1
     assert run(capsys, *check, "--initial", "others.csv")[0] == 1
     # states that the certificate holds are compared
@@ -338,9 +345,12 @@ def test_a_withheld_policy_in_columns_can_be_verified(capsys):
     for more in ([], ["--initial-count", "5"]):
         arguments = ["evaluate", "with.parquet", "--policy", "columns", *QUESTION, "--no-rows", "--quiet", "--force"]
         assert run(capsys, *arguments, *more, "--out", "res")[0] in (0, 4)
-        code, out, err = run(capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns")
+        code, out, err = run(
+            capsys, "verify", "res/certificate.json", "with.parquet", "--policy", "columns", "--replay"
+        )
         assert code == 0, err
-        assert out.startswith("verified: [")
+        assert out.startswith("verified")
+        assert "when the plan was made" not in out.splitlines()[0]
     assert run(capsys, "verify", "res/certificate.json", "log.parquet", "--policy", "columns")[0] == 2
 
 

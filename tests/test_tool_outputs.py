@@ -193,7 +193,7 @@ def test_the_command_on_the_report_checks_the_number(kind, place, capsys):
     low, high = (float(word) for word in re.search(r"lies in \[(.*?), (.*?)\]", out).groups())
     found = json.loads((place / "some where" / "result.json").read_text())
     assert low <= found["low"] <= found["high"] <= high
-    compared = "verified, except the policy" if kind == "plain" else "verified"
+    compared = f"verified, except {'the policy; ' if kind == 'plain' else ''}when the plan was made"
     assert checked.startswith(f"{compared}: {interval_text(found['low'], found['high'])} ")
 
 

@@ -140,9 +140,13 @@ class Decoder:
         if data is None and type(None) in arguments:
             return None
         others = [argument for argument in arguments if argument is not type(None)]
-        if len(others) != 1:
-            raise InvalidInput(f"{place}: a field has one type, or one type and None, not {len(others)} types.")
-        return self.decode(others[0], data, place)
+        exact = [argument for argument in others if argument is type(data)]  # 5 is a whole number before it is a number
+        for argument in (exact or others)[:-1]:
+            try:
+                return self.decode(argument, data, place)
+            except VerificationError:
+                continue
+        return self.decode((exact or others)[-1], data, place)
 
     def _tuple(self, arguments: tuple[Any, ...], data: Any, place: str) -> tuple[Any, ...]:
         _need(type(data) is list, place, "a list is needed", data)
@@ -275,6 +279,33 @@ def same(first: Any, second: Any) -> bool:
     if dataclasses.is_dataclass(first):
         return all(same(getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(first))
     return bool(first == second)
+
+
+def first_difference(first: Any, second: Any, place: str, tolerance: float) -> str:
+    """Where two values of one type first differ; "": nowhere by more than a share of the largest number of an array."""
+    if isinstance(first, np.ndarray | np.generic | float) and isinstance(second, np.ndarray | np.generic | float):
+        one, other = np.asarray(first), np.asarray(second)
+        if one.shape != other.shape:
+            return place
+        if not np.issubdtype(one.dtype, np.floating):
+            return "" if np.array_equal(one, other) else place
+        with np.errstate(invalid="ignore"):  # infinities are equal or not
+            size = np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
+            near = (one == other) | (np.abs(one - other) <= tolerance * size)
+        return "" if np.all(near) else place
+    if type(first) is not type(second):
+        return place
+    if dataclasses.is_dataclass(first):
+        names = [field.name for field in data_fields(type(first))]
+        pairs: list[tuple[Any, Any, Any]] = [(name, getattr(first, name), getattr(second, name)) for name in names]
+    elif isinstance(first, tuple | list | dict):
+        if len(first) != len(second) or (isinstance(first, dict) and first.keys() != second.keys()):
+            return place
+        keys = first if isinstance(first, dict) else range(len(first))
+        pairs = [(key, first[key], second[key]) for key in keys]
+    else:
+        return "" if first == second else place
+    return next(filter(None, (first_difference(a, b, _at(place, key), tolerance) for key, a, b in pairs)), "")
 
 
 def instances(value: Any, kind: type) -> Iterator[Any]:

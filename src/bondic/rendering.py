@@ -70,13 +70,23 @@ def bound_text(value: float, direction: int, length: float = math.inf) -> str:
     """
     if value == 0 or not math.isfinite(value):
         return number(value)
+    exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
+    rounded = exact.quantize(Decimal(1).scaleb(_last_place(value, length)), _ROUNDING[direction])
+    return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
+
+
+def _last_place(value: float, length: float) -> int:
+    """The power of ten of the last digit that is printed of a number other than 0."""
     first = math.floor(math.log10(abs(value)))
     place = first - _DIGITS + 1
     if 0 < _LOSS * length < math.inf:
         place = max(min(place, math.floor(math.log10(_LOSS * length))), first - _MOST_DIGITS + 1)
-    exact = Decimal(value) - direction * Decimal(_HAIR) * abs(Decimal(value))
-    rounded = exact.quantize(Decimal(1).scaleb(place), _ROUNDING[direction])
-    return "0" if rounded == 0 else f"{float(rounded):.{_MOST_DIGITS}g}"
+    return place
+
+
+def last_digit(low: float, high: float) -> float:
+    """One unit of the last digit that `interval_text` prints, of the end with the larger unit."""
+    return max((10.0 ** _last_place(end, high - low) for end in (low, high) if end and math.isfinite(end)), default=0.0)
 
 
 def counted(number: float, thing: str) -> str:

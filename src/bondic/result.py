@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
@@ -102,14 +102,18 @@ class Result(Shortcuts):
         effective: float = 0.0,
         seconds: dict[str, float] | None = None,
         search: Search | None = None,
+        planner: dict[str, Any] | None = None,
     ) -> Result:
-        """What a proof shows on its rows, with its certificate; `claims` are those of the proof where they are known already."""
+        """What a proof shows on its rows, with its certificate; `claims` are those of the proof where they are known already.
+
+        `planner` says how the plan of the proof was made (`bondic.methods.replay.describe`).
+        """
         shown = proof.claims(rows) if claims is None else claims
         limits = range_of(rows.terms)
         found = conclude(limits, shown.ends, shown.rejected, proof.side)
         assumptions = proof.assumptions(rows, rejected=found.status is Status.REJECTED)
         notes = {"estimate": estimate, "gap": gap, "choices": choices or {}, "versions": versions()}
-        certificate = certify(proof, shown, found, assumptions, notes)
+        certificate = certify(proof, shown, found, assumptions, notes, planner)
         return Result(
             low=found.low,
             high=found.high,

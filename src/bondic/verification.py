@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 from bondic.data.initial import InitialStates
@@ -10,7 +11,7 @@ from bondic.errors import InvalidInput
 from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.io import load_certificate
 from bondic.proofs.proof import Retest
-from bondic.proofs.verify import Verification, said_plainly, verify_certificate
+from bondic.proofs.verify import Replay, Verification, said_plainly, verify_certificate
 from bondic.rows.inputs import take_log, take_policy
 from bondic.sums.forms import STANDARD, Sums
 
@@ -23,9 +24,12 @@ def verify(
     functions: UserFunctions | None = None,
     initial: InitialStates | None = None,
     retest: Retest | None = None,
+    replay: bool = False,
     sums: Sums = STANDARD,
 ) -> Verification:
-    """Recompute the interval from the proof and the log; raise VerificationError on any disagreement.
+    """Recompute the interval from the proof and the log; raise VerificationError where the certificate claims more.
+
+    The answer is the recomputed interval. A claim passes if it agrees with it in the digits that are printed, or contains it.
 
     `certificate` is a certificate, its file, or the folder of a result; `log` and `policy` are whatever `make_problem` takes.
     No policy code is needed: the certificate holds the policy's answers. Give `policy` to check those as well,
@@ -33,8 +37,9 @@ def verify(
     which rows were withheld, does not hold the answers at its next states; there the policy is needed and asked again.
     A sample of initial states that was withheld is read off the log, unless `initial` is given; other initial states are
     compared with `initial`. `retest` is a test of its own (`bondic.rich_test`): a certificate
-    need not hold the best witness. `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from
-    the definition of every kernel sum.
+    need not hold the best witness. `replay=True` makes the plan again, every block from the log cut before it, and answers with
+    the interval of that plan; without it, when the plan was made is the certificate's own statement.
+    `sums=Sums.reference()` (`bondic.sums.forms`) does without compiled code: slower, from the definition of every kernel sum.
     The certificate may come from anybody: what it only states is listed in `unchecked`, and nothing in it is run.
     """
     found, source = _certificate(certificate), take_log(log)
@@ -42,7 +47,10 @@ def verify(
         start = found.asked.start
         starts = int(start.weights.size) if start.from_log else None
         asked = None if policy is None else take_policy(policy, source, starts, found.asked.actions)[0]
-    return verify_certificate(found, source.log, asked, functions=functions, initial=initial, retest=retest, sums=sums)
+    # planners stand above this module, and are loaded where they are asked for
+    again: Replay | None = import_module("bondic.methods.replay").replay if replay else None
+    given: dict[str, Any] = {"functions": functions, "initial": initial, "retest": retest, "replay": again}
+    return verify_certificate(found, source.log, asked, sums=sums, **given)
 
 
 def _certificate(given: Any) -> Certificate:

@@ -177,6 +177,10 @@ _CHECKS = [
         True,
         "Also test the class of value functions in ways that the certificate does not name.",
     ),
+    opt.flag(
+        "--replay",
+        "Make the plan again, every block from the log cut before it, and answer with the interval of that plan.",
+    ),
     *_WORK,
 ]
 _WATCHED = [

@@ -1,7 +1,7 @@
 """`bondic verify CERTIFICATE LOG`: recompute the interval with the trusted core alone.
 
 The test of Q that follows looks for witnesses, which the core does not do: --no-retest leaves it out, and then nothing that
-searches or tunes is loaded.
+searches or tunes is loaded, unless --replay makes the plan again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bondic.policies.adapters.imported import import_module
 from bondic.proofs.certificate import Certificate
 from bondic.proofs.io import load_certificate
 from bondic.proofs.limits import MOST_ARRAY_BYTES, clean_text
-from bondic.proofs.verify import Verification, verify_certificate
+from bondic.proofs.verify import Replayed, Verification, verify_certificate
 from bondic.rendering import STATE_WORDS, interval_text
 from bondic.rows.inputs import GivenLog, action_names, take_policy
 
@@ -44,7 +44,8 @@ def command(certificate: Path, log: str, **options: Any) -> None:
     chosen = None if options["policy"] is None else _policy(found, rows, loaded, options)
     retest = _retest if options["retest"] else None
     with sums_of(options) as sums:
-        checked = verify_certificate(found, rows, chosen, initial=initial, retest=retest, sums=sums)
+        replay = _replay if options["replay"] else None
+        checked = verify_certificate(found, rows, chosen, initial=initial, retest=retest, replay=replay, sums=sums)
     _print(checked)
 
 
@@ -82,6 +83,13 @@ def _retest(setting: Setting) -> Rejection | None:
     from bondic.methods.retest import rich_test
 
     return rich_test(setting)
+
+
+def _replay(*given: Any) -> Replayed:
+    """The plan made again: planners are loaded where --replay asks for them."""
+    from bondic.methods.replay import replay
+
+    return replay(*given)
 
 
 _LABELS = {

@@ -19,15 +19,18 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput
 from bondic.functions.functions import Function
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.described import describe, refuse_without_policy
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import make_setting
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
-from bondic.proofs.proof import Claims
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Claims, Proof, check_same_plan
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
 from bondic.search.best_so_far import Ends, best_bounds
 from bondic.search.model import SearchModel
 from bondic.search.refute import propose_refutations
@@ -112,6 +115,31 @@ class Dual:
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         return _run_dual(self, problem, alpha, progress)
 
+    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+        """The proof as it is, if W, the noise bound, Q and its tests are those that the rows before the certified ones give.
+
+        ω may have seen every row. It lives in the space of the stored W, so these are compared, not exchanged.
+        """
+        refuse(not isinstance(proof, DualProof), "The proof is not one of the method dual.")
+        assert isinstance(proof, DualProof)
+        problem, first = prefixes.problem, proof.asked.rows[0]
+        known = prefixes.announced(first) if first > problem.rows.start else problem  # else nothing was tuned
+        setting, budget, _ = make_setting(replace(self, engine=sums), problem, proof.budget.alpha, known)
+        refuse(
+            setting.problem.rows.start != first,
+            f"Rows from {setting.problem.rows.start} on follow the pilot, not {first}.",
+        )
+        if self.ball is None and self.radius is None and setting.ball.doubtful:
+            refuse_without_policy(problem)
+        parts = {
+            "ball": setting.ball,
+            "instruments": setting.instruments,
+            "noise": setting.gauge,
+            "tests": setting.tests,
+        }
+        check_same_plan(proof, replace(proof, budget=budget, **parts))  # type: ignore[arg-type]
+        return proof, ("instruments",) if self.instruments is None else ()
+
 
 def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | None) -> Result:
     clock = Clock(progress)
@@ -154,6 +182,7 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
         effective=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,
         search=search,
+        planner=describe("dual", method, problem),
     )
     resting = tuple(claim for claim in shown.ends if claim.uses_log) if result.status is Status.INTERVAL else ()
     return replace(result, robustness=robustness(setting, result.low, result.high, resting))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,20 @@ from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.described import describe
 from bondic.methods.listed import listing_options
 from bondic.noise.wealth import moderate
 from bondic.policies.logged_target import LoggedTarget
 from bondic.proofs.asked import Asked
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Proof
 from bondic.proofs.propensities import PropensityProof
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
 from bondic.search.controls import Regressor, regressor_control
+from bondic.sums.forms import Sums
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -134,9 +139,47 @@ class Propensities:
             Asked.of(certified), budget, self.side, self.value, self._used(), self._planned(columns), target, control, rates,
             provenance,
         )  # fmt: skip
-        return self._result(proof, certified, columns, clock)
+        planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
+        return self._result(proof, certified, columns, clock, planner)
 
-    def _result(self, proof: PropensityProof, certified: Rows, columns: Decisions, clock: Clock) -> Result:
+    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+        """Borders from the numbers of rows; predictions of a block, and rates, from the rows before it."""
+        del sums
+        refuse(not isinstance(proof, PropensityProof), "The proof is not one of the method propensities.")
+        assert isinstance(proof, PropensityProof)
+        problem = prefixes.problem
+        columns = proof.columns(problem)
+        planned, borders = self._planned(columns), self._borders(columns)
+        method = replace(self, planned=planned)
+        contexts, first, control = self.value == "contexts", problem.rows.start, None
+        refuse(contexts and not borders, "The log is too short for the pilot.")
+        if borders and method._may_fit(columns):
+            seen = [proof.columns(prefixes.before(border)) for border in borders]
+            fit = linear_control if columns.episodes is None else episode_control
+            fits = [fit(known, borders[: k + 1]) for k, known in enumerate(seen)]
+            control = replace(fits[0], borders=borders, coefficients=np.array([one.coefficients[-1] for one in fits]))
+        budget = ErrorBudget.split(proof.budget.alpha, dict.fromkeys(ends_of(self.side), 1.0))
+        rates, provenance = None, Provenance()
+        if contexts:
+            known = proof.columns(prefixes.before(borders[0]))
+            rates = method._rates(known, control, borders[0], budget)
+            provenance = Provenance("rates", (first, borders[0]), problem.log_hash)
+            first = borders[0]
+        refuse(first != proof.asked.rows[0], f"Rows from {first} on follow the pilot, not {proof.asked.rows[0]}.")
+        again = replace(
+            proof, budget=budget, value=self.value, stated=self._used(), planned=planned, control=control, rates=rates,
+            provenance=provenance,
+        )  # fmt: skip
+        return again, ("control", "start") if contexts else ("control",)
+
+    def _result(
+        self,
+        proof: PropensityProof,
+        certified: Rows,
+        columns: Decisions,
+        clock: Clock,
+        planner: dict[str, Any] | None,
+    ) -> Result:
         if certified.rows.start > columns.rows[0]:
             columns = proof.columns(certified)
         claims = proof.claims_on(certified, columns)
@@ -154,6 +197,7 @@ class Propensities:
             choices=self._notes(columns, proof, [way.name for way in lower]) | source,
             effective=_effective(columns),
             seconds=clock.seconds,
+            planner=planner,
         )
 
     def _capped(self) -> bool:

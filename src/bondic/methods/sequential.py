@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bondic.bounds.dual import VALUE
 from bondic.bounds.ends import decided_by_rows
@@ -19,15 +20,19 @@ from bondic.classes.span import Span
 from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
+from bondic.methods.described import describe, refuse_without_policy
 from bondic.methods.listed import listing_options
 from bondic.methods.setting import GIVEN_UP, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Proof
 from bondic.proofs.sequential import INITIAL, TABLE, TABLE_INITIAL, SequentialProof, claims_of, probabilities
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.blocks import CUTS
 from bondic.search.sequential.plan import (
     MOST_LANDMARKS,
@@ -38,7 +43,8 @@ from bondic.search.sequential.plan import (
     outset,
     pairs_of_a_table,
 )
-from bondic.search.sequential.starts import propose_bets
+from bondic.search.sequential.replay import replay_plan
+from bondic.search.sequential.starts import known_starts, propose_bets
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
@@ -156,7 +162,30 @@ class Sequential:
             plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
         table = self.table_plan(problem, pilot, chosen, budget, shape)
         clock.done("plan")
-        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table)
+        planner = describe(NAME, self, problem)
+        return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table, planner)
+
+    def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
+        """Q from the pilot, every block from the rows before it; rounds of the evaluation are those of the certificate."""
+        refuse(not isinstance(proof, SequentialProof), f"The proof is not one of the method {NAME}.")
+        assert isinstance(proof, SequentialProof)
+        problem, first, method = prefixes.problem, proof.asked.rows[0], replace(self, engine=sums)
+        refuse(first == problem.rows.start, "No rows were set aside for a pilot.")
+        begin = problem.rows.start + method.pilot_rows(prefixes.announced(first))
+        refuse(begin != first, f"Rows from {begin} on follow the pilot, not {first}.")
+        known, alpha = prefixes.before(first), proof.budget.alpha
+        pilot = method.pilot_of(known, len(known.rows))
+        shape = method.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
+        chosen = method.choose(pilot, known, method.budget(known, alpha), shape)
+        if self.ball is None and self.radius is None and isinstance(chosen.ball, Ball):
+            refuse_without_policy(problem)
+        budget, plan = method.budget(known, alpha, chosen.table), None
+        if chosen.table < 1:
+            plan = replay_plan(prefixes, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
+            rounds = () if proof.plan is None else proof.plan.rounds
+            plan = replace(plan, rounds=rounds if len(rounds) == len(plan.blocks) + 1 else ())
+        table = method.table_plan(problem, pilot, chosen, budget, shape, prefixes)
+        return SequentialProof(proof.asked, budget, self.side, chosen.ball, plan, table, self.planned_rows), ("plan",)
 
     def evaluate(
         self,
@@ -166,8 +195,9 @@ class Sequential:
         budget: ErrorBudget,
         clock: Clock,
         table: TablePlan | None = None,
+        planner: dict[str, Any] | None = None,
     ) -> Result:
-        """The interval of a plan on the rows after its pilot."""
+        """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
         if why := self._contradicted(certified, chosen.ball) or _without_starts(certified, plan, table):
             clock.done("evaluate")
@@ -185,19 +215,28 @@ class Sequential:
             choices=self._notes(certified, chosen.notes) | _source(carrying),
             effective=found.effective,
             seconds=clock.seconds,
+            planner=planner,
         )
 
     def table_plan(
-        self, problem: Rows, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape
+        self,
+        problem: Rows,
+        pilot: Rows,
+        chosen: ChosenClass,
+        budget: ErrorBudget,
+        shape: Shape,
+        prefixes: Prefixes | None = None,
     ) -> TablePlan | None:
-        """The plan without coordinates, where one was chosen."""
+        """The plan without coordinates, where one was chosen; from `prefixes` alone, where they are given."""
         if not chosen.table:
             return None
         assert isinstance(chosen.ball, Box)
         log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
-        plan = make_table_plan(
-            problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
-        )
+        cuts, sums, before = shape.cuts, Sums.named(self.engine), None if prefixes is None else prefixes.before
+        plan = make_table_plan(problem, pilot, chosen.ball, log_term, shape.planned, cuts, sums, before)
+        if prefixes is not None:
+            problem = prefixes.before(pilot.rows.stop)
+            problem = prefixes.with_unseen_starts(problem, known_starts(problem, pilot).skipped)
         return replace(plan, start=self._start_bets(problem, pilot, budget, shape.planned))
 
     def _start_bets(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> StartBets | None:

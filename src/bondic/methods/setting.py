@@ -141,8 +141,14 @@ def _logged_starts(pilot: Batch, count: int) -> tuple[FloatArray, FloatArray]:
     return pilot.logged[:count], np.full((count, slots), 1.0 / slots)
 
 
-def make_setting(method: Options, problem: Rows, alpha: float) -> tuple[Setting, ErrorBudget, dict[str, str]]:
-    """Everything a bound depends on besides ω, with a note on how each choice came about."""
+def make_setting(
+    method: Options, problem: Rows, alpha: float, known: Rows | None = None
+) -> tuple[Setting, ErrorBudget, dict[str, str]]:
+    """Everything a bound depends on besides ω, with a note on how each choice came about.
+
+    `known`: the question without the rows that W must not see, for a replay; None: it is trusted not to look at them.
+    """
+    known = problem if known is None else known
     sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
         raise InvalidInput(
@@ -150,14 +156,14 @@ def make_setting(method: Options, problem: Rows, alpha: float) -> tuple[Setting,
             "ball=ball.with_radius(...), or radius= alone."
         )
     notes: dict[str, str] = {}
-    wanted = pilot_rows(method, problem)
-    pilot = tuning_problem(problem, wanted)
+    wanted = pilot_rows(method, known)
+    pilot = tuning_problem(known, wanted)
     certified = problem.select(problem.rows.start + wanted) if wanted else problem
     notes["pilot"] = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
     if pilot is None:
         notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
-    kind = _choose_states(method, problem, pilot, notes)
-    instruments = _choose_instruments(method, problem, pilot, wanted, kind, notes)
+    kind = _choose_states(method, known, pilot, notes)
+    instruments = _choose_instruments(method, known, pilot, wanted, kind, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
         raise TunedOnCertifiedRows(

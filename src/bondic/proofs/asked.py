@@ -26,8 +26,6 @@ from bondic.terms import Terms, make_terms
 FloatArray = npt.NDArray[np.float64]
 
 _POLICY_TOLERANCE = 1e-9
-_ASKED_AGAIN = 1e-8
-"""A policy that is asked again may answer with other last digits; claims may differ by this much then, relatively."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,11 +103,6 @@ class Asked:
         """How many actions the policy answers for; None where they are numbers, or no answer is held."""
         held = [one for one in (self.answers.initial, self.answers.next) if one is not None and one.size]
         return int(held[0].shape[1]) if held and self.answers.discrete else None
-
-    @property
-    def slack(self) -> float:
-        """What claims may differ by, relatively, because the policy is asked again."""
-        return _ASKED_AGAIN if self.answers.next is None and not self.known_by_log else 0.0
 
     def rebuild(self, log: Log, policy: Any, initial: InitialStates | None) -> Rows:
         """The rows that the question is about."""

@@ -43,7 +43,10 @@ def reward_assumption(problem: Rows, state: State) -> Assumption:
 
 
 def fixed_before(name: str, text: str, provenance: Provenance, problem: Rows) -> Assumption:
-    """A choice without the certified rows: checked where it comes from rows of this very log before them, else stated."""
+    """A choice without the certified rows: checked where it comes from rows of this very log before them, else stated.
+
+    That is what the maker of a result can say. Verification calls it stated, unless a replay has made the choice again.
+    """
     earlier = provenance.rows is not None and provenance.rows[1] <= problem.rows.start
     state: State = "checked" if earlier and provenance.log_hash == problem.log_hash else "stated"
     return Assumption(name, f"{text}: {provenance}.", state)

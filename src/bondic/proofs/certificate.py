@@ -23,7 +23,7 @@ UserFunctions = Mapping[str, Callable[..., Any]]
 
 FORMAT = "bondic certificate 5"
 """Raised with every change of what is stored, the wording of assumptions included: verification compares it."""
-_PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "information"}
+_PARTS = {"format", "proof", "claims", "conclusion", "assumptions", "planner", "information"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,14 @@ class Certificate:
     def with_proof(self, proof: Proof) -> Certificate:
         """The same claims with the proof in another form."""
         encoder = Encoder()
-        return Certificate(self.body | {"proof": encoder.encode(proof, "")}, encoder.arrays)
+        body = self.body | {"proof": encoder.encode(proof, "")}
+        kept = {name: array for name, array in self.arrays.items() if name.startswith("planner.")}
+        return Certificate(body, {**encoder.arrays, **kept})
+
+    @property
+    def planner(self) -> Any:
+        """How the plan of the proof was made, as plain data and not believed: the method, its options, the first row it saw."""
+        return self.body["planner"]
 
     def with_choices(self, choices: dict[str, str]) -> Certificate:
         """The same proof and claims beside other words on how choices came about."""
@@ -98,17 +105,22 @@ def certify(
     conclusion: Conclusion,
     assumptions: tuple[Assumption, ...],
     information: dict[str, Any] | None = None,
+    planner: dict[str, Any] | None = None,
 ) -> Certificate:
-    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof."""
-    encoder = Encoder()
+    """Write down everything a stranger needs; `information` (estimate, gap, versions) is not part of the proof.
+
+    `planner` says how its plan was made: a replay reads it. Its arrays have names of their own.
+    """
+    encoder, planned = Encoder(), Encoder()
     parts = {
         "claims": claims,
         "conclusion": conclusion,
         "assumptions": assumptions,
         "information": information or {},
     }
-    body = {"format": FORMAT, "proof": encoder.encode(proof, "")}
-    return Certificate(body | {name: encoder.encode(part, name) for name, part in parts.items()}, encoder.arrays)
+    body = {"format": FORMAT, "proof": encoder.encode(proof, ""), "planner": planned.encode(planner, "planner")}
+    body |= {name: encoder.encode(part, name) for name, part in parts.items()}
+    return Certificate(body, {**encoder.arrays, **planned.arrays})
 
 
 def compute_digest(body: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> str:

@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side
 from bondic.classes.provenance import Provenance
+from bondic.codec import first_difference
 from bondic.data.log import Log
 from bondic.proofs.asked import Asked
+from bondic.proofs.limits import refuse
 from bondic.proofs.review import Review
 from bondic.registry import kind
 from bondic.rows import Rows
@@ -21,6 +23,11 @@ from bondic.sums.forms import STANDARD, Sums
 
 Retest = Callable[[Any], Rejection | None]
 """A test of what was assumed by whoever verifies, at a level of its own: a certificate need not hold the best witness."""
+
+
+_SAME_PLAN = 1e-4
+"""Relative: other machines, engines and portions of rows changed plans by 1e-8 at most. A plan is made again to be used, so what
+is granted here changes no answer."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,11 @@ class Proof(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee: ...
+
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        """Assumptions on when something was chosen, by name: the proof itself cannot show them."""
+        return ()
 
     @abstractmethod
     def claims(self, rows: Rows, sums: Sums = STANDARD) -> Claims:
@@ -80,11 +92,15 @@ class Proof(ABC):
         """Where the choices behind the proof come from, as it says."""
         return ()
 
-    @property
-    def slack(self) -> float:
-        """By how much claims may differ, relatively, when they are computed again, beyond their own roundings."""
-        return self.asked.slack
-
     def work(self, rows: Rows) -> float:
         """About how many pairs of points `claims` runs over."""
         return float(len(rows))
+
+
+def check_same_plan(stored: Proof, again: Proof) -> None:
+    """VerificationError with the first piece of a proof that was made again and came out differently."""
+    place = first_difference(stored, again, "proof", _SAME_PLAN)
+    refuse(
+        bool(place),
+        f"{place} is not what the rows before it give: the plan was made with other rows, or by another rule.",
+    )

@@ -34,9 +34,6 @@ from bondic.rows.episodes import episode_numbers
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import in_full
 
-_OTHER_MACHINES = 1e-9
-"""Relative: sums of logarithms and searches round differently on other machines."""
-
 
 @register("proof", "propensities")
 @dataclass(frozen=True, eq=False)
@@ -70,6 +67,13 @@ class PropensityProof(Proof):
     @property
     def guarantee(self) -> Guarantee:
         return "finite-sample"
+
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        """The rows where predictions change, and rates that are stored; those of the population value are computed here."""
+        fitted_again = isinstance(self.control, LinearControl)
+        control = () if self.control is None else ("number",) if fitted_again else ("control",)
+        return control if self.rates is None else (*control, "start")
 
     def columns(self, rows: Rows) -> Decisions:
         """What is weighed, as seen from the lower end."""
@@ -183,10 +187,6 @@ class PropensityProof(Proof):
             "was fixed" if self.control is None else "and the rows where blocks of predictions begin were fixed"
         )
 
-    @property
-    def slack(self) -> float:
-        return max(self.asked.slack, _OTHER_MACHINES)
-
     def provenances(self) -> tuple[Provenance, ...]:
         return (self.provenance,)
 
@@ -230,8 +230,6 @@ class PropensityProof(Proof):
             "the propensities: whether actions were drawn with the probabilities that the log states",
             f"whether {self._fixed()} before looking at the log",
         ]
-        if self.rates is not None:
-            believed.append("whether the rates were fixed without the certified rows")
         return Review((bets,), tuple(believed)), self._review_control(rows)
 
     def _review_control(self, rows: Rows) -> Review:
@@ -239,7 +237,7 @@ class PropensityProof(Proof):
         if control is None:
             return Review()
         if not isinstance(control, LinearControl):
-            return Review(unchecked=("whether stored predictions come from earlier rows alone",))
+            return Review()
         stretch = rows.restricted(RowRange(control.begun, rows.rows.stop))
         columns = self.columns(stretch)
         again = (linear_control if columns.episodes is None else episode_control)(columns, control.borders)

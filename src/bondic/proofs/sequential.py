@@ -1,8 +1,8 @@
 """The sequential interval's proof: Q, the division of alpha, and the plan: all that was fixed before the rows it is used on.
 
 Claimed are the ends that `bounds.sequential` finds for this plan; verification applies the plan to the rows again and recomputes
-them. That every block of the plan was made from earlier rows cannot be seen in a plan: verification believes it, as it believes
-where W of the dual bound comes from, and says so.
+them. That every block of the plan was made from earlier rows cannot be seen in a plan: a replay makes it again from them, and
+without one verification says that it was not checked.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
 
-_OTHER_MACHINES = 1e-9
-"""Relative: other processors changed ends by 1e-14; what is granted is far below any digit that is shown."""
 VECTOR = "vector"
 """The share of alpha of (16), the event behind what is left of Q; the tails are called by their ends."""
 TABLE: dict[End, str] = {"lower": "table lower", "upper": "table upper"}
@@ -83,6 +81,10 @@ class SequentialProof(Proof):
     @property
     def guarantee(self) -> Guarantee:
         return "finite-sample"
+
+    @property
+    def needs_replay(self) -> tuple[str, ...]:
+        return ("plan",)
 
     def evidence(self, rows: Rows, sums: Sums = STANDARD) -> Evidence:
         """Coordinates of all rows, and whatever else does not depend on the plan's blocks."""
@@ -156,19 +158,11 @@ class SequentialProof(Proof):
         return self.table.provenance
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
-        text = (
-            "The models, bets and weights of each block were made from the rows before it. The certificate shows this for the "
-            "first block only"
-        )
+        text = "The models, bets and weights of each block were made from the rows before it"
         seen = self._begun.rows
         count = rows.rows.stop - (rows.rows.start if seen is None else seen[0])
         own = (fixed_before("plan", text, self._begun, rows), length_assumption(count, self.planned))
         return list_assumptions(rows, self.ball, own, rejected=rejected)
-
-    @property
-    def slack(self) -> float:
-        """Matrix products round differently on other machines, and the predictable columns are what they compute."""
-        return max(self.asked.slack, _OTHER_MACHINES)
 
     def provenances(self) -> tuple[Provenance, ...]:
         plans = tuple(plan.provenance for plan in (self.plan, self.table) if plan is not None)
@@ -199,10 +193,9 @@ class SequentialProof(Proof):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"
-        blocks = "whether every block of the plan was made from earlier rows alone"
         if assumes_nothing(rows, self.ball):
-            return (Review((bets, "nothing is assumed about q*: there is no class to test"), (blocks,)),)
-        return (Review((bets,), (blocks, "whether the log contradicts Q, beyond the interval's own test")),)
+            return (Review((bets, "nothing is assumed about q*: there is no class to test")),)
+        return (Review((bets,), ("whether the log contradicts Q, beyond the interval's own test",)),)
 
 
 def _joined(first: Evaluation, second: Evaluation) -> Evaluation:

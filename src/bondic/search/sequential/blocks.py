@@ -139,14 +139,17 @@ class Proposer:
         """All that have a row, the last one as far as it goes."""
         return (*self._finished, *(() if self._open is None else (self._open.block(),)))
 
-    def extend(self, before: Callable[[int], Past], stops: Sequence[int], known: int) -> None:
-        """Go on to the log's row `known`, the first that is not known; blocks end at `stops`."""
+    def extend(self, before: Callable[[int], Past], stops: Sequence[int], known: int, ahead: int = 0) -> None:
+        """Go on to the log's row `known`, the first that is not known; blocks end at `stops`.
+
+        With ahead=1 what is used on that row is planned, too.
+        """
         for stop in stops[len(self._finished) :]:
             begin = self._finished[-1].stop if self._finished else self.start
-            if begin >= known:
+            if begin >= known + ahead:
                 return
             self._open = self._open or self._begin(before(begin), begin, stop)
-            if not self._follow(self._open, before, known):
+            if not self._follow(self._open, before, known, ahead):
                 return
             self._finished.append(self._open.block())
             self.outlook.absorb(before(stop), len(before(begin)), self._finished[-1])
@@ -219,7 +222,7 @@ class Proposer:
         balances = {end: Balance(aim, found.final) for end, aim in found.aims.items()}
         return _Open(begin, found, bare, sub_blocks(begin, stop), balances, {end: [] for end in found.aims})
 
-    def _follow(self, work: _Open, before: Callable[[int], Past], known: int) -> bool:
+    def _follow(self, work: _Open, before: Callable[[int], Past], known: int, ahead: int) -> bool:
         """Directions of the sub-blocks that begin before row `known`, from the imbalance of all weights before each.
 
         True when all rows of the block are known.
@@ -227,7 +230,7 @@ class Proposer:
         ends = [*work.starts[1:].tolist(), work.bare.stop]
         while work.weighed < len(ends):
             k, past = work.weighed, before(int(work.starts[work.weighed]))
-            if past.row >= known:
+            if past.row >= known + ahead:
                 return False
             for end, made in work.directions.items():
                 if len(made) == k:

@@ -56,6 +56,11 @@ class Codes:
         """Pairs of known states, visited or not."""
         return int(self.answers.size)
 
+    @property
+    def visited(self) -> IntArray:
+        """Pairs of the rows, in the order of their first ones."""
+        return np.asarray(self.pairs[self.earlier == 0])
+
     def before(self, row: int) -> Codes:
         """What is known before a row of the log, and nothing else."""
         count, states = int(np.searchsorted(self.log_rows, row)), int(np.searchsorted(self.told, row))

@@ -134,8 +134,8 @@ class Planner:
         limits = _limits(ball, problem)
         return Planner(pilot, ball, budget, ends, shape, sums, embedder, space, limits, proposer)
 
-    def extend(self, problem: Rows) -> None:
-        """Take in the rows of a grown log that were not there before, and plan as far as they go."""
+    def extend(self, problem: Rows, ahead: int = 0) -> None:
+        """Take in the rows of a grown log that were not there before, and plan as far as they go, and `ahead` rows further."""
         starts = known_starts(problem, self.pilot)
         self.history = make_history(
             problem,
@@ -150,8 +150,8 @@ class Planner:
         if isinstance(self.proposer.model, AheadModel):
             self.history = replace(self.history, moves=moves_of(problem))
         first, stop, proposer = problem.rows.start, problem.rows.stop, self.proposer
-        stops = block_ends(proposer.start, first, proposer.planned, stop, self.shape.cuts)
-        proposer.extend(self.history.before, stops, stop)
+        stops = block_ends(proposer.start, first, proposer.planned, stop + ahead, self.shape.cuts)
+        proposer.extend(self.history.before, stops, stop, ahead)
 
     def plan(self, problem: Rows, before: Plan | None = None) -> Plan:
         """The plan for the rows so far, with landmarks that suit them; what the plan `before` has fixed stays as it is.

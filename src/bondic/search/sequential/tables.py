@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -49,7 +48,6 @@ def finer(cuts: Sequence[float]) -> tuple[float, ...]:
 class TableProposer:
     """Makes block after block, and keeps what their weights have balanced."""
 
-    codes: Codes
     gamma: float
     radius: float
     planned: int  # the row of the log where the plan ends
@@ -59,11 +57,6 @@ class TableProposer:
     _paid: float = 0.0  # for noise so far
     _balanced: FloatArray = field(default_factory=lambda: np.zeros(0))  # (S A,) sum v_i T_i
     _most: float = math.inf  # Λ in all
-
-    @cached_property
-    def pairs(self) -> IntArray:
-        """All pairs of the log in the order of their first rows."""
-        return np.asarray(self.codes.pairs[self.codes.earlier == 0])
 
     def aim(self, past: Codes, total: float | None) -> tuple[Capacity, Flow]:
         """Weights for the rows from the end of the past to the planned one; `total`: Λ of the block before."""
@@ -75,28 +68,28 @@ class TableProposer:
         totals = first if total is None else np.minimum(total * _LATER, self._most)
         return capacity, best_flow(capacity, totals, balanced, self._paid, self.log_term)
 
-    def extend(self, begin: int, stops: Sequence[int]) -> None:
-        """Blocks from row `begin` of the log to each of `stops`."""
-        total: float | None = None
+    def extend(self, before: Callable[[int], Codes], begin: int, stops: Sequence[int]) -> None:
+        """Blocks from row `begin` of the log to each of `stops`, each from what is known `before` it."""
+        total, past = None, before(begin)
         for stop in stops:
-            past = self.codes.before(begin)
             capacity, aim = self.aim(past, total)
             if total is None:
                 self._most = _MOST * aim.total
             total = aim.total
             left = max(self.planned - begin, stop - begin) * len(past) / max(begin - past.begin, 1)
             rate = max(total - self._rates, 1e-3 * total) / left
-            block = _block(stop, rate, capacity, aim, self.pairs)
-            self.blocks.append(block)
-            self._weigh(block, self.codes.before(stop), len(past))
-            begin = stop
+            self.blocks.append(_block(stop, rate, capacity, aim, past.visited))
+            known = before(stop)
+            self._weigh(self.blocks[-1], known, len(past))
+            begin, past = stop, known
 
     def _weigh(self, block: TableBlock, known: Codes, first: int) -> None:
         """Add the rows first.. of what is known by now to the sums."""
         pairs, after, widths = known.pairs[first:], known.after[first:], known.widths[first:]
-        numbers = np.full(self.codes.size, -1)
-        numbers[self.pairs] = np.arange(self.pairs.size)
-        weights = weights_of(block, numbers[pairs], widths, np.zeros(self.pairs.size, dtype=np.int64))
+        visited = known.visited
+        numbers = np.full(known.size, -1)
+        numbers[visited] = np.arange(visited.size)
+        weights = weights_of(block, numbers[pairs], widths, np.zeros(visited.size, dtype=np.int64))
         balanced = np.asarray(np.bincount(pairs, weights, minlength=known.size), dtype=np.float64)
         on = after >= 0
         sent = np.bincount(after[on], weights[on], minlength=known.states.shape[0])
@@ -140,13 +133,20 @@ def make_table_plan(
     planned: int,
     cuts: Sequence[float],
     sums: Sums = STANDARD,
+    replay: Callable[[int], Rows] | None = None,
 ) -> TablePlan:
-    """A plan for all rows after the pilot; every block is made from the rows before it."""
-    codes, first = make_codes(problem, pilot, box, sums), problem.rows.start
-    proposer = TableProposer(codes, problem.gamma, box.radius, first + planned, log_term)
-    stops = block_ends(pilot.rows.stop, first, first + planned, problem.rows.stop, finer(cuts))
-    proposer.extend(pilot.rows.stop, stops)
-    places, slots = np.divmod(proposer.pairs, codes.slots)
+    """A plan for all rows after the pilot; every block is made from the rows before it.
+
+    `replay`: each from a log that is cut there, not from a view of the whole log.
+    """
+    codes, first, last = make_codes(problem, pilot, box, sums), problem.rows.start, problem.rows.stop
+
+    def before(row: int) -> Codes:
+        return codes.before(row) if replay is None else make_codes(replay(min(row, last)), pilot, box, sums)
+
+    proposer = TableProposer(problem.gamma, box.radius, first + planned, log_term)
+    proposer.extend(before, pilot.rows.stop, block_ends(pilot.rows.stop, first, first + planned, last, finer(cuts)))
+    places, slots = np.divmod(codes.visited, codes.slots)
     seen = Provenance("begun", (first, pilot.rows.stop), problem.log_hash)
     return TablePlan(codes.states, codes.answers, places, slots, tuple(proposer.blocks), seen)
 
@@ -164,9 +164,9 @@ class TableOutlook:
 def table_outlook(pilot: Rows, box: Box, log_term: float, planned: int, sums: Sums = STANDARD) -> TableOutlook:
     """How long the interval of such a plan would be, from the pilot alone."""
     codes = make_codes(pilot, pilot, box, sums)
-    proposer = TableProposer(codes, pilot.gamma, box.radius, pilot.rows.start + planned, log_term)
+    proposer = TableProposer(pilot.gamma, box.radius, pilot.rows.start + planned, log_term)
     capacity, aim = proposer.aim(codes.before(pilot.rows.stop), None)
     length = min(2 * aim.half(log_term), 2 * box.radius)
     little = 1e-6 * aim.total  # every visited pair can carry that
     lost = capacity.aim(little, np.zeros(codes.size), 0.0).bias / max(little * box.radius, 1e-300)
-    return TableOutlook(float(length), bool(aim.noise > _QUIET * log_term), proposer.pairs.size, lost)
+    return TableOutlook(float(length), bool(aim.noise > _QUIET * log_term), codes.visited.size, lost)

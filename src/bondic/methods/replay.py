@@ -1,0 +1,96 @@
+"""Make the plan of a certificate again, from prefixes of the log: `bondic verify --replay`.
+
+A plan is a function of the rows before each of its blocks and of the planner's options. The certificate says which options; here
+the planner gets the log cut before every block. So whoever picked weights, models, clips or cuts with later rows in view is found
+out, unless they are those that the planner would have made anyway. What stays believed is named: when the options were chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from bondic.codec import Decoder, field_types
+from bondic.data.blocks import RowRange
+from bondic.data.initial import InitialStates
+from bondic.methods.described import OUTSIDE
+from bondic.methods.dual import Dual
+from bondic.methods.propensities import Propensities
+from bondic.methods.sequential import Sequential
+from bondic.proofs.certificate import Certificate, UserFunctions
+from bondic.proofs.limits import refuse
+from bondic.proofs.proof import Proof
+from bondic.proofs.verify import Replayed
+from bondic.rows import Rows
+from bondic.rows.prefix import Prefixes
+from bondic.sums.forms import Sums
+from bondic.tuning.defaults import Choices
+
+METHODS: dict[str, Any] = {"sequential": Sequential, "dual": Dual, "propensities": Propensities}
+"""Methods that plan; `replan(prefixes, proof, sums)` of each gives the proof with a plan from prefixes, and what that shows."""
+_STATED = (
+    "ball", "radius", "side", "misspecification", "planned_rows", "planned", "value", "off_by", "largest_ratio",
+    "least_behavior_prob",
+)  # fmt: skip
+"""Options that are statements of the user: they stand among the assumptions."""
+_MOST = 10_000
+"""Landmarks and features that a description may ask for: far above what the library writes."""
+
+
+def replay(certificate: Certificate, proof: Proof, rows: Rows, functions: UserFunctions | None, sums: Sums) -> Replayed:
+    """The proof with its plan made again; VerificationError where that cannot be done, with the reason."""
+    if not proof.needs_replay:
+        return Replayed(proof, (), ())
+    method, first = _read(certificate, rows, functions)
+    refuse(method.side != proof.side, f"The plan was made for side={method.side!r}, the proof is for {proof.side!r}.")
+    prefixes = Prefixes(_question(proof, rows, first))
+    made, shown = method.replan(prefixes, proof, sums)
+    return Replayed(made, shown, (*((f"first row {first}",) if first else ()), *_unusual(method)))
+
+
+def _read(certificate: Certificate, rows: Rows, functions: UserFunctions | None) -> tuple[Any, int]:
+    """The method with its options, and the first row that it was shown."""
+    data = certificate.planner
+    refuse(
+        data is None,
+        "The plan cannot be made again: the certificate does not say how it was made. Plans of a monitor, and those with a "
+        "regressor of the user's own, cannot be replayed; verify without it.",
+    )
+    known = type(data) is dict and set(data) == {"method", "first", "options"} and type(data["options"]) is dict
+    refuse(not known or data["method"] not in METHODS, "The certificate's words on how its plan was made are damaged.")
+    cls, given, first = METHODS[data["method"]], data["options"], data["first"]
+    names = {field.name for field in fields(cls) if field.name not in OUTSIDE}
+    refuse(set(given) != names, f"Other options than those of the method {data['method']}: {', '.join(given)}.")
+    refuse(type(first) is not int or not 0 <= first <= rows.rows.start, f"The plan was begun at row {first!r}.")
+    decoder = Decoder(certificate.arrays, {"layout": rows.layout, "functions": functions or {}})
+    options = {name: decoder.decode(field_types(cls)[name], given[name], f"planner.options.{name}") for name in names}
+    choices = options.get("choices", Choices())
+    most = max(options.get("rank", 0), choices.pairs)
+    refuse(most > _MOST, f"The plan would need {most} landmarks or features, more than {_MOST}.")
+    return cls(**options), first
+
+
+def _question(proof: Proof, rows: Rows, first: int) -> Rows:
+    """What the planner was asked: the rows before the certified ones, too, and starts that come with the rows."""
+    whole, states = rows.restricted(RowRange(first, rows.rows.stop)), rows.initial_states
+    if not proof.asked.start.from_log:
+        return whole
+    own = InitialStates.from_log(rows.log, count=len(states) if states.count_fixed else None)
+    same = np.array_equal(own.observations, states.observations)
+    refuse(not same, "The initial states are said to be those of the log, and are others.")
+    return replace(whole, initial_states=replace(states, from_rows=True))
+
+
+def _unusual(method: Any) -> tuple[str, ...]:
+    """Options that are not the defaults, and no statements."""
+    usual, found = type(method)(), []
+    for field in fields(method):
+        mine, other = getattr(method, field.name), getattr(usual, field.name)
+        if isinstance(mine, Choices):
+            mine = replace(mine, categorical=None)
+        if field.name not in (*_STATED, *OUTSIDE) and mine != other:
+            plain = isinstance(mine, bool | int | float | str | tuple)
+            found.append(f"{field.name}={mine!r}" if plain else field.name)
+    return tuple(found)
