@@ -135,7 +135,7 @@ def test_the_command_keeps_the_gate_closed_until_the_name_is_given(tmp_path, mon
     assert "you accept: chosen-class" in out
     code, out, err = run(capsys, "verify", "closed", "log.npz", "--no-retest")
     assert code == 0, err
-    assert out.startswith("verified, conditional on what bondic chose, except the policy: [")
+    assert out.startswith("verified, conditional on what bondic chose, except the policy")
     code, out, err = run(capsys, *asked, "--accept", "chosen-klass", "--out", "slip")
     assert code == 2
     assert "chosen-class" in err

@@ -72,3 +72,10 @@ def test_a_value_range_from_no_row_rests_on_no_length():
     result = bondic.evaluate_policy(log, bondic.load_demo().policy, method=bondic.Sequential(), **asked)
     assert result.interval == (0.0, 0.0)
     assert length_of(result.assumptions) == ""
+
+
+def test_a_replayed_plan_rests_on_the_same_length():
+    log, result = ask("names", bondic.Sequential, planned_rows=1000)
+    _, _, policy, _ = tabular(600, gamma=0.2)
+    checked = bondic.verify(result.certificate, log, policy, replay=True)
+    assert length_of(checked.assumptions) == length_of(result.assumptions)
