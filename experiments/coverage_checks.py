@@ -11,12 +11,26 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+import bondic
+from bondic_lab.reproduction.summary import failed
+
 FloatArray = npt.NDArray[np.float64]
 Role = Literal["claim", "control", "no guarantee"]
 
 ALPHA = 0.1
 FALSE_ALARM = 1e-4
 """Per statement: a true statement is called violated with at most this probability."""
+
+
+def missed(result: bondic.Result, truth: float, slack: float = 0.0) -> bool:
+    """Whether the answer is wrong on a log that satisfies its assumptions: an interval without the truth, or a rejection."""
+    ends = {"low": result.low, "high": result.high, "status": result.status.name}
+    return failed({**ends, "truth": truth, "slack": slack})
+
+
+def misses_in_words(misses: int, informative: int, runs: int) -> str:
+    """Misses beside the runs that could miss: a trivial answer cannot, so it must not dilute their share."""
+    return f"{misses} misses in {informative} informative runs (of {runs})"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from experiments.coverage import write_atomically
+from experiments.coverage_checks import misses_in_words
 from experiments.defaults_cells import Cell
 from experiments.defaults_judge import ALPHA, REFUSED, Row, pooled, summarize
 from experiments.defaults_problems_library import line_world_cell, plane_world_cell, table_world_cell
@@ -69,19 +70,21 @@ def page(data: dict[str, Any]) -> str:
         "",
         f"with {most} logs per cell and α = {ALPHA}; no kernel, no radius, no method is named. An entry is *misses / q\\* not "
         "in Q* and the mean length as a share of what the reward range alone implies (100 % is no information). The first "
-        "number counts intervals without the true value; in brackets behind it, if any, those in which q\\* was not shown to "
-        "lie outside the chosen class: the guarantee speaks of these alone. The second counts runs in which q\\* provably lies "
-        "outside the class: the values of q\\* on listed points need a larger norm than the radius. On the finite world all "
-        "pairs are listed; "
+        "number counts intervals without the true value and rejections; in brackets behind it, if any, those in which q\\* was "
+        "not shown to lie outside the chosen class: the guarantee speaks of these alone. The second counts runs in which q\\* "
+        "provably lies outside the class: the values of q\\* on listed points need a larger norm than the radius. On the finite "
+        "world all pairs are listed; "
         "on the others the count is a lower bound.",
         "",
     ]
     for world, (_, words) in WORLDS.items():
         text += _world_table(world, words, lines, inside)
-    runs, misses = sum(line["runs"] for line in lines.values()), sum(line["misses"] for line in lines.values())
+    totals = ("runs", "misses", "informative")
+    runs, misses, informative = (sum(line[name] for line in lines.values()) for name in totals)
     refused = {line["cell"]: line["why"] for line in lines.values() if line["refused"]}
     text += [
-        f"All cells together: {misses} misses in {runs} runs; P( Bin({runs}, α) ≥ {misses} ) = {pooled([*lines.values()]):.2g}. "
+        f"All cells together: {misses_in_words(misses, informative, runs)}; P( Bin({runs}, α) ≥ {misses} ) = "
+        f"{pooled([*lines.values()]):.2g}. "
         f"Violated after Holm's correction, at {LEVEL:g}: {'; '.join(bad) if bad else 'none'}.",
         *(["", "Without answer:", "", *(f"- {name}: {why}" for name, why in refused.items())] if refused else []),
     ]

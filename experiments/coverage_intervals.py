@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from experiments.coverage_checks import ALPHA, Check, FloatArray
+from experiments.coverage_checks import ALPHA, Check, FloatArray, missed
 from experiments.coverage_saturating import (
     Generator,
     hoeffding_rate,
@@ -63,7 +63,7 @@ def interval_checks(question: Question, gauges: tuple[str, ...]) -> list[Check]:
         result = b.estimate_interval(question.problem, alpha=ALPHA, method=method)
         role = "no guarantee" if gauge == "plug-in" else "claim"
         length = (result.high - result.low) / result.value_range.width
-        failed = result.status is b.Status.REJECTED or not result.low <= question.value <= result.high
+        failed = missed(result, question.value)
         out.append(Check(f"interval, {gauge}", failed, role=role, length=length))
         level = result.budget["noise"]
         out.append(Check(f"noise event, {gauge}", _noise_event_fails(question, result), role=role, level=level))

@@ -20,6 +20,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from experiments.coverage import write_atomically
+from experiments.coverage_checks import misses_in_words
 from experiments.defaults_cells import Cell
 from experiments.defaults_judge import ALPHA, Row, not_run, pooled, summarize
 from experiments.defaults_problems_bandits import bandit_cells
@@ -39,7 +40,7 @@ def page(data: dict[str, Any]) -> str:
     """The Markdown page of a run."""
     lines = summarize([row for row in data["rows"] if row.get("judged", True)])
     bad = [line["cell"] for line in lines if line["violated"]]
-    runs, misses = sum(line["runs"] for line in lines), sum(line["misses"] for line in lines)
+    runs, misses, informative = (sum(line[name] for line in lines) for name in ("runs", "misses", "informative"))
     most = max((line["runs"] + line["refused"] for line in lines), default=0)
     text = [
         "# Default settings, tested on data of others",
@@ -53,9 +54,10 @@ def page(data: dict[str, Any]) -> str:
         "```",
         "",
         f"with up to {most} logs per cell and α = {ALPHA}. Every cell is one call of `evaluate_policy` with log, policy, γ, "
-        "reward range and, where a user would have them, initial states. A *miss* is an interval without the true value; "
-        "*rejected* means that the tool gave no interval because the log contradicts its assumptions; *trivial* means that "
-        "the log added nothing. Length is the mean length as a share of what was known without the log. *Class* is the class "
+        "reward range and, where a user would have them, initial states. A *miss* is an interval without the true value, or "
+        "a rejection: every log satisfies what was stated. *Rejected* means that the tool gave no interval because the log "
+        "contradicts its assumptions; *trivial* means that the log added nothing, and such a run cannot miss: the others are "
+        "called informative. Length is the mean length as a share of what was known without the log. *Class* is the class "
         "of functions that the tool chose for q\\*. *q\\* not in Q* counts runs in which the true q\\* provably lies outside "
         "it, where that can be told. Seconds are those of one call. p is P( Bin(runs, α) ≥ misses ), corrected by Holm's "
         f"method over all cells; a cell below {LEVEL:g} is called violated.",
@@ -64,8 +66,8 @@ def page(data: dict[str, Any]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---|",
         *map(_table_line, lines),
         "",
-        f"All cells together: {misses} misses in {runs} runs; P( Bin({runs}, α) ≥ {misses} ) = {pooled(lines):.2g}. "
-        f"Violated: {', '.join(bad) if bad else 'none'}.",
+        f"All cells together: {misses_in_words(misses, informative, runs)}; P( Bin({runs}, α) ≥ {misses} ) = "
+        f"{pooled(lines):.2g}. Violated: {', '.join(bad) if bad else 'none'}.",
         "",
         "Where the class is a table, nothing is assumed, and a trivial answer is a matter of rows: the noise bound allows for "
         "the whole value range (see [how to choose](how-to-choose.md)). Where it is a kernel ball, the class that is wide enough "

@@ -129,6 +129,7 @@ def _line(name: str, rows: list[Row], check: Check | None) -> Row:
         "misses": sum(map(failed, answered)),
         "rejected": sum(row["status"] == "REJECTED" for row in answered),
         "trivial": sum(row["status"] == "TRIVIAL" for row in answered),
+        "informative": sum(row["status"] != "TRIVIAL" for row in answered),
         "length": float(np.mean([(row["high"] - row["low"]) / row["width"] for row in answered])) if answered else None,
         "class": ", ".join(classes),
         "outside": sum(known) if known else None,

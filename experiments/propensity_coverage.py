@@ -25,7 +25,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 
 import numpy as np
 from experiments.coverage import as_record, write_atomically
-from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, tally
+from experiments.coverage_checks import ALPHA, Check, FloatArray, Tally, missed, tally
 
 import bondic
 from bondic import Propensities
@@ -86,7 +86,7 @@ def judged(
     problem = bondic.make_problem(log, stated.pop("policy"), bondic.InitialStates.from_log(log), accept=None, **stated)
     result = bondic.estimate_interval(problem, alpha=ALPHA, method=method)
     truth = value(result) if callable(value) else value
-    failed = result.status is bondic.Status.REJECTED or truth not in result.interval
+    failed = missed(result, truth)
     return Check(name, failed, role, length=(result.high - result.low) / result.value_range.width)
 
 

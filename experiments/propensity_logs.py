@@ -65,6 +65,8 @@ def interval_of(data: Decisions, method: Any) -> Interval:
     found = bondic.evaluate_policy(
         data.log, data.policy, gamma=0.0, reward_range=(0.0, 1.0), alpha=ALPHA, method=method
     )
+    if found.status is bondic.Status.REJECTED:  # a miss: nothing lies between these ends
+        return found.value_range.high, found.value_range.low, found.rows[0]
     return found.low, found.high, found.rows[0]
 
 
@@ -170,7 +172,7 @@ def checks(name: str, rng: np.random.Generator) -> list[Check]:
     for key, method in METHODS.items():
         low, high, first = method.ends(asked)
         truth = float(right[first:].mean()) if method.value == "contexts" else data.truth
-        found.append(Check(key, not low <= truth <= high, method.role, length=high - low))
+        found.append(Check(key, not low <= truth <= high, method.role, length=max(high - low, 0.0)))
     return found
 
 
@@ -240,7 +242,7 @@ _SETS = """## Known answers: digits, breast_cancer, wine
 
 Sets of scikit-learn as logs of {rows} decisions: the behavior takes a label, half of the time at random, and earns 1 for the
 right one. The policy is a decision tree that was fitted to the other half of the data. {logs} logs of each set; a miss is an
-interval without the value of the policy; α allows one in ten on average. All values lie in [0, 1].
+interval without the value of the policy, or a rejection; α allows one in ten on average. All values lie in [0, 1].
 
 | method |{names}
 |---|{lines}

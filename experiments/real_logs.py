@@ -22,6 +22,7 @@ if not __package__:  # run as a script: this folder must not be searched, or num
 
 import numpy as np
 from experiments.coverage import write_atomically
+from experiments.coverage_checks import missed
 from experiments.defaults_cells import Trial, one_step_log, table_trial
 from experiments.defaults_problems_bandits import campaign, labeled_data, logged_labels, shares_policy
 from experiments.defaults_problems_gym import TABLES, gym_table, pole_cell
@@ -122,7 +123,7 @@ def line(example: Example, seed: int) -> str:
     seconds = time.perf_counter() - begun
     low, high = trial.statements.get("value_range") or _range(trial)
     share = (result.high - result.low) / (high - low)
-    held = result.low - trial.slack <= trial.truth <= result.high + trial.slack
+    held = not missed(result, trial.truth, trial.slack)
     return (
         f"| {example.name} | {example.source} | {example.asked} | {trial.truth:.4g} ({example.truth}) | "
         f"[{result.low:.4g}, {result.high:.4g}]{'' if held else ' **missed**'} | {share:.1%} | {result.method}, "

@@ -10,6 +10,7 @@ comparable. With --residuals, the rms residuals of all centers on the pilot rows
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 import warnings
@@ -51,6 +52,7 @@ class Line:
 
     @property
     def misses(self) -> int:
+        """Intervals without J*; a rejection has no ends."""
         return sum(not low <= self.truth <= high for low, high in self.ends)
 
 
@@ -72,7 +74,8 @@ def measure(name: str, rows: int, seed: int, factors: list[int]) -> Line:
         method = bondic.Sequential(choices=bondic.Choices(radius_factor=PLAIN * factor))
         with patch.object(sequential_class, "fit_centers", once):
             result = bondic.estimate_interval(case.problem, alpha=ALPHA, method=method)
-        ends.append((result.low, result.high))
+        given = result.status is not bondic.Status.REJECTED
+        ends.append((result.low, result.high) if given else (math.nan, math.nan))
         if found is None:
             found, seconds, clock = result, time.process_time() - begun[0], time.perf_counter() - begun[1]
     width = range_at_all_times(case.problem.terms).width
@@ -95,7 +98,9 @@ HEAD = (
 
 def shown(line: Line) -> str:
     """A row of the table."""
-    ends = [f"[{low:.2f}, {high:.2f}]" for low, high in line.ends] + ["–"] * (len(FACTORS) - len(line.ends))
+    ends = [f"[{low:.2f}, {high:.2f}]" if low <= high else "rejected" for low, high in line.ends] + ["–"] * (
+        len(FACTORS) - len(line.ends)
+    )
     share = (line.ends[0][1] - line.ends[0][0]) / line.width
     start = f"| {line.case} | {line.rows} | {line.seed} | {line.chosen} | {line.truth:.2f} | {ends[0]} | {share:.2f} "
     return start + f"| {ends[1]} | {ends[2]} | {line.misses} | {line.seconds:.0f} | {line.clock:.0f} |"

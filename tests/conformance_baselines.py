@@ -90,7 +90,7 @@ class BaselineCase:
                 self.run(self.ask(without))
         if not BASELINES[self.name].method.needs:
             alone = part(self.log(), drop=("episode_ids", "timesteps", "truncations", "behavior_action_probs"))
-            assert np.isfinite(self.run(self.ask(alone)).estimate)
+            assert np.isfinite(self.run(self.ask(alone)).low)
 
     def test_the_same_question_has_the_same_answer(self):
         first, again = self.answer(), self.run(self.ask(self.log()))
@@ -100,7 +100,9 @@ class BaselineCase:
         log, plain = self.log(), self.answer()
         scaled = self.run(self.ask(part(log, rewards=8.0 * log.rewards), (-8.0, 4.0)))
         wanted = (8 * plain.low, 8 * plain.high, 8 * plain.estimate)
-        assert (scaled.low, scaled.high, scaled.estimate) == pytest.approx(wanted, rel=self.precision, abs=1e-9)
+        assert (scaled.low, scaled.high, scaled.estimate) == pytest.approx(
+            wanted, rel=self.precision, abs=1e-9, nan_ok=True
+        )
 
     def test_negative_rewards_mirror_the_interval(self):
         """Upper and lower ends are made by one rule: an error of sign in one of them shows here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -17,7 +18,8 @@ import bondic
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # last: only `experiments` is wanted from there
 
-from experiments import coverage_defaults, defaults, defaults_judge, defaults_runs
+from experiments import baselines, coverage_defaults, defaults, defaults_judge, defaults_runs, sequential_worlds
+from experiments.coverage_checks import missed
 from experiments.defaults_cells import Cell, OutcomeTable, Recorder, Trial, draw_actions, with_value_range
 from experiments.defaults_problems_bandits import (
     Campaign,
@@ -344,3 +346,43 @@ def test_outcomes_are_drawn_with_their_probabilities():
     )
     rewards, _, _ = table.step(np.zeros((4000, 1)), np.zeros(4000, dtype=int), np.random.default_rng(14))
     assert abs(rewards.mean() - 0.25) < 0.035  # 5 standard errors
+
+
+def test_a_rejection_counts_as_a_miss_and_trivial_runs_are_no_evidence():
+    """Every log satisfies what was stated: a tool that rejects it is as wrong as one whose interval misses."""
+    row = {
+        "cell": "a",
+        "rows": 9,
+        "gamma": 0.0,
+        "truth": 0.5,
+        "slack": 0.0,
+        "alpha": 0.1,
+        "method": "default",
+        "width": 1.0,
+    }
+    row |= {"guarantee": "conditional", "class": "table", "outside": None, "seconds": 0.0}
+    ends = {"INTERVAL": (0.4, 0.6), "missing": (0.6, 0.7), "TRIVIAL": (0.0, 1.0), "REJECTED": (0.0, 1.0)}
+    rows = [
+        {**row, "status": status if status.isupper() else "INTERVAL", "low": low, "high": high}
+        for status, (low, high) in ends.items()
+    ]
+    (line,) = defaults_judge.summarize(rows)
+    assert [line[name] for name in ("runs", "misses", "rejected", "trivial", "informative")] == [4, 2, 1, 1, 3]
+    page = defaults.page({"rows": rows, "not_run": {}, "words": {}, "limit": 1.0})
+    assert "2 misses in 3 informative runs (of 4)" in page
+    assert "2 / 4" in page
+
+
+def test_results_are_counted_in_the_same_way():
+    trial = coin_trial()
+    result = trial.evaluate(0.1)
+    assert not missed(result, trial.truth, trial.slack)
+    assert missed(result, result.high + 1.0)
+    rejected = replace(result, status=bondic.Status.REJECTED, low=result.value_range.low, high=result.value_range.high)
+    assert missed(rejected, trial.truth, trial.slack)
+    tally = baselines.Tally("case", "dual")
+    for found in (result, rejected):
+        tally.add(found, trial.truth, 0.0)
+    assert (tally.logs, tally.misses) == (2, 1)
+    ends = ((0.0, 1.0), (math.nan, math.nan))
+    assert sequential_worlds.Line("a", 9, 0, 0.5, ends, 1.0, 0.0, 0.0, "smooth").misses == 1

@@ -112,7 +112,9 @@ def test_the_running_interval_is_what_all_have_in_common():
     assert [record.rows for record in monitor.updates] == [35, 200, 280, 350, 400]
     assert monitor.updates[0].certificate == ""
     assert monitor.status is Status.INTERVAL
-    assert "at every number of rows at once" in result.choices["number of rows"]
+    (length,) = (item for item in result.assumptions if item.name == "length")
+    assert "400 rows were planned" in length.text
+    assert "stopped at any time" in length.text
 
 
 def test_a_rejection_is_for_good():

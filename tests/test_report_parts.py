@@ -188,7 +188,7 @@ def test_a_trivial_answer_shows_no_estimate():
     assert result.status is bondic.Status.TRIVIAL
     assert not result.estimated
     top = page[page.index('id="answer"') : page.index('id="next"')]
-    assert "no point estimate" in top
+    assert "No point estimate" in top
     assert "circle" not in top
     assert "do not use the log" in page
 

@@ -336,7 +336,7 @@ def test_compare_and_verify_tell_a_choice_from_a_statement(capsys):
         assert code == 0
         assert "rewards (stated by the certificate's maker): " in out
         assert ("values (chosen by bondic): " in out) == word
-        assert ("valid if what bondic chose holds" in out.splitlines()[0]) == word
+        assert ("conditional on what bondic chose" in out.splitlines()[0]) == word
         assert ("values (checked): Nothing is assumed" in out) == (not word)
 
 

@@ -74,7 +74,7 @@ def test_a_chosen_ball_is_amber_with_its_condition_and_its_breakdown_radius(chos
     assert [item.name for item in result.chosen] == ["values"]
     page = page_of(chosen)
     badges = shown(page)
-    assert badges[AMBER] == "warn"
+    assert badges[f"conditional: {AMBER}"] == "warn"
     assert PROVED not in badges
     assert FREE not in page
     top = page[page.index('id="answer"') : page.index('id="terms"')]
@@ -192,8 +192,8 @@ def test_json_is_strict_and_has_the_choice_and_how_far_it_carries(chosen, table)
 
 
 def test_a_comparison_marks_conditional_lines(chosen, table):
-    assert chosen[1].held == "conditional"
-    assert table[1].held == "finite-sample"
+    assert chosen[1].guarantee == "conditional"
+    assert table[1].guarantee == "finite-sample"
     figure = plots.comparison_figure([("a", chosen[1]), ("b", table[1])])
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == ["guarantee: conditional", "guarantee: finite-sample"]

@@ -159,7 +159,7 @@ def test_results_side_by_side(result, tmp_path):
     assert len(table) == 2
     rows = table.to_rows()
     assert [row["length"] for row in rows] == [result.length, other.length]
-    assert rows[0]["guarantee"] == result.held
+    assert rows[0]["guarantee"] == result.guarantee
     assert rows[0]["seconds"] > 0
     assert table.to_frame()["method"].tolist() == ["sequential", "another"]
     for word in ("method", "low", "high", "guarantee", "length", "seconds", "another"):

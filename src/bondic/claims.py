@@ -25,6 +25,9 @@ from bondic.rounding import Enclosure
 from bondic.terms import ValueRange
 
 Guarantee = Literal["finite-sample", "asymptotic", "none"]
+"""What a bound promises where its assumptions hold."""
+Held = Literal["finite-sample", "conditional", "asymptotic", "none"]
+"""What an answer promises: "conditional" where a finite-sample one rests on something that the library chose."""
 State = Literal["stated", "chosen", "checked", "rejected"]
 End = Literal["lower", "upper"]
 Side = Literal["both", "lower", "upper"]
@@ -48,6 +51,22 @@ class Assumption:
     name: str
     text: str
     state: State
+
+    @property
+    def accepted_as(self) -> str:
+        """The name under which a user accepts it where the library chose it."""
+        return "chosen-class" if self.name == "values" else f"chosen-{self.name}"
+
+
+CHOICES = {"chosen-class": "The value function lies in the class that bondic chose: it is no rougher than that."}
+"""What a user states by accepting a choice of the library. All that a finite-sample guarantee can rest on is here: choices of
+baselines whose guarantee is another cannot be accepted, as nothing is shown by them."""
+
+
+def held(guarantee: Guarantee, assumptions: Iterable[Assumption], status: Status) -> Held:
+    """The guarantee of an answer; the value range alone (no interval) rests on no choice."""
+    chosen = status is Status.INTERVAL and any(item.state == "chosen" for item in assumptions)
+    return "conditional" if chosen and guarantee == "finite-sample" else guarantee
 
 
 @dataclass(frozen=True)

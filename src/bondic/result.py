@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from numbers import Real
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Rejection, Side, Status, conclude
+from bondic.claims import CHOICES, Assumption, Claim, ErrorBudget, Held, Rejection, Side, Status, conclude, held
 from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify
@@ -26,8 +26,7 @@ from bondic.shortcuts import Shortcuts
 from bondic.terms import ValueRange, in_full, range_of
 from bondic.view import Grid, NextStep, Tone, View, assumptions_grid, fragment, parts_grid
 
-CONDITIONAL = "conditional"
-"""A finite-sample guarantee that needs something which the library chose."""
+_LEVELS: dict[Held, str] = {"asymptotic": " in the limit of large logs", "none": ", as a guess without guarantee,"}
 _TONES: dict[Status, Tone] = {Status.INTERVAL: "good", Status.TRIVIAL: "nothing", Status.REJECTED: "bad"}
 
 
@@ -61,11 +60,11 @@ class Result(Shortcuts):
 
     low: float  # lower end; that of the value range where it was not asked for, and after a rejection
     high: float  # upper end, likewise: after a rejection no comparison with the ends shows anything
-    estimate: float  # point estimate: no guarantee of its own
+    estimate: float  # point estimate, NaN where the rows decide none; no guarantee of its own; choices["estimate"]: its source
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
     method: str  # the name of the method
-    guarantee: Guarantee  # what alpha means: for this log, in the limit of long logs, or nothing
+    guarantee: Held  # what alpha means: for this log, if what bondic chose holds, in the limit of long logs, or nothing
     status: Status  # whether the log narrowed the value range, or contradicts the assumptions
     value_range: ValueRange  # what the reward range and a stated value range imply without the log
     claims: tuple[Claim, ...]  # the end points that were found, each split into its parts
@@ -122,7 +121,7 @@ class Result(Shortcuts):
             alpha=proof.budget.alpha,
             side=proof.side,
             method=method,
-            guarantee=proof.guarantee,
+            guarantee=held(proof.guarantee, assumptions, found.status),
             status=found.status,
             value_range=limits,
             claims=shown.ends,
@@ -173,6 +172,11 @@ class Result(Shortcuts):
         return bool(self.chosen) and self.status is Status.INTERVAL
 
     @property
+    def accepted(self) -> tuple[Assumption, ...]:
+        """What the user states by having accepted choices of the library (`accept=`)."""
+        return tuple(item for item in self.assumptions if item.name in CHOICES)
+
+    @property
     def is_assumption_free(self) -> bool:
         """Whether Q is every function in the value range: nothing is assumed about the value function."""
         return any(item.name == "values" and item.state == "checked" for item in self.assumptions)
@@ -180,27 +184,20 @@ class Result(Shortcuts):
     @property
     def estimate_outside(self) -> bool:
         """Whether the point estimate is not in the interval; after a rejection there is no interval."""
-        return self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
+        return self.estimated and self.status is not Status.REJECTED and not self.low <= self.estimate <= self.high
 
     @property
     def estimated(self) -> bool:
-        """Whether rows are behind the point estimate: where no end uses one, it may be the center of Q alone."""
-        centers = [claim.value.mid for claim in self.claims]
-        return (
-            any(claim.uses_log for claim in self.claims) or not centers or self.estimate != sum(centers) / len(centers)
-        )
-
-    @property
-    def held(self) -> str:
-        """The guarantee in a word; "conditional" where it needs something that the library chose."""
-        return CONDITIONAL if self.guarantee == "finite-sample" and self.is_conditional else self.guarantee
+        """Whether there is a point estimate; none where rows decide less of it than the center of Q does."""
+        return not math.isnan(self.estimate)
 
     def __repr__(self) -> str:
         level = f"{100 * (1 - self.alpha):g}%"
         kind = {"both": "interval", "lower": "lower bound", "upper": "upper bound"}[self.side]
         given = f"{level} {kind} {self.interval}" if self.status is not Status.REJECTED else f"no {kind} at {level}"
+        estimate = three(self.estimate) if self.estimated else "none"
         return (
-            f"Result({given}, estimate={three(self.estimate)}, status={self.status.name}, "
+            f"Result({given}, estimate={estimate}, status={self.status.name}, "
             f"guarantee={self.guarantee!r}, method={self.method!r}, n={self.rows[1] - self.rows[0]})"
         )
 
@@ -219,24 +216,30 @@ class Result(Shortcuts):
         return "\n".join([*(f"Warning: {text}" for text in self.warnings), self.sentence()])
 
     def with_question(self, question: Rows) -> Result:
-        """The same result with its question, the warnings and notes on it, and what was stated by accepting findings."""
-        stated = tuple(Assumption("log", text, "stated") for text in question.stated)
+        """The same result with its question, the warnings and notes on it, and what was stated by accepting something."""
+        choices = {CHOICES[item.accepted_as]: item.accepted_as for item in self.chosen if item.accepted_as in CHOICES}
+        texts = (text for text in question.stated if text in choices or text not in CHOICES.values())
+        stated = tuple(Assumption(choices.get(text, "log"), text, "stated") for text in texts)
         told = {"warnings": question.doubts, "notes": question.notes}
         return replace(self, **told, assumptions=(*self.assumptions, *stated), question=question)  # type: ignore[arg-type]
 
-    def unmet(self, *, above: float | None = None, below: float | None = None) -> tuple[str, ...]:
+    def unmet(
+        self, *, above: float | None = None, below: float | None = None, accept: Iterable[str] = ()
+    ) -> tuple[str, ...]:
         """Why the result does not show that the value is at least `above` (at most `below`); empty where it does.
 
-        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log.
+        A finite-sample guarantee is needed: an estimate, or an interval for large logs only, shows nothing about this log. Nor
+        does one that is conditional on something that the library chose, unless you accept that by its name, here or in
+        `make_problem`: `accept=["chosen-class"]`.
         """
         wanted = [(name, bound) for name, bound in (("above", above), ("below", below)) if bound is not None]
         if not wanted:
             raise InvalidInput("Nothing is required: pass above= or below=.")
         if self.status is not Status.INTERVAL:
             return (self._verdict,)
-        if self.guarantee != "finite-sample":
+        if self.guarantee in _LEVELS:
             return (f"the guarantee of the method {self.method} is {self.guarantee!r}; a finite-sample one is needed",)
-        reasons = []
+        reasons = self._not_accepted(accept)
         for name, bound in wanted:
             met = self.low >= bound if name == "above" else self.high <= bound
             ends = (
@@ -246,6 +249,21 @@ class Result(Shortcuts):
             )
             reasons += [] if met else [f"the {ends} {in_full(bound)}"]
         return tuple(reasons)
+
+    def _not_accepted(self, accept: Iterable[str]) -> list[str]:
+        """Choices of the library that the interval rests on and nobody has stated."""
+        named = {accept} if isinstance(accept, str) else set(accept)
+        if unknown := sorted(named - CHOICES.keys()):
+            raise InvalidInput(
+                f"accept={unknown[0]!r} is nothing that bondic chooses; the names are {', '.join(CHOICES)}."
+            )
+        named |= {item.name for item in self.accepted}
+        lacking = [item.accepted_as for item in self.chosen if item.accepted_as not in named]
+        return [
+            f"the interval is conditional on what bondic chose: {self.condition}. No log can prove that; if you know that it "
+            f"is so, accept it by its name: accept=[{name!r}] (--accept {name})"
+            for name in lacking
+        ]
 
     def with_choice(self, name: str, text: str) -> Result:
         """The same result with one more choice in words, first in the list and in the certificate."""
@@ -259,11 +277,7 @@ class Result(Shortcuts):
 
     def sentence(self) -> str:
         """The answer in one sentence, ends rounded outward; fields and files keep every digit."""
-        level = f"At {100 * (1 - self.alpha):g}% confidence"
-        if self.guarantee != "finite-sample":
-            level += (
-                " in the limit of large logs" if self.guarantee == "asymptotic" else ", as a guess without guarantee,"
-            )
+        level = f"At {100 * (1 - self.alpha):g}% confidence{_LEVELS.get(self.guarantee, '')}"
         if self.status is Status.REJECTED:
             return f"{level} no interval is given ({self._verdict})."
         what = {
@@ -271,13 +285,14 @@ class Result(Shortcuts):
             "lower": f"is at least {bound_text(self.low, -1)}",
             "upper": f"is at most {bound_text(self.high, 1)}",
         }
-        condition = f", {self.condition}" if self.is_conditional else ""
+        condition = f"; conditional: {self.condition}" if self.is_conditional else ""
         return f"{level} the value of the policy {what[self.side]} ({self._verdict}){condition}."
 
     @property
     def condition(self) -> str:
         """What a chosen class makes the interval conditional on, and how much rougher the value function may be."""
         text, found = "valid if the value function is no rougher than bondic assumes", self.robustness
+        text += "".join(f" (which you accept: {item.name})" for item in self.accepted)
         if found is None:
             return text
         if math.isinf(found.same_up_to):
@@ -350,21 +365,26 @@ class Result(Shortcuts):
         """What is guaranteed; a log that contradicts the assumptions leaves nothing to guarantee."""
         if self.status is Status.REJECTED:
             return "No interval is given, so nothing is guaranteed."
-        about = ", no assumption about the value function" if self.is_assumption_free else ""
+        words = self.guarantee + (", no assumption about the value function" if self.is_assumption_free else "")
         if self.is_conditional:
-            about = ", conditional on what bondic chose"
-        return f"Guarantee of the interval: {self.guarantee}{about}."
+            only = "" if self.guarantee == "conditional" else f"{self.guarantee}, "
+            words = f"{only}conditional on what bondic chose"
+        return f"Guarantee of the interval: {words}."
+
+    @property
+    def estimate_words(self) -> str:
+        """The point estimate, where it comes from and what it is worth; or why there is none."""
+        if not self.estimated:
+            return "no point estimate, because the rows do not decide one"
+        worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
+        source = f"{self.choices['estimate']}; " if "estimate" in self.choices else ""
+        return f"point estimate {three(self.estimate)} ({source}{worth})"
 
     def _lines(self, *, split: bool) -> Iterator[str]:
-        worth = "outside the interval: it has no guarantee" if self.estimate_outside else "no guarantee of its own"
-        yield (
-            f"point estimate {three(self.estimate)} ({worth})"
-            if self.estimated
-            else "no point estimate, because no row was used"
-        )
+        yield self.estimate_words
         (ranges, imply), limits = self.ranges, self.value_range
         yield f"{ranges} alone {imply} {interval_text(limits.low, limits.high)}"
-        used = self.effective_sample_size >= 0 and self.estimated
+        used = self.effective_sample_size > 0
         carried = f", effective sample size about {self.effective_sample_size:.0f}" if used else ""
         (first, stop), done = self.rows, "used" if self.certificate is None else "certified"
         inside = self.question.select(first, stop) if self.question is not None and self.question.dropped else None

@@ -140,7 +140,7 @@ class View:
     choices: Grid
     hashes: dict[str, str]
     ends: tuple[float, float]
-    estimate: float
+    estimate: float  # NaN: there is none
     estimate_outside: bool
     limits: ValueRange
 
@@ -172,17 +172,18 @@ def _picture(view: View) -> str:
     def at(value: float) -> float:
         return float(10.0 + 580.0 * (min(max(value, left), right) - left) / span)
 
-    low, high, mark = at(view.ends[0]), at(view.ends[1]), at(view.estimate)
+    low, high = at(view.ends[0]), at(view.ends[1])
     fill = "#c77d0a" if view.tone == "conditional" else "#2a78c8"
     given = view.tone != "bad"
     words = f"interval {interval_text(*view.ends)}" if given else "no interval"
     bar = f'<rect x="{low:.1f}" y="18" width="{max(high - low, 1.5):.1f}" height="16" rx="3" fill="{fill}"/>'
     # a ring instead of a dot: the estimate is not part of what the interval says
-    dot = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'
+    ink = 'fill="none" stroke="currentColor" stroke-width="2"' if view.estimate_outside else 'fill="currentColor"'
+    dot = "" if math.isnan(view.estimate) else f'<circle cx="{at(view.estimate):.1f}" cy="26" r="4" {ink}/>'
     return (
         f'<svg viewBox="0 0 600 64" role="img" style="max-width:42rem;width:100%" aria-label="{words}">'
         '<line x1="10" y1="26" x2="590" y2="26" stroke="currentColor" stroke-opacity=".3" stroke-width="2"/>'
-        f'{bar if given else ""}<circle cx="{mark:.1f}" cy="26" r="4" {dot}/>'
+        f"{bar if given else ''}{dot}"
         f'<text x="10" y="56" font-size="13" fill="currentColor">{escape(number(left))}</text>'
         f'<text x="590" y="56" font-size="13" fill="currentColor" text-anchor="end">{escape(number(right))}</text>'
         "</svg>"

@@ -10,7 +10,7 @@ import numpy as np
 
 from bondic._version import __version__
 from bondic.bounds.start import INITIAL_SHARE, sampled_start
-from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of
+from bondic.claims import Assumption, Claim, ErrorBudget, Guarantee, Part, Side, conclude, ends_of, held
 from bondic.errors import NumericalError
 from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result
@@ -89,6 +89,7 @@ def conclude_baseline(
         raise NumericalError(f"{name} produced a number that is not defined; its weights or its fit overflow.")
     claims = _claims(outcome, limits, side)
     found = conclude(limits, claims, rejected=False, side=side)
+    assumptions = (*outcome.assumptions, reward_assumption(problem), *range_assumption(problem.terms))
     return Result(
         low=found.low,
         high=found.high,
@@ -96,7 +97,7 @@ def conclude_baseline(
         alpha=alpha,
         side=side,
         method=name,
-        guarantee=guarantee,
+        guarantee=held(guarantee, assumptions, found.status),
         status=found.status,
         value_range=limits,
         claims=claims,
@@ -104,7 +105,7 @@ def conclude_baseline(
         gap=(float("nan"), float("nan")),
         rows=(problem.rows.start, problem.rows.stop),
         budget=budget,
-        assumptions=(*outcome.assumptions, reward_assumption(problem), *range_assumption(problem.terms)),
+        assumptions=assumptions,
         choices=dict(outcome.choices),
         seeds={"policy draws": problem.seed, **outcome.seeds},
         versions={"bondic": __version__, "numpy": np.__version__},

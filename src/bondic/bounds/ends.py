@@ -40,6 +40,16 @@ def tail_claim(end: End, base: Enclosure, rate: float, total: float, center: flo
     )
 
 
+def decided_by_rows(claim: Claim) -> bool:
+    """Whether an end allows for chance at least as much as for what its weights leave unbalanced (`bias`).
+
+    Another center of Q moves the doubly robust value of an end by up to twice its bias. Where that exceeds chance, the value is
+    mostly that of the center, and no estimate ("The point estimate" on docs/theory/sequential.md).
+    """
+    sizes = {part.name: part.shown for part in claim.of("spread")}
+    return claim.uses_log and sizes[BIAS] <= sizes.get(NOISE, 0.0) + sizes.get(RARE, 0.0)
+
+
 def mean_of_starts(limits: ValueRange, claims: Iterable[Claim]) -> ValueRange:
     """Where J_emp lies if these claims hold; the limits where they exclude each other."""
     low, high = limits.low, limits.high

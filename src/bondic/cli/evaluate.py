@@ -82,9 +82,12 @@ def command(**options: Any) -> int:
 def _code(result: Result, options: dict[str, Any]) -> int:
     """The status, and then what was required: said on standard error, whatever else is asked for."""
     required = {"above": options["require_above"], "below": options["require_below"]}
-    if any(bound is not None for bound in required.values()) and (reasons := result.unmet(**required)):
-        click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
-        return EXIT_CODES[result.status] or NOT_MET
+    if any(bound is not None for bound in required.values()):
+        if reasons := result.unmet(**required):
+            click.echo(f"requirement not met: {'; '.join(reasons)}", err=True)
+            return EXIT_CODES[result.status] or NOT_MET
+        for item in result.accepted:
+            click.echo(f"requirement met, as you accept {item.name}: {item.text}", err=True)
     return EXIT_CODES[result.status]
 
 

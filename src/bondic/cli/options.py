@@ -169,8 +169,8 @@ QUESTION = [
     several(
         "--accept",
         None,
-        "Accept a finding about the log or the policy that is not a fault in your case. It becomes an assumption that you "
-        "state. May be repeated.",
+        "Accept a finding about the log or the policy that is not a fault in your case, or what bondic chose (chosen-class). "
+        "It becomes an assumption that you state. May be repeated.",
         type=click.Choice(list(ACCEPTABLE)),
     ),
     flag("--never-terminates", "State that the process never ends."),

@@ -94,6 +94,7 @@ def _replay(*given: Any) -> Replayed:
 
 _LABELS = {
     "finite-sample": "verified",
+    "conditional": "verified, conditional on what bondic chose",
     "asymptotic": "recomputed, holds only in the limit of large logs",
     "none": "recomputed, WITHOUT any guarantee",
 }
@@ -105,14 +106,12 @@ _STATES = {**STATE_WORDS, "stated": "stated by the certificate's maker"}
 def _print(checked: Verification) -> None:
     """What was found, what was checked and what was not, and under which assumptions it is to be read."""
     sides = "" if checked.side == "both" else f", {checked.side} bound"
-    word = ", except" if checked.guarantee == "finite-sample" else ", not checked"
+    word = ", except" if checked.guarantee in ("finite-sample", "conditional") else ", not checked"
     lacking = f"{word} {'; '.join(checked.headline)}" if checked.headline else ""
-    chosen = checked.status == "INTERVAL" and any(item.state == "chosen" for item in checked.assumptions)
     ends = interval_text(checked.low, checked.high) if checked.status != "REJECTED" else "no interval"
     click.echo(
         f"{_LABELS[checked.guarantee]}{clean_text(lacking)}: {ends} at alpha = "
         f"{checked.alpha:g} ({checked.status.lower()}{sides})"
-        + (", valid if what bondic chose holds" if chosen else "")
     )
     for check in checked.checks:
         click.echo(f"  {clean_text(check)}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import ALLOWANCE, START, Setting
+from bondic.bounds.ends import decided_by_rows
 from bondic.bounds.rejection import combine_witnesses, join_tests, run_tests, witness_candidates
 from bondic.bounds.robustness import robustness
 from bondic.bounds.weighing import Candidate, Weighing
@@ -40,6 +41,7 @@ from bondic.sums.standard import EngineName
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 
+_FIT = "least-squares fit of the Bellman equation to the certified rows"
 _LARGER = (2.0, 5.0)
 """Multiples of the radius at which weights are looked for when none are best at the radius itself."""
 
@@ -167,14 +169,15 @@ def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | No
         setting.tests,
         refutations,
     )
+    decided = any(decided_by_rows(claim) for claim in shown.ends)
     result = Result.of(
         proof,
         setting.problem,
         method="dual",
-        estimate=search.estimate(),
+        estimate=search.estimate() if decided else math.nan,
         claims=shown,
         gap=gaps,
-        choices={**notes, **searched},
+        choices={**notes, **searched, **({"estimate": _FIT} if decided else {})},
         seeds={"features": method.choices.seed},
         effective=min((end.effective for end in ends.values() if end.claim.uses_log), default=0.0),
         seconds=clock.seconds,

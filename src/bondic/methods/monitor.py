@@ -293,8 +293,7 @@ class SequentialMonitor:
             return self._waiting(grown, f"the pilot of {self._pilot} rows is not complete yet"), None, _Plans()
         gone = self._given_up_at()
         if why := settled(problem) or ("" if gone is None else f"the log contradicted it at update {gone}"):
-            none = range_of(problem.terms).low
-            result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, none, clock)
+            result = self.method.give_up(problem.select(self._pilot), self.alpha, {}, why, clock)
             return self._with_notes(result, problem, grown), fixed, self._plans
         clock.stage("pilot")
         if fixed is None:

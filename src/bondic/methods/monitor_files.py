@@ -30,7 +30,7 @@ from bondic.proofs.io import load_certificate, save_certificate, write_atomicall
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-FORMAT = "bondic monitor 1"
+FORMAT = "bondic monitor 2"
 STATE, HISTORY = "monitor.json", "history.csv"
 _STATEMENTS = "statements.npz"
 

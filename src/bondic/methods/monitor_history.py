@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bondic.claims import Assumption, Conclusion, ErrorBudget, Side, Status
+from bondic.claims import Assumption, Conclusion, ErrorBudget, Held, Side, Status, held
 from bondic.proofs.assumptions import range_assumption
 from bondic.result import Result, versions
 from bondic.rows.growing import GrowingRows
@@ -26,6 +26,7 @@ class UpdateRecord:
     running_low: float
     running_high: float
     running_status: str
+    guarantee: Held  # of what they have in common: conditional where it rests on something that the library chose
     given_up: bool  # a Q that the library chose, at this update or before
     certificate: str  # digest; empty where nothing could be certified yet
     time: str  # UTC
@@ -62,6 +63,7 @@ def next_record(before: Conclusion, result: Result, grown: GrowingRows, *, given
         running_low=low,
         running_high=high,
         running_status=status.name,
+        guarantee=held("finite-sample", result.assumptions, status),
         given_up=given_up,
         certificate=result.hashes.get("certificate", ""),
         time=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -87,7 +89,7 @@ def waiting_result(grown: GrowingRows, alpha: float, side: Side, why: str) -> Re
     return Result(
         low=limits.low,
         high=limits.high,
-        estimate=limits.low,
+        estimate=math.nan,
         alpha=alpha,
         side=side,
         method="sequential",

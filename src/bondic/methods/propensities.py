@@ -216,14 +216,20 @@ class Propensities:
         exact = replace(self.stated, off_by=1.0)
         lower, upper = (ways(columns.seen_from(end), proof.control, exact) for end in _BOTH)
         strata = proof.strata(certified, columns)
+        estimate = estimate_of(columns, lower, upper, strata)
+        source = {} if math.isnan(estimate) else {"estimate": f"mean over the log, {lower[-1].name}"}
         clock.done("bets")
         return Result.of(
             proof,
             certified,
             method=NAME,
-            estimate=estimate_of(columns, lower, upper, strata),
+            estimate=estimate,
             claims=claims,
-            choices={**self._notes(columns, proof, [way.name for way in lower]), **_start_notes(columns, strata)},
+            choices={
+                **self._notes(columns, proof, [way.name for way in lower]),
+                **_start_notes(columns, strata),
+                **source,
+            },
             effective=_effective(columns, strata),
             seconds=clock.seconds,
             planner=planner,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bondic.bounds.dual import VALUE
+from bondic.bounds.ends import decided_by_rows
 from bondic.bounds.plan import Plan, StartBets
 from bondic.bounds.start import sampled_start
 from bondic.bounds.table_plan import TablePlan
-from bondic.claims import Claim, ErrorBudget, Side, ends_of
+from bondic.claims import End, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
@@ -48,7 +49,7 @@ from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.terms import range_at_all_times, range_of
+from bondic.terms import range_at_all_times
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
 from bondic.tuning.defaults import Choices
@@ -61,10 +62,6 @@ PILOT, LONG_PILOT = 0.05, 0.1
 """Share of the rows that is set aside to begin with: usually, and where a center of Q may be fitted to them."""
 _ENOUGH = 200
 """A pilot has at least so many rows, or a fifth of the log."""
-_ANY_NUMBER = (
-    "may have been decided by looking at the log: the interval holds at every number of rows at once, and rates were made for "
-    "the planned one"
-)
 _PREDICTED = "predicted"
 NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
@@ -84,8 +81,9 @@ class Sequential:
     """The sequential localized interval, theory section 9: allows for the noise that the log shows, not for the worst.
 
     Rows are used in their order: a pilot, then blocks. Models, instruments, bets and weights of a block come from earlier
-    rows; bad ones make the interval longer, never wrong. It holds at every number of rows at once. Not guaranteed: anything
-    if q* is not in Q, if rows are not in the order of time, or if Q or an argument was picked with the certified rows.
+    rows; bad ones make the interval longer, never wrong. With `planned_rows` it holds at every number of rows at once, else at
+    the one that was fixed beforehand. Not guaranteed: anything if q* is not in Q, if rows are not in the order of time, or if
+    Q or an argument was picked with the certified rows.
 
     Parameters
     ----------
@@ -150,11 +148,7 @@ class Sequential:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
         clock = Clock(progress)
         if why := settled(problem):
-            certified, value = (
-                problem.select(problem.rows.start + self.pilot_rows(problem)),
-                range_of(problem.terms).low,
-            )
-            return self.give_up(certified, alpha, {}, why, value, clock)
+            return self.give_up(problem.select(problem.rows.start + self.pilot_rows(problem)), alpha, {}, why, clock)
         report = clock.stage("pilot")
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
@@ -191,7 +185,7 @@ class Sequential:
             rounds = () if proof.plan is None else proof.plan.rounds
             plan = replace(plan, rounds=rounds if len(rounds) == len(plan.blocks) + 1 else ())
         table = method.table_plan(problem, pilot, chosen, budget, shape, prefixes)
-        return SequentialProof(proof.asked, budget, self.side, chosen.ball, plan, table), ("plan",)
+        return SequentialProof(proof.asked, budget, self.side, chosen.ball, plan, table, self.planned_rows), ("plan",)
 
     def evaluate(
         self,
@@ -205,21 +199,20 @@ class Sequential:
     ) -> Result:
         """The interval of a plan on the rows after its pilot; `planner` says how it was made."""
         clock.stage("evaluate")
-        missing = _without_starts(certified, plan, table)
-        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table)
+        if why := self._contradicted(certified, chosen.ball) or _without_starts(certified, plan, table):
+            clock.done("evaluate")
+            return self.give_up(certified, budget.alpha, chosen.notes, why, clock)
+        proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table, self.planned_rows)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
-        estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
-        why = self._contradicted(certified, chosen.ball) or missing
+        carrying = {claim.end: claim[VALUE].mid for claim in found.claims if decided_by_rows(claim)}
         clock.done("evaluate")
-        if why:
-            return self.give_up(certified, budget.alpha, chosen.notes, why, estimate, clock)
         return Result.of(
             replace(proof, plan=None if plan is None else replace(plan, rounds=found.rounds)),
             certified,
             method=NAME,
-            estimate=estimate,
+            estimate=sum(carrying.values()) / len(carrying) if carrying else math.nan,
             claims=claims_of(found, budget),
-            choices=self._notes(certified, chosen.notes),
+            choices=self._notes(certified, chosen.notes) | _source(carrying),
             effective=found.effective,
             seconds=clock.seconds,
             planner=planner,
@@ -252,9 +245,7 @@ class Sequential:
             return None
         return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends_of(self.side)))
 
-    def give_up(
-        self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
-    ) -> Result:
+    def give_up(self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, clock: Clock) -> Result:
         """The value range, where the log contradicts what the library chose or there is nothing to learn."""
         notes = self._notes(certified, told)
         notes["Q"] = (
@@ -263,11 +254,11 @@ class Sequential:
         if told:
             notes[GIVEN_UP] = why
         proof = _value_range_proof(certified, alpha, self.side)
-        return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
+        return Result.of(proof, certified, method=NAME, choices=notes, seconds=clock.seconds)
 
     def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
-        return {"pilot": rows, **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}), **told}
+        return {"pilot": rows, **told}
 
     def shape(self, planned: int) -> Shape:
         """How a plan for so many rows is cut."""
@@ -405,10 +396,9 @@ def settled(problem: Rows) -> str:
     return "" if range_at_all_times(problem.terms).width else "the ranges leave one possible value"
 
 
-def _estimate(claims: tuple[Claim, ...], otherwise: float) -> float:
-    """The mean of the doubly robust values behind the ends, of those alone that rows have moved."""
-    values = [claim[VALUE].mid for claim in claims if claim.uses_log] or [claim[VALUE].mid for claim in claims]
-    return sum(values) / len(values) if values else otherwise
+def _source(carrying: Collection[End]) -> dict[str, str]:
+    """Where the point estimate comes from, in words."""
+    return {"estimate": f"doubly robust, by the weights of the {' and '.join(carrying)} end"} if carrying else {}
 
 
 def _without_starts(certified: Rows, plan: Plan | None, table: TablePlan | None) -> str:

@@ -52,6 +52,20 @@ def fixed_before(name: str, text: str, provenance: Provenance, problem: Rows) ->
     return Assumption(name, f"{text}: {provenance}.", state)
 
 
+def length_assumption(count: int, planned: int | None = None) -> Assumption:
+    """What the number of rows may depend on: pilot, blocks, rates and (9) are made for it, or for the number that was planned."""
+    text = (
+        f"The number of rows, {count}, was fixed beforehand: the log did not end, and is not evaluated now, because of what it "
+        "showed. Where that may be so, planned_rows states how many rows were planned."
+    )
+    if planned is not None:
+        text = (
+            f"{planned} rows were planned before the log was seen. It may have stopped at any time, earlier or later, because of "
+            "what it showed, and may be evaluated again as it grows."
+        )
+    return Assumption("length", text, "stated")
+
+
 def _values(problem: Rows, ball: ValueClass, tests: tuple[str, ...], rejected: bool) -> Assumption:
     """What is assumed about q*: nothing for a Q that holds the value range, else membership."""
     if assumes_nothing(problem, ball):

@@ -23,7 +23,7 @@ from bondic.kernels.normal_form import operations
 from bondic.noise.bound import NoiseBound
 from bondic.noise.outside import check_noise_bound
 from bondic.proofs.asked import Asked
-from bondic.proofs.assumptions import assumes_nothing, fixed_before, list_assumptions
+from bondic.proofs.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
@@ -96,8 +96,18 @@ class DualProof(Proof):
         own = (
             fixed_before("instruments", chosen, self.instruments.provenance, rows),
             Assumption("noise", f"{self.noise.describe()}.", "stated"),
+            *self._length(rows),
         )
         return list_assumptions(rows, self.ball, own, rejected=rejected, tests=tuple(test.name for test in self.tests))
+
+    def _length(self, rows: Rows) -> tuple[Assumption, ...]:
+        """Nothing where the noise bound holds at stopping times and says so itself, or where no row is used."""
+        used = (*self.omegas.values(), *self.witnesses, *self.refutations)
+        if self.noise.any_time or all(function is None for function in used):
+            return ()
+        seen = self.instruments.provenance
+        own = seen.rows is not None and seen.log_hash == rows.log_hash
+        return (length_assumption(rows.rows.stop - (seen.rows[0] if own and seen.rows else rows.rows.start)),)
 
     def provenances(self) -> tuple[Provenance, ...]:
         return self.instruments.provenance, self.ball.provenance

@@ -28,7 +28,7 @@ from bondic.classes.value_class import ValueClass
 from bondic.data.log import Log
 from bondic.errors import InvalidInput, VerificationError
 from bondic.proofs.asked import Asked
-from bondic.proofs.assumptions import assumes_nothing, fixed_before, list_assumptions
+from bondic.proofs.assumptions import assumes_nothing, fixed_before, length_assumption, list_assumptions
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
@@ -57,8 +57,10 @@ class SequentialProof(Proof):
     ball: ValueClass
     plan: Plan | None
     table: TablePlan | None = None
+    planned: int | None = None  # rows; None: their number was fixed beforehand
 
     def __post_init__(self) -> None:
+        refuse(self.planned is not None and self.planned < 1, "No rows were planned.")
         refuse(self.plan is None and self.table is None, "A sequential interval needs a plan.")
         refuse(self.table is not None and not isinstance(self.ball, Box), "A plan for a table needs a box as Q.")
         begun = {plan.provenance for plan in (self.plan, self.table) if plan is not None}
@@ -157,7 +159,9 @@ class SequentialProof(Proof):
 
     def assumptions(self, rows: Rows, *, rejected: bool) -> tuple[Assumption, ...]:
         text = "The models, bets and weights of each block were made from the rows before it"
-        own = (fixed_before("plan", text, self._begun, rows),)
+        seen = self._begun.rows
+        count = rows.rows.stop - (rows.rows.start if seen is None else seen[0])
+        own = (fixed_before("plan", text, self._begun, rows), length_assumption(count, self.planned))
         return list_assumptions(rows, self.ball, own, rejected=rejected)
 
     def provenances(self) -> tuple[Provenance, ...]:

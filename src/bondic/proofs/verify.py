@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bondic.claims import Assumption, Claim, Conclusion, Guarantee, Side, State, Status, conclude
+from bondic.claims import Assumption, Claim, Conclusion, Held, Side, State, Status, conclude, held
 from bondic.data.initial import InitialStates
 from bondic.data.log import Log
 from bondic.errors import BondicError, VerificationError
@@ -54,7 +54,7 @@ class Verification:
     status: str  # the name of a Status: INTERVAL, TRIVIAL or REJECTED
     alpha: float  # probability that the interval may miss the value
     side: Side  # which ends were computed
-    guarantee: Guarantee  # "none": the formula was recomputed, and carries no guarantee
+    guarantee: Held  # "conditional" on what bondic chose; "none": the formula was recomputed, and carries no guarantee
     claims: tuple[Claim, ...]  # the end points, recomputed part by part
     assumptions: tuple[Assumption, ...]  # recomputed: what the interval rests on
     checks: tuple[str, ...]  # what was compared and found right, in words
@@ -137,15 +137,17 @@ def _verify(
     )
     checked.append(Review(("interval and status follow from the end points", "assumptions are those of the proof")))
     found = Review.all_of(checked)
+    shown = proof.assumptions(rows, rejected=rejected)
+    assumptions = _as_known(shown, stored.needs_replay, () if again is None else again.made)
     return Verification(
         result.low,
         result.high,
         result.status.name,
         proof.budget.alpha,
         proof.side,
-        proof.guarantee,
+        held(proof.guarantee, assumptions, result.status),
         claims.ends,
-        _as_known(proof.assumptions(rows, rejected=rejected), stored.needs_replay, () if again is None else again.made),
+        assumptions,
         found.checks,
         found.unchecked,
         found.headline,

@@ -16,11 +16,13 @@ _STATUS = {Status.INTERVAL: ("good", "informative"), Status.TRIVIAL: ("warn", "t
            Status.REJECTED: ("bad", "assumptions contradicted")}  # fmt: skip
 _GUARANTEE = {
     "finite-sample": ("good", "proved for this finite log"),
+    "conditional": ("warn", "conditional: valid if the value function is no rougher than bondic assumes"),
     "asymptotic": ("warn", "asymptotic only"),
     "none": ("bad", "no guarantee"),
 }
 _STATES = {"stated": "info", "chosen": "warn", "checked": "good", "rejected": "bad"}
 _PLAIN = {
+    "chosen-class": "You accept what bondic chose",
     "data": "The log is complete and unaltered, in the order of time",
     "rewards": "No reward can lie outside the stated range",
     "propensities": "Actions were drawn with the probabilities that the log states",
@@ -32,7 +34,7 @@ _PLAIN = {
     "noise": "How large chance effects can be",
     "policy": "What the new policy would do",
     "start": "Where it starts",
-    "number": "How many rows were planned",
+    "length": "How many rows the log has",
     "process": "What the value is",
     "log": "What you accept about the log",
 }
@@ -51,9 +53,7 @@ def answer(result: Result, doubts: Sequence[str] = (), elsewhere: str = "", logg
         if result.estimate_outside
         else ""
     )
-    guess = f"The point estimate {esc(three(result.estimate))} has no guarantee of its own{advice}."
-    if not result.estimated:
-        guess = "There is no point estimate, because no row was used."
+    guess = f"{esc(sentence(result.estimate_words))}{advice if result.estimated else ''}."
     told = "".join(f"<p class=soft>{esc(sentence(text))}.</p>" for text in result.told)
     heading = "No answer: the log contradicts the assumptions" if rejected else "The answer"
     css = ' class="rejected"' if rejected else ""
@@ -89,11 +89,12 @@ def _held(result: Result) -> list[str]:
         return []
     if result.status is Status.TRIVIAL:
         return [badge("", f"follows from {result.ranges[0]} alone")]
-    held = badge(*_GUARANTEE.get(result.guarantee, ("warn", result.guarantee)))
-    if not result.is_conditional:
-        return [held, badge("good", "no assumption about the value function")] if result.is_assumption_free else [held]
-    conditional = badge("warn", "valid if the value function is no rougher than bondic assumes")
-    return [conditional] if result.guarantee == "finite-sample" else [held, conditional]
+    badges = [badge(*_GUARANTEE[result.guarantee])]
+    if result.is_assumption_free:
+        badges.append(badge("good", "no assumption about the value function"))
+    if result.is_conditional and result.guarantee != "conditional":
+        badges.append(badge(*_GUARANTEE["conditional"]))
+    return badges
 
 
 def _condition(result: Result, elsewhere: str) -> str:
@@ -109,8 +110,9 @@ def _condition(result: Result, elsewhere: str) -> str:
         ]
     )  # fmt: skip
     return (
-        '<p class="note" id="condition"><b>Valid if the value function is no rougher than bondic assumes.</b> Nobody has '
-        f"stated this, and no log can prove it. {esc(elsewhere)}</p>{tiles}"
+        '<p class="note" id="condition"><b>Valid if the value function is no rougher than bondic assumes.</b> '
+        f"{'You accept this' if result.accepted else 'Nobody has stated this'}, and no log can prove it. {esc(elsewhere)}</p>"
+        f"{tiles}"
     )
 
 
@@ -145,7 +147,7 @@ def _reading(result: Result) -> str:
         )
     if result.status is Status.TRIVIAL:
         return f"The log is too short, or too far from the policy, to say more than {ranges} alone."
-    if result.guarantee != "finite-sample":
+    if result.guarantee in ("asymptotic", "none"):
         return (
             "<strong>The noise bound behind it is an estimate, not a proof: the interval has no guarantee for a finite log. "
             "Use it for comparison only.</strong>"

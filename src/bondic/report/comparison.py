@@ -15,12 +15,12 @@ from rich.text import Text
 from bondic.claims import Status
 from bondic.errors import printable
 from bondic.rendering import bound_text, ends_text, padded, three
-from bondic.result import CONDITIONAL, Result
+from bondic.result import Result
 
 _WIDEST, _NARROWEST = 40, 12
 _LONGEST_NAME, _SHORTEST_NAME = 24, 8
 _STATUS_COLORS = {Status.INTERVAL: "green", Status.TRIVIAL: "yellow", Status.REJECTED: "red"}
-_COLORS = {"finite-sample": "green", CONDITIONAL: "yellow", "asymptotic": "yellow", "none": "red"}
+_COLORS = {"finite-sample": "green", "conditional": "yellow", "asymptotic": "yellow", "none": "red"}
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,12 @@ class Line:
         found = self.result
         given = found is not None and found.status is not Status.REJECTED
         numbers = {name: getattr(found, name) if given else None for name in ("low", "high", "length")}
-        numbers |= {name: None if found is None else getattr(found, name) for name in ("estimate", "alpha")}
+        numbers["estimate"] = found.estimate if found is not None and found.estimated else None
+        numbers["alpha"] = None if found is None else found.alpha
         return {
             "name": self.name,
             "method": self.method,
-            "guarantee": None if found is None else found.held,
+            "guarantee": None if found is None else found.guarantee,
             "status": None if found is None else found.status.name,
             **numbers,
             "seconds": None if found is None else sum(found.seconds.values()),
@@ -112,7 +113,7 @@ def _table(lines: list[Line], width: int, title: str, longest: int = _LONGEST_NA
 
 def _notes(results: list[Result]) -> Iterator[Text]:
     """What a word or a mark of the table means, once, and what states were taken for."""
-    if any(result.held == CONDITIONAL for result in results):
+    if any(result.guarantee == "conditional" for result in results):
         yield Text("conditional: valid if the value function is no rougher than bondic assumes", style="yellow")
     if any(result.estimate_outside for result in results):
         yield Text("○ an estimate outside its interval: it has no guarantee")
@@ -127,14 +128,16 @@ def _length(result: Result) -> str:
 def line_ends(result: Result) -> tuple[str, str, str]:
     """low, estimate, high; a log that contradicts the assumptions gives no interval."""
     if result.status is Status.REJECTED:
-        return "-", three(result.estimate), "-"
+        return "-", three(result.estimate) if result.estimated else "-", "-"
     low, high = ends_text(result.low, result.high)
+    if not result.estimated:
+        return low, "-", high
     return low, padded(bound_text(result.estimate, 0, result.length or math.inf), (low, high)), high
 
 
 def _labels(result: Result) -> tuple[Text, Text]:
     """Status and guarantee in a word each."""
-    held = "-" if result.status is Status.REJECTED else result.held
+    held = "-" if result.status is Status.REJECTED else result.guarantee
     return (
         Text(result.status.name.lower(), style=_STATUS_COLORS[result.status]),
         Text(held, style=_COLORS.get(held, "")),
@@ -165,5 +168,6 @@ def bar(result: Result, low: float, high: float, width: int) -> str:
     cells = ["·"] * width
     if result.status is not Status.REJECTED:
         cells[at(result.low) : at(result.high) + 1] = "━" * (at(result.high) + 1 - at(result.low))
-    cells[at(result.estimate)] = "○" if result.estimate_outside else "●"
+    if result.estimated:
+        cells[at(result.estimate)] = "○" if result.estimate_outside else "●"
     return "".join(cells)

@@ -9,11 +9,11 @@ from bondic.rendering import escape, html_table, three
 from bondic.report.comparison import Line, line_ends
 from bondic.report.document import document
 from bondic.report.drawings import Axis
-from bondic.result import CONDITIONAL, Result
+from bondic.result import Result
 
 _PROMISES = {
     "finite-sample": ("good", "holds for this finite log"),
-    CONDITIONAL: ("conditional", "holds if the value function is no rougher than bondic assumes"),
+    "conditional": ("conditional", "holds if the value function is no rougher than bondic assumes"),
     "asymptotic": ("limit", "holds in the limit of large logs only"),
     "none": ("nothing", "no guarantee"),
 }
@@ -41,7 +41,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         return (line.name, line.method, "", "", "", "no interval", "", "")
     result = line.result
     status = result.status.name.lower()
-    return (line.name, line.method, *line_ends(result), status, result.held, f"{sum(result.seconds.values()):.1f}")
+    return (line.name, line.method, *line_ends(result), status, result.guarantee, f"{sum(result.seconds.values()):.1f}")
 
 
 def _picture(lines: Sequence[Line]) -> str:
@@ -52,7 +52,7 @@ def _picture(lines: Sequence[Line]) -> str:
     axis = _axis([result for _, result in found])
     rows = [_bar(axis, line.name, result, _HEIGHT * k) for k, (line, result) in enumerate(found)]
     top = _HEIGHT * len(found)
-    shown = dict.fromkeys(result.held for _, result in found if result.status is not Status.REJECTED)
+    shown = dict.fromkeys(result.guarantee for _, result in found if result.status is not Status.REJECTED)
     legend = "".join(f'<span><i class="{_PROMISES[held][0]}"></i>{_PROMISES[held][1]}</span>' for held in shown)
     first, last = axis.low, axis.low + axis.span
     return (
@@ -66,7 +66,8 @@ def _picture(lines: Sequence[Line]) -> str:
 def _axis(results: Sequence[Result]) -> Axis:
     low, high = min(r.value_range.low for r in results), max(r.value_range.high for r in results)
     given = [r for r in results if r.status is not Status.REJECTED]
-    places = [place for r in given for place in (r.low, r.high, min(max(r.estimate, low), high))]
+    places = [place for r in given for place in (r.low, r.high)]
+    places += [min(max(r.estimate, low), high) for r in given if r.estimated]
     if places and 0 < max(places) - min(places) < (high - low) / 4:
         margin = (max(places) - min(places)) / 10
         low, high = min(places) - margin, max(places) + margin
@@ -75,7 +76,7 @@ def _axis(results: Sequence[Result]) -> Axis:
 
 def _bar(axis: Axis, name: str, result: Result, top: int) -> str:
     label = f'<text x="2%" y="{top + 14}" class="strong">{escape(name)}</text>'
-    place, (low, _, high) = axis.at(result.estimate), line_ends(result)
+    low, _, high = line_ends(result)
     if result.status is Status.REJECTED:
         return f'{label}<text x="98%" y="{top + 14}" text-anchor="end" class="bad">rejected: no interval</text>'
     a, b = axis.at(result.low), axis.at(result.high)
@@ -83,9 +84,13 @@ def _bar(axis: Axis, name: str, result: Result, top: int) -> str:
     css = f"estimate{' outside' if result.estimate_outside else ''}{' small' if small else ''}"
     return (
         f'{label}<text x="98%" y="{top + 14}" text-anchor="end">{escape(f"{low} to {high}")}</text>'
-        f'<rect class="{_PROMISES[result.held][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
+        f'<rect class="{_PROMISES[result.guarantee][0]}" x="{a:.2f}%" width="{max(b - a, 0.6):.2f}%" y="{top + 19}" '
         f'height="14" rx="2"><title>{escape(f"{three(result.low)} to {three(result.high)}")}</title></rect>'
-        f'<circle class="{css}" cx="{place:.2f}%" cy="{top + 26}" r="{2 if small else 3.5}"/>'
+        + (
+            f'<circle class="{css}" cx="{axis.at(result.estimate):.2f}%" cy="{top + 26}" r="{2 if small else 3.5}"/>'
+            if result.estimated
+            else ""
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """A result in other formats: JSON, CSV (one row) and Markdown.
 
-JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate`, `alpha`, `side`,
+JSON, format "bondic result 1": `low`, `high` (null after a rejection: there is no interval), `estimate` (null where the rows
+decide none; choices.estimate says where it comes from), `alpha`, `side`,
 `method`, `guarantee`, `status` (INTERVAL, TRIVIAL or REJECTED), `summary`; `value_range` [low, high]; `terms` per end
 ("lower", "upper"): the value that it starts from, then upper bounds of what is added or subtracted, and the end point;
 `details` per end: numbers behind the terms;
@@ -108,7 +109,8 @@ def result_row(result: Result) -> dict[str, Any]:
     rejection, robustness = result.rejection, result.robustness
     return {
         **_ends(result),
-        **{name: getattr(result, name) for name in CSV_COLUMNS[2:7]},
+        "estimate": result.estimate if result.estimated else None,
+        **{name: getattr(result, name) for name in CSV_COLUMNS[3:7]},
         "status": result.status.name,
         "range_low": result.value_range.low,
         "range_high": result.value_range.high,

@@ -13,7 +13,7 @@ import numpy as np
 from bondic.claims import Status
 from bondic.errors import InvalidInput
 from bondic.methods.frontier import Frontier
-from bondic.result import CONDITIONAL, Result
+from bondic.result import Result
 from bondic.view import stacks_between
 
 _AMBER = "#d9922b"
@@ -42,7 +42,8 @@ def terms_figure(result: Result) -> Any:
         label = "interval, valid if Q as chosen holds" if conditional else "interval"
         axes.axvspan(result.low, result.high, color=_AMBER if conditional else _COLORS[0], alpha=0.12, label=label)
     label = "estimate (outside the interval)" if result.estimate_outside else "estimate"
-    axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
+    if result.estimated:
+        axes.axvline(result.estimate, color="black", linewidth=1, linestyle=":", label=label)
     names = dict.fromkeys(name for claim in result.claims for name in claim.steps())
     colors = dict(zip(names, cycle(_COLORS), strict=False))
     for height, claim in enumerate(result.claims):
@@ -59,7 +60,8 @@ def terms_figure(result: Result) -> Any:
     axes.set_ylim(len(result.claims) - 0.4, -0.6)
     axes.set_xlim(first, last)
     axes.set_xlabel("value of the policy")
-    axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
+    if axes.get_legend_handles_labels()[0]:  # a rejection may leave nothing to name
+        axes.legend(fontsize="x-small", ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.25), frameon=False)
     return figure
 
 
@@ -70,9 +72,9 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
     interval.
     """
     figure, axes = _figure(7.0, 1.2 + 0.35 * len(results))
-    colors = {"finite-sample": _COLORS[0], CONDITIONAL: _AMBER, "asymptotic": _COLORS[2], "none": _COLORS[4]}
+    colors = {"finite-sample": _COLORS[0], "conditional": _AMBER, "asymptotic": _COLORS[2], "none": _COLORS[4]}
     for height, (_, result) in enumerate(results):
-        color = colors[result.held]
+        color = colors[result.guarantee]
         if result.status is Status.REJECTED:  # no interval is given
             axes.plot(result.estimate, height, "x", color="#b3261e", markersize=6)
             continue
@@ -80,7 +82,7 @@ def comparison_figure(results: Sequence[tuple[str, Result]]) -> Any:
         inside = "white" if result.estimate_outside else "black"
         axes.plot(result.estimate, height, "o", color="black", markerfacecolor=inside, markersize=4)
     given = [result for _, result in results if result.status is not Status.REJECTED]
-    for guarantee in dict.fromkeys(result.held for result in given):
+    for guarantee in dict.fromkeys(result.guarantee for result in given):
         axes.plot([], [], color=colors[guarantee], linewidth=4, label=f"guarantee: {guarantee}")
     if len(given) < len(results):
         axes.plot([], [], "x", color="#b3261e", label="rejected: estimate only")

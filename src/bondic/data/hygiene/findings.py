@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from bondic.claims import CHOICES
 from bondic.errors import InvalidInput
 
 Severity = Literal["refuse", "warn", "note"]
@@ -27,8 +28,9 @@ ACCEPTABLE = {
     "copies": "Rows and stretches that repeat earlier ones are new data, not the same events logged twice.",
     "reward-scale": "Rewards of all rows are in one unit, also where they change by a constant factor.",
     "repeated-batch": "Rows of an update that equal those of an earlier one are new events, not the same ones again.",
+    **CHOICES,
 }
-"""Kinds of findings that a user can overrule, with the assumption that this states."""
+"""Kinds of findings that a user can overrule, and choices of the library, with the assumption that accepting one states."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,9 @@ def judge(findings: Iterable[Finding], accept: Iterable[str]) -> tuple[tuple[str
     named = (accept,) if isinstance(accept, str) else tuple(accept)
     for kind in named:
         if kind not in ACCEPTABLE:
-            raise InvalidInput(f"accept={kind!r} is not a kind of finding; the kinds are {', '.join(ACCEPTABLE)}.")
+            raise InvalidInput(
+                f"accept={kind!r} is nothing that can be accepted; the names are {', '.join(ACCEPTABLE)}."
+            )
     open_ones = [item for item in findings if item.kind not in named]
     refused = [item for item in open_ones if item.severity == "refuse"]
     if refused:

@@ -1,0 +1,81 @@
+"""The length of the log is an assumption wherever it decides about pilot, cuts, rates or the noise: it is listed and verified."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bondic
+from bondic.errors import VerificationError
+from bondic.proofs.certificate import certify
+from builders import synthetic, tabular
+
+FEW = bondic.Choices(pairs=24)
+
+
+def ask(kind, method, **options):
+    mdp, log, policy, initial = (synthetic if kind == "numbers" else tabular)(600, gamma=0.2)
+    asked = {"gamma": 0.2, "reward_range": mdp.reward_range, "initial": initial}
+    return log, bondic.evaluate_policy(log, policy, method=method(**options), **asked)
+
+
+def length_of(items):
+    found = [item for item in items if item.name == "length"]
+    assert [item.state for item in found] in ([], ["stated"])
+    return found[0].text if found else ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("numbers", {}), ("names", {"table_share": 0.0}), ("names", {"table_share": 1.0})]
+)
+def test_sequential_plans_state_their_length_and_certificates_keep_it(kind, options):
+    texts = []
+    for planned in (None, 600, 1000):
+        log, result = ask(kind, bondic.Sequential, planned_rows=planned, **options)
+        assert result.proof.planned == planned
+        checked = bondic.verify(result.certificate, log)
+        texts.append(length_of(checked.assumptions))
+        assert texts[-1] == length_of(result.assumptions)
+    assert "600, was fixed beforehand" in texts[0]
+    assert "planned_rows" in texts[0]
+    for planned, text in zip((600, 1000), texts[1:], strict=True):
+        assert f"{planned} rows were planned" in text
+        assert "stopped at any time" in text
+
+
+def test_what_was_planned_cannot_be_changed_beside_the_assumption():
+    log, result = ask("names", bondic.Sequential)
+    rows = result.proof.asked.rebuild(log, None, None)
+    proof = replace(result.proof, planned=600)
+    shown = proof.claims(rows)
+    forged = certify(proof, shown, result.certificate.conclusion, result.certificate.assumptions)
+    with pytest.raises(VerificationError, match="assumptions in the certificate"):
+        bondic.verify(forged, log)
+    with pytest.raises(VerificationError, match="No rows were planned"):
+        replace(result.proof, planned=0)
+
+
+def test_the_dual_bound_states_it_where_its_noise_bound_needs_it():
+    """Fixed lambda and the self-normalized bound hold at stopping times, and say so themselves."""
+    _, half = ask("numbers", bondic.Dual, choices=FEW)
+    assert "600, was fixed beforehand" in length_of(half.assumptions)
+    for options in ({"planned_rows": 600}, {"planned_rows": 600, "gauge": "self-normalized"}):
+        _, other = ask("numbers", bondic.Dual, choices=FEW, **options)
+        assert length_of(other.assumptions) == ""
+        assert "stopping time" in next(item.text for item in other.assumptions if item.name == "noise")
+
+
+def test_a_value_range_from_no_row_rests_on_no_length():
+    columns = {name: column for name, column in bondic.load_demo().log.columns().items() if column is not None}
+    log = bondic.Transitions(**columns | {"rewards": np.zeros(len(columns["rewards"]))})
+    asked = {"initial": bondic.load_demo().initial, "gamma": 0.8, "reward_range": (0.0, 0.0)}
+    result = bondic.evaluate_policy(log, bondic.load_demo().policy, method=bondic.Sequential(), **asked)
+    assert result.interval == (0.0, 0.0)
+    assert length_of(result.assumptions) == ""
+
+
+def test_a_replayed_plan_rests_on_the_same_length():
+    log, result = ask("names", bondic.Sequential, planned_rows=1000)
+    _, _, policy, _ = tabular(600, gamma=0.2)
+    checked = bondic.verify(result.certificate, log, policy, replay=True)
+    assert length_of(checked.assumptions) == length_of(result.assumptions)
