@@ -17,7 +17,7 @@ from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.methods.setting import TEST_SHARE, make_setting
 from bondic.tuning.radius import weakness
-from bondic.tuning.states import check_categorical, state_kind
+from bondic.tuning.states import SeenStates, check_categorical, state_kind
 from builders import synthetic, tabular, world_problem
 
 QUICK = b.Choices(pairs=16)
@@ -27,9 +27,9 @@ QUICK = b.Choices(pairs=16)
 
 
 def kind(observations, categorical=None, *, slots=2, action_dim=0):
-    points = np.asarray(observations, dtype=float)
-    layout = Layout(points.shape[1] - action_dim, False, action_dim, slots if action_dim == 0 else 1)
-    return state_kind(points, layout, categorical)
+    states = np.asarray(observations, dtype=float)
+    layout = Layout(states.shape[1], False, action_dim, slots if action_dim == 0 else 1)
+    return state_kind(SeenStates(states, states[:0], states[:0]), layout, categorical)
 
 
 def test_whole_numbers_in_one_column_are_names():

@@ -24,6 +24,7 @@ from bondic.search.sequential.plan import costs_of, outset, pairs_of_a_table
 from bondic.search.sequential.tables import table_outlook
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.scales import seen_states
 from bondic.tuning.states import state_kind
 
 _MOST_ROWS = 3000
@@ -103,7 +104,7 @@ def _discounted(first: Rows, gamma: float) -> Rows:
 
 def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None) -> LengthGuess:
     rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
-    kind = state_kind(rows.logged, first.layout, categorical if first.layout.discrete else False)
+    kind = state_kind(seen_states(first), first.layout, categorical if first.layout.discrete else False)
     if kind.table and first.layout.discrete and first.answers.exact:
         ball: Ball | Box = Box.around(limits.low, limits.high, first.layout)
         pairs = pairs_of_a_table(first)

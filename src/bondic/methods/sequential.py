@@ -47,14 +47,12 @@ from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
 from bondic.tuning.defaults import Choices
 from bondic.tuning.look_ahead import Report
-from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
-from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states
+from bondic.tuning.pilot import PILOT, pilot_length
+from bondic.tuning.scales import seen_states
+from bondic.tuning.sequential_class import ChosenClass, choose_class
+from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
 
 NAME = "sequential"
-PILOT, LONG_PILOT = 0.05, 0.1
-"""Share of the rows that is set aside to begin with: usually, and where a center of Q may be fitted to them."""
-_ENOUGH = 200
-"""A pilot has at least so many rows, or a fifth of the log."""
 _ANY_NUMBER = (
     "may have been decided by looking at the log: the interval holds at every number of rows at once, and rates were made for "
     "the planned one"
@@ -244,19 +242,12 @@ class Sequential:
         chosen = self.ball is None and self.radius is None
         return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
 
-    def _ask_about_states(self, problem: Rows, planned: int) -> None:
-        """InvalidInput where whole numbers may be names or quantities: more rows than the pilot are looked at for that."""
-        start = problem.rows.start
-        seen = problem.load(start, min(start + share_of_rows(PILOT_SHARE, planned), problem.rows.stop))
-        if self.ball is None and seen is not None:
-            kind_of_states(self.radius, self.choices, seen)
-
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
         total = len(problem.rows)
         planned = total if self.planned_rows is None else self.planned_rows
-        found = replace(self, pilot=self._share(problem, planned)) if self.pilot is None else self
-        wanted = found.planned_pilot(planned)
+        chosen = self.pilot is None and self.ball is None and self.radius is None
+        wanted = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
         if wanted >= total:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
@@ -267,21 +258,23 @@ class Sequential:
         if not isinstance(share, float):
             wanted = int(share)
         elif 0 < share < 1:
-            wanted = max(share_of_rows(share, planned), min(_ENOUGH, planned // 5))
+            wanted = pilot_length(share, planned)
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
         if wanted < 1:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {planned} rows.")
         return wanted
 
-    def _share(self, problem: Rows, planned: int) -> float:
-        """The first rows of the shorter pilot tell whether a center may be fitted: they belong to the longer one, too."""
-        start = problem.rows.start
-        stop = min(start + replace(self, pilot=PILOT).planned_pilot(planned), problem.rows.stop)
-        first = None if self.ball is not None or self.radius is not None else problem.load(start, stop)
-        if first is None or kind_of_states(None, self.choices, first).table:
-            return PILOT
-        return LONG_PILOT if LONG_PILOT * planned >= _ENOUGH else PILOT
+    def _chosen_pilot(self, problem: Rows, planned: int) -> int:
+        """As long as what the states are taken for needs it."""
+        layout, start = problem.layout, problem.rows.start
+        stated = check_categorical(self.choices.categorical, layout.observation_dim)
+
+        def first(rows: int) -> SeenStates:
+            seen = problem.load(start, start + rows)
+            return seen_states(problem.first_block() if seen is None else seen)  # None: all beyond the horizon
+
+        return kind_of_pilot(first, planned, layout, stated)[1]
 
     def pilot_of(self, problem: Rows, wanted: int) -> Rows:
         """The pilot as a problem of its own."""
@@ -307,7 +300,6 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        self._ask_about_states(problem, shape.planned)
         costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
         foresight = Foresight(shape.planned, costs, shape.seen, sums)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)

@@ -19,7 +19,7 @@ from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around
 from bondic.tuning.centers import fit_centers
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.look_ahead import Report
-from bondic.tuning.scales import pilot_points
+from bondic.tuning.scales import seen_states
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 SHORT = 0.1
@@ -113,7 +113,7 @@ def _where(pilot: Rows) -> tuple[tuple[int, int], str]:
 def kind_of_states(radius: float | None, choices: Choices, pilot: Rows) -> StateKind:
     """Names or numbers, from the pilot alone; a radius speaks of numbers unless something else is stated."""
     stated = check_categorical(choices.categorical, pilot.layout.observation_dim)
-    kind = state_kind(pilot_points(pilot), pilot.layout, stated)
+    kind = state_kind(seen_states(pilot), pilot.layout, stated)
     if radius is not None and kind.table and choices.categorical is None:
         return StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
     return kind
