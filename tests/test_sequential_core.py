@@ -14,7 +14,7 @@ import bondic
 from bondic.bounds import sequential
 from bondic.bounds.embedded import check_limits, embed
 from bondic.bounds.localize import Localizer
-from bondic.bounds.plan import MOST_ROUNDS, Block, Plan, RidgeModel, StartBets, Weighting, columns
+from bondic.bounds.plan import MOST_ROUNDS, Block, Plan, RidgeModel, Weighting, columns
 from bondic.claims import ErrorBudget, conclude
 from bondic.classes.basis import LandmarkBasis
 from bondic.classes.provenance import Provenance
@@ -207,8 +207,7 @@ NAN = np.array([[np.nan], [1.0]])
     [
         {"seen": 0}, {"seen": 3}, {"taus": (1.0,)}, {"taus": (float("nan"),)}, {"taus": ()}, {"taus": (0.5,) * 100},
         {"rounds": (-1,)}, {"rounds": (MOST_ROUNDS + 1,)}, {"rounds": (10**9, -(10**9))}, {"rounds": (1,) * 9}, {"blocks": ()},
-        {"blocks": (_block(2), _block(2))}, {"start": StartBets(-1, 0.0, {"lower": 1.0})},
-        {"start": StartBets(0, 0.0, {"upper": -1.0})}, {"start": StartBets(0, float("nan"), {"upper": 1.0})},
+        {"blocks": (_block(2), _block(2))},
     ],
 )  # fmt: skip
 def test_plans_that_make_no_sense_are_refused(changes):

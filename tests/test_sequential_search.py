@@ -488,7 +488,7 @@ def test_sampled_starts_have_bets_made_without_them(starts):
         assert plan.start is None
     else:
         assert plan.start.skipped == {"log": 10, "sample": 6}[starts]
-        assert set(plan.start.rates) == {"lower", "upper"}
+        assert plan.start.guess is None
 
 
 def test_one_step_logs_have_plans():

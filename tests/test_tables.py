@@ -23,7 +23,7 @@ from bondic.search.sequential.tables import finer, make_table_plan, table_outloo
 from bondic.terms import range_at_all_times
 from sequential_cases import World
 
-EXACT = Enclosure(0.0)
+EXACT = {"lower": Enclosure(0.0), "upper": Enclosure(0.0)}
 TAILS = {"lower": 0.05, "upper": 0.05}
 
 

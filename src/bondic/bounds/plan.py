@@ -33,6 +33,7 @@ FULL_BET, SMALL_BET = 0.99, 0.2
 MOST_ROUNDS, MOST_FEEDBACK = 20, 12
 """Rounds of the fixed point at one block end, and of feeding the interval back; a plan cannot prescribe more."""
 MOST_TAUS = 16
+_MOST_RATES = 64
 _PART = 8192
 
 
@@ -117,11 +118,18 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class StartBets:
-    """Bets on initial states that are a sample, fixed before the states they are used on (`start_bets`)."""
+    """Bets on initial states that are a sample, fixed before the states they are used on (`start_bets`, Lemma 35)."""
 
     skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
-    guess: float  # c, of the value
-    rates: dict[End, float]  # b per start, for each end
+    guess: float | None  # c, what values are compared with; None: the mean value of the skipped starts
+    hoeffding: float  # λ, the rate of the process that pays for the whole range
+    rates: tuple[float, ...]  # b_k, those of the processes that pay for deviations from the guess
+
+    def __post_init__(self) -> None:
+        fine = self.skipped >= 0 and 0 < len(self.rates) <= _MOST_RATES and (self.guess is not None or self.skipped > 0)
+        fine = fine and (self.guess is None or math.isfinite(self.guess))
+        if not (fine and all(0 < rate < math.inf for rate in (self.hoeffding, *self.rates))):
+            raise InvalidInput("Bets on initial states need finite rates > 0, and a guess or skipped starts.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +147,7 @@ class Plan:
     provenance : Provenance
         The rows before the first block that it was begun with.
     start : StartBets, default None
-        For initial states that are a sample; None: Hoeffding's inequality bounds them.
+        For initial states that are a sample; None: Hoeffding's inequality for any number of them.
     limits : pair of float, default None
         A range of r + gamma q*(x') that is narrower than the value range because Q says so; None: the value range.
     taus : tuple of float
@@ -174,8 +182,6 @@ class Plan:
                 f"The first {self.seen} functions of the basis use landmarks after the first {self.seen}, which may come from "
                 "anywhere: what models and weights see would not be fixed beforehand. The matrix is lower triangular."
             )
-        if self.start is not None:
-            _check_start(self.start)
         for block in self.blocks:
             _check(block, self.seen)
 
@@ -200,14 +206,6 @@ def _check(block: Block, seen: int) -> None:
         fine = fine and bool(np.all(np.diff(weighting.starts) > 0)) and bool(np.all(np.isfinite(weighting.directions)))
     if not (fine and np.all(np.isfinite(block.whitening)) and np.all(np.isfinite(block.guess))):
         raise InvalidInput(f"The block that ends at row {block.stop} is not complete.")
-
-
-def _check_start(bets: StartBets) -> None:
-    fine = bets.skipped >= 0 and math.isfinite(bets.guess)
-    if not (fine and all(0 < rate < math.inf for rate in bets.rates.values())):
-        raise InvalidInput(
-            "Bets on initial states need a finite guess, rates > 0, and a number of skipped starts >= 0."
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,22 @@
-"""A sampled initial distribution, bounded by bets at what q* can still be (section 9).
+"""A sampled initial distribution: J* - J_emp, bounded by bets that were fixed before the starts (Lemma 35).
 
-Starts x_1, x_2, ... are independent with E q*(x_j) = J*. For a guess c of J* and a bet b that were fixed before them,
+Starts x_1, x_2, ... are independent, V(x) = sum_a pi(a|x) q*(x, a) lies in a range of width B, E V(x_j) = J*. With a guess R
+(a number, or the mean of V over starts that were left out) and rates λ, b_1, ..., b_K, all fixed before these starts, b_k B < 1,
 
-    b sum_j ( J* - q*(x_j) )  <=  log(1/delta) + sum_j g( -b (q*(x_j) - c) ),     at every number of starts at once,
+    1/2 exp( sum_j λ (J* - V(x_j)) - λ^2 B^2 / 8 )  +  1/(2K) sum_k exp( sum_j b_k (J* - V(x_j)) - g( -b_k (V(x_j) - R) ) )
 
-whatever c is (Lemma 35). With a good bet J* - J_emp costs about sd sqrt(2 log(1/delta) / n_0), sd the spread of q* over the
-starts, plus log(1/delta) times the losing side of the range over n_0; Hoeffding's inequality has B / 2 in the place of sd.
-q*(x_j) is bounded by what is left of Q. Actions drawn at a fixed list of starts are independent terms with means of their own;
-weights of the list multiply the bets.
+is a supermartingale that begins at 1. It exceeds 1/delta with probability at most delta, at any number n_0 of starts, so
+
+    n_0 (J* - J_emp)  <=  min{ log(2/delta)/λ + n_0 λ B^2/8,   ( log(2K/delta) + sum_j g(-b_k (V(x_j) - R)) ) / b_k,  k = 1..K }.
+
+The first is Hoeffding's inequality at half the probability: no set of value functions, however large, makes it worse. The
+others pay for what V varies over the starts, as far as the class and the rows tell; a start that is the same as all of those
+left out costs nothing but the logarithm. The lower end is the same with -b and -λ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,10 +25,11 @@ import numpy.typing as npt
 from bondic.bounds.plan import StartBets
 from bondic.claims import End
 from bondic.classes.ellipsoids import Ellipsoid
-from bondic.classes.landmarks import Coordinates
+from bondic.classes.landmarks import Coordinates, Embedding
 from bondic.classes.value_class import ValueClass
 from bondic.data.initial import InitialStates
 from bondic.errors import InvalidInput, NumericalError
+from bondic.matrices import row_norms
 from bondic.noise.betting import LARGEST_BET, loss, tail_term
 from bondic.rounding import Between, Enclosure, U, upper_sum
 from bondic.rows import Cloud, Rows
@@ -33,8 +38,12 @@ from bondic.sums.rowwise import RowMeasures
 from bondic.terms import ValueRange
 
 FloatArray = npt.NDArray[np.float64]
+Deviations = Callable[["StartTerms", StartBets], Between]
+"""What is known of V(x_j) - R beside the value range, term by term."""
 
 _PART = 16_384
+_MOST_COMPARED = 256
+"""R is the mean over so many of the starts that were left out at most: the exact norm of their mean takes all pairs of them."""
 
 
 def used_starts(rows: Rows, skipped: int) -> Rows:
@@ -44,87 +53,189 @@ def used_starts(rows: Rows, skipped: int) -> Rows:
     states, cloud = rows.initial_states, rows.initial
     if states.kind != "sample" or not 0 < skipped < len(states):
         raise InvalidInput(f"{skipped} of {len(states)} initial states cannot be left out.")
-    kept = cloud.rows >= skipped
-    used = Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - skipped, cloud.draws)
     count = len(states) - skipped
     sample = InitialStates(states.observations[skipped:], np.full(count, 1.0 / count), "sample", states.count_fixed)
-    return replace(rows, initial=used, initial_states=replace(sample, from_rows=states.from_rows))
+    return replace(
+        rows,
+        initial=_some(cloud, cloud.rows >= skipped, skipped),
+        initial_states=replace(sample, from_rows=states.from_rows),
+    )
+
+
+def _some(cloud: Cloud, kept: npt.NDArray[np.bool_], first: int = 0) -> Cloud:
+    return Cloud(cloud.points[kept], cloud.weights[kept], cloud.rows[kept] - first, cloud.draws)
 
 
 @dataclass(frozen=True, eq=False)
 class StartTerms:
-    """Independent terms: one per start of a sample, one per drawn action of a fixed list."""
+    """Independent terms: one per start of a sample, one per drawn action of a fixed list; and starts before them."""
 
-    cloud: Cloud  # points, with the weights of their actions
-    rows: npt.NDArray[np.int64]  # which term every point belongs to
+    cloud: Cloud  # points, with the weights of their actions; `rows` say which term every point belongs to
     shares: FloatArray  # (terms,) weight of every term relative to 1 / terms
+    compared: Cloud  # skipped starts, whose mean value is R
+    count: int  # of them
+    error: float  # relative, of the weights of actions
 
     @staticmethod
-    def of(rows: Rows) -> StartTerms:
-        states, cloud = rows.initial_states, rows.initial
+    def of(rows: Rows, skipped: int) -> StartTerms:
+        """`rows` with all starts."""
+        states, cloud, error = rows.initial_states, rows.initial, (12 + rows.layout.slots) * U
         if states.kind == "sample":
-            return StartTerms(cloud, cloud.rows, np.ones(len(states)))
+            used = used_starts(rows, skipped)
+            count = min(skipped, _MOST_COMPARED)
+            seen = _some(cloud, cloud.rows < count)
+            return StartTerms(used.initial, np.ones(len(used.initial_states)), seen, count, error)
+        if skipped:
+            raise InvalidInput("Starts of an exact list cannot be left out.")
         each = states.weights[cloud.rows] * len(states)  # an exact list with drawn actions: every draw is a term
         one = Cloud(cloud.points, np.ones_like(cloud.weights), np.arange(len(each)))
-        return StartTerms(one, np.arange(len(each)), each)
+        return StartTerms(one, each, _some(cloud, cloud.rows < 0), 0, error)
 
     def __len__(self) -> int:
         return len(self.shares)
 
+    def reference(self) -> RowMeasures:
+        """The measure of R."""
+        seen = self.compared
+        zeros, error = np.zeros(len(seen.rows), dtype=np.int64), self.error + 4 * U
+        return RowMeasures(seen.points, seen.weights / self.count, zeros, 1, error)
+
+    def parts(self) -> Iterator[tuple[slice, RowMeasures]]:
+        """The terms, some at a time."""
+        cloud = self.cloud
+        for top in range(0, len(self), _PART):
+            stop = min(top + _PART, len(self))
+            some = slice(*np.searchsorted(cloud.rows, [top, stop]))
+            own = RowMeasures(cloud.points[some], cloud.weights[some], cloud.rows[some] - top, stop - top, self.error)
+            yield slice(top, stop), own
+
+    def alike(self) -> FloatArray:
+        """(terms,) the share of the compared starts that are the same: state and answers of the policy, bit for bit.
+
+        Answers that are written down per episode may differ at one state. Terms of several drawn actions are not compared.
+        """
+        clouds = (self.compared, self.cloud)
+        if not self.count or any(np.unique(cloud.rows).size != cloud.rows.size for cloud in clouds):
+            return np.zeros(len(self))
+        both = np.concatenate([np.hstack([cloud.points, cloud.weights]) for cloud in clouds]) + 0.0
+        _, kind = np.unique(both, axis=0, return_inverse=True)
+        kind = kind.reshape(-1)
+        tally = np.bincount(kind[: self.count], minlength=int(kind.max()) + 1)
+        return np.asarray(tally[kind[self.count :]] / self.count)
+
 
 def start_error(
     rows: Rows,
-    ball: ValueClass,
-    found: Coordinates,
     bets: StartBets,
-    sets: Sequence[Ellipsoid],
     limits: ValueRange,
     end: End,
     probability: float,
-    sums: Sums = STANDARD,
+    known: Deviations | None = None,
 ) -> Enclosure:
-    """A bound of J* - J_emp (upper end) or of J_emp - J* (lower end), with probability at least 1 - `probability`."""
-    terms, sign = StartTerms.of(rows), 1.0 if end == "upper" else -1.0
-    bet = sign * bets.rates[end] * terms.shares
-    losing = limits.high - bets.guess if end == "upper" else bets.guess - limits.low
-    if not np.all(np.abs(bet) * max(losing, 0.0) <= LARGEST_BET):
-        raise NumericalError("A bet on the initial states is too large for the value range.")
-    values = _values(terms, ball, found, sets, limits, rows, sums)
-    low, high = -bet * (values.low - bets.guess), -bet * (values.high - bets.guess)
-    slack = 4 * U * np.abs(bet) * (values.largest() + abs(bets.guess))
-    worst = np.maximum(loss(np.minimum(low, high) - slack), loss(np.maximum(low, high) + slack))
-    total = tail_term(probability) + upper_sum(worst)
-    # weights of a list are defined as normalized: floats that are off by a share of the number of states
-    uneven = (len(rows.initial_states) + 16) * U * limits.width
-    return total / (Enclosure(bets.rates[end]) * float(len(terms))) + uneven
+    """A bound of J* - J_emp (upper end) or of J_emp - J* (lower end), with probability at least 1 - `probability`.
+
+    `rows` with all starts; J_emp is the mean over those that were not left out. `known` bounds what V can still be.
+    """
+    terms, sign = StartTerms.of(rows, bets.skipped), 1.0 if end == "upper" else -1.0
+    apart = _in_range(terms, bets, limits)
+    if known is not None:
+        apart = _closer(apart, known(terms, bets))
+    count, largest = float(len(terms)), float(terms.shares.max())
+    found = [_hoeffding(terms, bets.hoeffding, limits, probability)]
+    level = tail_term(probability * 0.5 / len(bets.rates))
+    for rate in bets.rates:
+        if not rate * largest * limits.width * (1 + 8 * U) <= LARGEST_BET:
+            raise NumericalError("A bet on the initial states is too large for the value range.")
+        bet = -sign * rate * terms.shares
+        slack = 8 * U * np.abs(bet) * apart.largest()
+        low, high = bet * apart.low, bet * apart.high
+        worst = np.maximum(loss(np.minimum(low, high) - slack), loss(np.maximum(low, high) + slack))
+        found.append((level + upper_sum(worst)) / (Enclosure(rate) * count))
+    # weights of starts and of actions are defined as normalized: floats that are off by a share of their number
+    uneven = 2 * (len(rows.initial_states) + rows.layout.slots + 16) * U * (limits.width + limits.largest)
+    return min(found, key=lambda bound: bound.upper) + uneven
 
 
-def _values(
-    terms: StartTerms,
-    ball: ValueClass,
-    found: Coordinates,
-    sets: Sequence[Ellipsoid],
-    limits: ValueRange,
-    rows: Rows,
-    sums: Sums,
-) -> Between:
-    """q* at every term, over all sets at once and inside the value range."""
-    low, high = np.full(len(terms), limits.low), np.full(len(terms), limits.high)
-    error = (12 + rows.layout.slots) * U
-    for top in range(0, len(terms), _PART):
-        stop = min(top + _PART, len(terms))
-        some = slice(*np.searchsorted(terms.rows, [top, stop]))
-        measures = RowMeasures(
-            terms.cloud.points[some], terms.cloud.weights[some], terms.rows[some] - top, stop - top, error
+def _hoeffding(terms: StartTerms, rate: float, limits: ValueRange, probability: float) -> Enclosure:
+    """( log(2/delta) / λ + λ B^2 sum_j share_j^2 / 8 ) / n_0."""
+    squares = Enclosure(limits.width) * limits.width * upper_sum(terms.shares**2 * (1 + 4 * U)) * 0.125
+    return (tail_term(probability * 0.5) / rate + squares * rate) / float(len(terms))
+
+
+def _in_range(terms: StartTerms, bets: StartBets, limits: ValueRange) -> Between:
+    """V(x_j) - R from the value range alone: a start cancels its own share of R."""
+    if bets.guess is not None:
+        ones = np.ones(len(terms))
+        return Between((limits.low - bets.guess) * ones, (limits.high - bets.guess) * ones)
+    most = (1.0 - terms.alike()) * limits.width * (1 + 8 * U)
+    return Between(-most, most)
+
+
+def _closer(wide: Between, other: Between) -> Between:
+    """Both are true; where they exclude each other nothing is left of Q, and whatever is said about it is true."""
+    low, high = np.maximum(wide.low, other.low), np.minimum(wide.high, other.high)
+    crossed = low > high
+    return Between(np.where(crossed, wide.low, low), np.where(crossed, wide.high, high))
+
+
+def learned(ball: ValueClass, found: Coordinates, sets: Sequence[Ellipsoid], sums: Sums = STANDARD) -> Deviations:
+    """V(x_j) - R over what the rows leave of Q, in all sets at once."""
+
+    def deviations(terms: StartTerms, bets: StartBets) -> Between:
+        far = np.full(len(terms), np.inf)
+        low, high = -far, far
+        shift = _Shift.of(terms, bets.guess, ball, found, sums)
+        for part, measures in terms.parts():
+            embedding, center, off = shift.apply(measures)
+            for one in sets:
+                bounds = one.products(embedding)
+                size = np.abs(bounds.low) + np.abs(bounds.high) + np.abs(center) + off
+                low[part] = np.maximum(low[part], bounds.low + center - off - 4 * U * size)
+                high[part] = np.minimum(high[part], bounds.high + center + off + 4 * U * size)
+        return Between(low, high)
+
+    return deviations
+
+
+@dataclass(frozen=True, eq=False)
+class _Shift:
+    """R as coordinates with what they leave over, and as a value of the center (or a number)."""
+
+    embedding: Embedding | None  # None: R is a number
+    value: float
+    error: float
+    ball: ValueClass
+    found: Coordinates
+    sums: Sums
+
+    @staticmethod
+    def of(terms: StartTerms, guess: float | None, ball: ValueClass, found: Coordinates, sums: Sums) -> _Shift:
+        if guess is not None:
+            return _Shift(None, guess, 0.0, ball, found, sums)
+        mean = terms.reference()
+        value, error = _center(ball, mean, sums)
+        return _Shift(found.single(mean), float(value[0]), float(error[0]), ball, found, sums)
+
+    def apply(self, measures: RowMeasures) -> tuple[Embedding, FloatArray, FloatArray]:
+        """Embeddings of x_j less R, and the center's part of the difference with its error."""
+        here, (center, off) = self.found.single(measures), _center(self.ball, measures, self.sums)
+        less, moved = self.embedding, center - self.value
+        off = off + self.error + 2 * U * (np.abs(center) + abs(self.value))
+        if less is None:
+            return here, moved, off
+        lost = 4 * U * self.found.radius * (row_norms(here.coordinates) + row_norms(less.coordinates))
+        return (
+            Embedding(
+                here.coordinates - less.coordinates,
+                (here.perp + less.perp) * (1 + 4 * U),
+                (here.extra + less.extra + lost) * (1 + 8 * U),
+            ),
+            moved,
+            off,
         )
-        embedding = found.single(measures)
-        center, off = np.zeros(stop - top), np.zeros(stop - top)
-        if ball.center is not None:
-            center, off = sums.row_products(ball.center, measures)
-        for one in sets:
-            bounds = one.products(embedding)
-            size = np.abs(bounds.low) + np.abs(bounds.high) + np.abs(center) + off
-            low[top:stop] = np.maximum(low[top:stop], bounds.low + center - off - 4 * U * size)
-            high[top:stop] = np.minimum(high[top:stop], bounds.high + center + off + 4 * U * size)
-    crossed = low > high  # nothing is left of Q at this start: whatever is said about it is true
-    return Between(np.where(crossed, limits.low, low), np.where(crossed, limits.high, high))
+
+
+def _center(ball: ValueClass, measures: RowMeasures, sums: Sums) -> tuple[FloatArray, FloatArray]:
+    if ball.center is None:
+        return np.zeros(measures.count), np.zeros(measures.count)
+    return sums.row_products(ball.center, measures)

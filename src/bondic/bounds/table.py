@@ -145,10 +145,10 @@ def evaluate_table(
     box: Box,
     plan: TablePlan,
     probabilities: dict[End, float],
-    start_error: Enclosure,
+    start_error: dict[End, Enclosure],
     sums: Sums = STANDARD,
 ) -> Evaluation:
-    """The ends to compute, each with the probability of its tail."""
+    """The ends to compute, each with the probability of its tail and with what sampled starts cost it."""
     found = apply_table(rows, box, plan, sums)
     start = mean_over_starts(rows, *values_at_starts(rows, box.center, sums))
     residuals = certified_dot(found.weights, found.residual)
@@ -163,7 +163,7 @@ def evaluate_table(
         everything = Claim(end, (Part(VALUE, start, "value"), Part(BIAS, Enclosure(inflate(box.radius)), "spread")))
         used = claim.gain(everything) > UNMOVED * range_of(rows.terms).width
         parts = (claim if used else everything).parts
-        claims.append(Claim(end, (*parts, Part(START, start_error, "spread")), used))
+        claims.append(Claim(end, (*parts, Part(START, start_error[end], "spread")), used))
     effective = float(np.abs(found.weights).sum() ** 2 / max(float(np.sum(found.weights**2)), 1e-300))
     return Evaluation(tuple(claims), _crossed(claims), (), effective)
 

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import FULL_BET
+from bondic.bounds.plan import FULL_BET, StartBets
 from bondic.classes.basis import positions
 from bondic.classes.provenance import Provenance
 from bondic.errors import InvalidInput
@@ -44,21 +44,6 @@ class TableBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class OneStart:
-    """The start that nearly all of a sample share, and a bet on the others: fixed before those it is used on (`one_start`)."""
-
-    skipped: int  # starts at the beginning of the list that were seen before; they carry no weight
-    state: FloatArray  # (D,)
-    answers: FloatArray  # (A,) the policy's weights there
-    rate: float  # b per start, for both ends
-
-    def __post_init__(self) -> None:
-        fine = self.state.ndim == self.answers.ndim == 1 and self.skipped >= 0 and 0 < self.rate < math.inf
-        if not (fine and np.all(np.isfinite(self.state)) and np.all(np.isfinite(self.answers))):
-            raise InvalidInput("The start of a plan is not complete.")
-
-
-@dataclass(frozen=True, eq=False)
 class TablePlan:
     """All that is fixed before the rows it is used on.
 
@@ -76,8 +61,8 @@ class TablePlan:
         In the order of the rows, without gaps.
     provenance : Provenance
         The rows before the first block that it was begun with.
-    start : OneStart, default None
-        The start that nearly all share, where initial states are a sample of that kind.
+    start : StartBets, default None
+        For initial states that are a sample; None: Hoeffding's inequality for any number of them.
     """
 
     states: FloatArray
@@ -86,7 +71,7 @@ class TablePlan:
     slots: IntArray
     blocks: tuple[TableBlock, ...]
     provenance: Provenance = field(default_factory=Provenance)
-    start: OneStart | None = None
+    start: StartBets | None = None
 
     def __post_init__(self) -> None:
         stops = [block.stop for block in self.blocks]

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from bondic.bounds.dual import VALUE
-from bondic.bounds.plan import Plan
+from bondic.bounds.plan import Plan, StartBets
 from bondic.bounds.start import sampled_start
-from bondic.bounds.table_plan import OneStart, TablePlan
+from bondic.bounds.table_plan import TablePlan
 from bondic.claims import Claim, ErrorBudget, Side, ends_of
 from bondic.classes.ball import Ball
 from bondic.classes.box import Box
@@ -37,7 +37,7 @@ from bondic.search.sequential.plan import (
     outset,
     pairs_of_a_table,
 )
-from bondic.search.sequential.starts import propose_one_start
+from bondic.search.sequential.starts import propose_bets
 from bondic.search.sequential.tables import make_table_plan, table_outlook
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
@@ -174,8 +174,6 @@ class Sequential:
         """The interval of a plan on the rows after its pilot."""
         clock.stage("evaluate")
         missing = _without_starts(certified, plan, table)
-        if missing and table is not None:
-            table = replace(table, start=None)  # for the estimate alone
         proof = SequentialProof(Asked.of(certified), budget, self.side, chosen.ball, plan, table)
         found = proof.evaluate_all(certified, Sums.named(self.engine))
         estimate = _estimate(found.claims, range_at_all_times(certified.terms).low)
@@ -205,16 +203,13 @@ class Sequential:
         plan = make_table_plan(
             problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
         )
-        return replace(plan, start=self._one_start(problem, pilot, budget, shape.planned))
+        return replace(plan, start=self._start_bets(problem, pilot, budget, shape.planned))
 
-    def _one_start(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> OneStart | None:
-        """The start that nearly all share, as far as starts before the certified ones can tell."""
-        if TABLE_INITIAL not in budget.parts or problem.initial_states.kind != "sample":
+    def _start_bets(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> StartBets | None:
+        probability = budget.get(TABLE_INITIAL)
+        if probability is None:
             return None
-        begin, rest = problem.rows.start, problem.rows.start + planned - pilot.rows.stop
-        times = rest / max(pilot.rows.stop - begin, 1)
-        log_term = math.log(len(ends_of(self.side)) / budget[TABLE_INITIAL])
-        return propose_one_start(problem, pilot, times, range_of(problem.terms).width, log_term)
+        return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends_of(self.side)))
 
     def give_up(
         self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, estimate: float, clock: Clock
@@ -375,8 +370,8 @@ def _without_starts(certified: Rows, plan: Plan | None, table: TablePlan | None)
     Falling back on another bound would spend the same part of alpha twice.
     """
     states = certified.initial_states
-    missing = states.kind == "sample" and states.from_rows and plan is not None and plan.start is None
-    missing |= table is not None and table.start is not None and table.start.skipped >= len(states)
+    read_off = states.kind == "sample" and states.from_rows
+    missing = read_off and any(one is not None and one.start is None for one in (plan, table))
     return "no episode begins after the pilot, so nothing is known about the initial states" if missing else ""
 
 

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
 from bondic.bounds.ends import Evaluation
-from bondic.bounds.one_start import one_start_error
 from bondic.bounds.plan import MOST_ROUNDS, Plan
 from bondic.bounds.sequential import Evidence, evaluate
 from bondic.bounds.start import SampledStart, sampled_start
-from bondic.bounds.start_bets import start_error, used_starts
+from bondic.bounds.start_bets import learned, start_error, used_starts
 from bondic.bounds.table import evaluate_table
 from bondic.bounds.table_plan import TablePlan
 from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
@@ -88,7 +87,7 @@ class SequentialProof(Proof):
         plan = self.plan
         if plan is None:
             raise InvalidInput("This interval was made without coordinates.")
-        bets = plan.start
+        bets, whole = plan.start, rows
         rows = rows if bets is None else used_starts(rows, bets.skipped)
         found = coordinates(self.ball, plan.basis, rows.layout, sums)
         data = embed(rows, self.ball, found, plan.limits, sums)
@@ -101,7 +100,7 @@ class SequentialProof(Proof):
             if bets is None:
                 return sampled.error(probability)
             each = probability / len(ends_of(self.side))
-            return start_error(rows, self.ball, found, bets, sets, limits, end, each, sums)
+            return start_error(whole, bets, limits, end, each, learned(self.ball, found, sets, sums))
 
         return Evidence(rows, data, start, found, limits, self.budget.parts, error, sums)
 
@@ -115,20 +114,22 @@ class SequentialProof(Proof):
         if self.table is not None:
             assert isinstance(self.ball, Box)
             start = self.table.start
+            errors = self._starts_of_table(rows)
             rows = rows if start is None else used_starts(rows, start.skipped)
             tails = {end: self.budget[TABLE[end]] for end in ends_of(self.side)}
-            found.append(evaluate_table(rows, self.ball, self.table, tails, self._start_of_table(rows), sums))
+            found.append(evaluate_table(rows, self.ball, self.table, tails, errors, sums))
         return found[0] if len(found) == 1 else _joined(*found)
 
-    def _start_of_table(self, rows: Rows) -> Enclosure:
-        """What sampled starts cost a plan without coordinates: Hoeffding, or bets on those that are not the usual one."""
+    def _starts_of_table(self, rows: Rows) -> dict[End, Enclosure]:
+        """What sampled starts cost a plan without coordinates, which knows no more of q* than the value range."""
         assert self.table is not None
+        ends, bets = ends_of(self.side), self.table.start
         sampled, probability = self._sampled(rows, TABLE_INITIAL)
         if sampled is None or probability is None:
-            return Enclosure(0.0)
-        if self.table.start is None:
-            return sampled.error(probability)
-        return one_start_error(rows, self.table.start, range_of(rows.terms), probability / len(ends_of(self.side)))
+            return dict.fromkeys(ends, Enclosure(0.0))
+        if bets is None:
+            return dict.fromkeys(ends, sampled.error(probability))
+        return {end: start_error(rows, bets, range_of(rows.terms), end, probability / len(ends)) for end in ends}
 
     def _sampled(self, rows: Rows, name: str) -> tuple[SampledStart | None, float | None]:
         """A sampled initial distribution, and the probability that is set aside for it."""

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from bondic.bounds.ahead import AheadModel
 from bondic.bounds.embedded import limits_from_class
 from bondic.bounds.plan import Block, LinearModel, Plan, RidgeModel, StartBets
-from bondic.bounds.start import sampled_start
 from bondic.claims import End, ErrorBudget
 from bondic.classes.ball import Ball
 from bondic.classes.basis import LandmarkBasis
@@ -24,7 +23,6 @@ from bondic.classes.provenance import Provenance
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.functions.lookahead import Polynomials, SplitTree
-from bondic.identity.residual import values_at_starts
 from bondic.kernels.normal_form import normal_form
 from bondic.rows import Batch, Cloud, Rows
 from bondic.search.sequential.basis import (
@@ -42,7 +40,7 @@ from bondic.search.sequential.length import predict_length
 from bondic.search.sequential.models import best_model
 from bondic.search.sequential.past import History, Past, make_history
 from bondic.search.sequential.simulator import moves_of
-from bondic.search.sequential.starts import BetCount, Starts, known_starts, propose_bets
+from bondic.search.sequential.starts import Starts, known_starts, propose_bets
 from bondic.search.table import table_kernel
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import range_of
@@ -54,8 +52,6 @@ MOST_SEEN, MOST_LANDMARKS = 150, 200
 """Landmarks of the pilot, and all of them."""
 _LEAST_TAKEN = 50
 """Rows of the pilot with pairs that the policy takes, below which nothing can be learned from these alone."""
-_MOVED = 2.0
-"""A guess from all rows of the past is about this many times as far off as it is from one of the first 70 % of them."""
 _WORST = 2000
 """Rows whose embeddings the pilot's landmarks miss most, among which more landmarks are looked for."""
 
@@ -167,7 +163,7 @@ class Planner:
         if not self.embedder.complete:
             missed = _missed(problem, self.history, self.embedder)
             basis = extended(basis, self.space.kernel, problem.layout, missed, self.shape.landmarks)
-        bets = _start_bets(problem, self.space, self.history, self.proposer, self.budget, self.ends, self.sums)
+        bets = _start_bets(problem, self.pilot, self.history, self.proposer, self.budget, self.ends)
         seen = Provenance("begun", (problem.rows.start, self.pilot.rows.stop), problem.log_hash)
         blocks = self.proposer.blocks
         if before is not None:
@@ -316,39 +312,12 @@ def _largest(left: FloatArray) -> IntArray:
 
 
 def _start_bets(
-    problem: Rows,
-    ball: Ball,
-    history: History,
-    proposer: Proposer,
-    budget: ErrorBudget,
-    ends: Sequence[End],
-    sums: Sums,
+    problem: Rows, pilot: Rows, history: History, proposer: Proposer, budget: ErrorBudget, ends: Sequence[End]
 ) -> StartBets | None:
-    """Bets on initial states that are a sample, or on actions drawn at them; None: there is nothing to be made for.
-
-    What is bet on must not be looked at: the guess comes from the states that are skipped, or from the pilot's pairs.
-    """
-    states, path, found = problem.initial_states, history.starts, proposer.first
-    if sampled_start(problem, len(ends)) is None or found is None:
+    """Bets on initial states that are a sample, or on actions drawn at them; the guess: a fitted mean over the pilot's pairs."""
+    if "initial" not in budget.parts or proposer.first is None:
         return None
-    skipped, past = path.starts.skipped, history.before(proposer.start)
-    if not (states.count_fixed or states.from_rows) or skipped >= len(states):
-        return None
-    if states.kind == "exact":
-        terms = BetCount(float(len(states) * problem.initial_draws), states.weights * len(states))
-    elif states.from_rows:
-        terms = BetCount(
-            skipped * (proposer.planned - proposer.start) / max(proposer.start - past.begin, 1), np.ones(1)
-        )
-    else:
-        terms = BetCount(float(len(states) - skipped), np.ones(1))
-    if skipped:
-        center, _ = values_at_starts(problem, ball.center, sums)
-        values = (path.embeddings @ found.fitted.guess + center)[:skipped]
-    else:
-        values = past.rows.coordinates @ found.fitted.guess + past.rows.values
-    log_term = math.log(len(ends) / budget["initial"])
-    # between how much the guess moves with the rows that it comes from, and the set that all rows may leave
-    moved = _MOVED * abs(float(past.start @ (found.fitted.guess - found.first.guess)))
-    off = math.sqrt(moved * float(found.final.widths(past.start[None])[0]))
-    return propose_bets(values, terms, skipped, range_of(problem.terms), tuple(ends), log_term, off)
+    past, limits = history.before(proposer.start), range_of(problem.terms)
+    values = past.rows.coordinates @ proposer.first.fitted.guess + past.rows.values
+    guess = float(np.clip(values.mean(), limits.low, limits.high))
+    return propose_bets(problem, pilot, proposer.planned, budget["initial"] / len(ends), guess)

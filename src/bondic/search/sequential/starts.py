@@ -10,21 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.bounds.plan import FULL_BET, StartBets
-from bondic.bounds.table_plan import OneStart
-from bondic.claims import End
 from bondic.data.initial import episode_starts
-from bondic.noise.betting import loss
 from bondic.rows import Cloud, Rows
 from bondic.search.sequential.basis import Embedder
-from bondic.terms import ValueRange
+from bondic.terms import range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-_FEWEST = 5
-"""Starts from which the usual one is told."""
-_BETS = FULL_BET * np.geomspace(0.01, 1.0, 60)
-"""Among which the bet on starts that are not the usual one is looked for, in units of 1 / B."""
 _ONE_IN, _FEW = 10, 50
 """One in ten of a given sample is spent on a guess of the value, unless there are fewer than 50."""
 
@@ -99,52 +92,30 @@ class StartPath:
         return np.asarray(means[last] / weights[last])
 
 
-def propose_one_start(problem: Rows, pilot: Rows, times: float, width: float, log_term: float) -> OneStart | None:
-    """The start that most of the skipped ones share, with the best bet for their share of others.
+def propose_bets(
+    problem: Rows, pilot: Rows, planned: int, probability: float, guess: float | None = None
+) -> StartBets | None:
+    """Hoeffding's rate for the starts that are still to come, and rates above it that double, up to the largest bet.
 
-    None where that promises no less than Hoeffding's inequality for all starts, or no starts were skipped; and for a fixed number
-    of the log's starts, which may all stand in the pilot. `times` is how many times as many rows follow as the pilot has,
-    and as many times as many starts where they are the log's.
+    `probability` is that of one end, `planned` the row of the log that is planned to be the last. None: there is nothing to bet
+    on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot. `guess` is for starts of which
+    none is left out.
     """
     states, starts = problem.initial_states, known_starts(problem, pilot)
-    skipped, cloud = starts.skipped, starts.cloud
-    if skipped < _FEWEST or states.from_rows == states.count_fixed:
+    if states.kind == "exact" and problem.answers.exact:
         return None
-    count = max(times * skipped if states.from_rows else float(len(states) - skipped), 1.0)
-    seen = np.hstack([cloud.points, cloud.weights])[cloud.rows < skipped] + 0.0
-    kinds, tally = np.unique(seen, axis=0, return_counts=True)
-    others = (skipped - int(tally.max()) + 1) / (skipped + 2)
-    costs = (log_term + count * others * loss(-_BETS)) / (_BETS * count)
-    if width <= 0 or tally.max() < _FEWEST or costs.min() >= math.sqrt(log_term / (2 * (count + skipped))):
+    skipped, limits = starts.skipped, range_of(problem.terms)
+    width = limits.width
+    if not (states.count_fixed or states.from_rows) or skipped >= len(states) or width <= 0:
         return None
-    usual, dimension = kinds[int(tally.argmax())], cloud.points.shape[1]
-    return OneStart(skipped, usual[:dimension], usual[dimension:], float(_BETS[costs.argmin()]) / width)
-
-
-@dataclass(frozen=True, eq=False)
-class BetCount:
-    """Independent terms that are bet on: how many there will be, and the weights that they have relative to each other."""
-
-    count: float
-    shares: FloatArray  # 1 on average
-
-
-def propose_bets(
-    values: FloatArray,
-    terms: BetCount,
-    skipped: int,
-    limits: ValueRange,
-    ends: tuple[End, ...],
-    log_term: float,
-    off: float = 0.0,
-) -> StartBets:
-    """b = sqrt(2 log(1/delta) / (n_0 (variance + off^2))) around the mean of `values`, capped by the side that can lose.
-
-    `values` are those of a fitted q at states that the bets are not used on; the value itself may be this far `off` their mean.
-    """
-    guess = float(np.clip(values.mean(), limits.low, limits.high))
-    variance = max(float(values.var()) + off**2, (1e-3 * limits.width) ** 2, 1e-300)
-    free = math.sqrt(2 * log_term / (max(terms.count, 1.0) * variance * float(np.mean(terms.shares**2))))
-    most = FULL_BET / float(terms.shares.max())
-    losing = {"upper": limits.high - guess, "lower": guess - limits.low}
-    return StartBets(skipped, guess, {end: min(free, most / max(losing[end], 1e-300)) for end in ends})
+    count, shares = float(len(states) - skipped), np.ones(1)
+    if states.kind == "exact":
+        count, shares = float(len(states) * problem.initial_draws), states.weights * len(states)
+    elif not states.count_fixed:  # as many as the pilot lets expect
+        count = max(skipped * (planned - pilot.rows.stop) / max(pilot.rows.stop - problem.rows.start, 1), 1.0)
+    largest = FULL_BET / (width * float(shares.max()))
+    slow = math.sqrt(8 * math.log(2 / probability) / (count * float(np.mean(shares**2)))) / width
+    doubled = slow * 2.0 ** np.arange(1, max(math.ceil(math.log2(largest / slow)), 1))
+    rates = (*(rate for rate in doubled.tolist() if rate < largest), largest)
+    middle = 0.5 * (limits.low + limits.high) if guess is None else guess
+    return StartBets(skipped, None if skipped else middle, slow, rates)
