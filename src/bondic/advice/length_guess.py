@@ -21,7 +21,7 @@ from bondic.methods.sequential import Sequential
 from bondic.methods.setting import tuning_problem
 from bondic.rows import Rows
 from bondic.search.sequential.plan import costs_of, outset, pairs_of_a_table
-from bondic.search.sequential.tables import table_outlook
+from bondic.search.sequential.tables import predict_table_length
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
 from bondic.tuning.scales import seen_states
@@ -113,7 +113,7 @@ def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None)
     lengths: list[Callable[[int], float]] = []
     if isinstance(ball, Box) and (pairs > _FEW_PAIRS or len(rows) < _SHORT):
         box, log_term = ball, math.log(len(ends) / alpha)
-        lengths.append(lambda planned: table_outlook(first, box, log_term, planned).length)
+        lengths.append(lambda planned: predict_table_length(first, box, log_term, planned))
     if pairs <= _FEW_PAIRS:
         begun, costs = outset(first, ball, _LANDMARKS), costs_of(Sequential(side=side).budget(first, alpha), ends)
         lengths.append(lambda planned: begun.length(planned, costs))

@@ -30,10 +30,11 @@ from bondic.data.transitions import Transitions
 from bondic.errors import Doubt, InvalidInput, ValidityWarning, one_line, shown
 from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_files import certificate_path, is_monitor
-from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.sequential import Sequential
 from bondic.rendering import interval_text
 from bondic.report.progress import progress_bar
 from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import PILOT
 
 CONFIGURATION, COLUMNS = "configuration.toml", "columns.json"
 _NOT_STATED = ("folder", "log", "config", "as_json", "quiet")

@@ -225,7 +225,7 @@ class Default:
             self.side,
             self.pilot,
             self.planned_rows,
-            table_share=0.0 if self.no_rows else None,
+            coordinates=True if self.no_rows else None,
             choices=self.choices,
             engine=self.engine,
         )
@@ -252,8 +252,8 @@ class Default:
 def _found(method: Sequential, problem: Rows, alpha: float) -> ChosenClass:
     """The Q that the method would choose."""
     planned = len(problem.rows) if method.planned_rows is None else method.planned_rows
-    pilot, budget = method.pilot_of(problem, method.pilot_rows(problem)), method.budget(problem, alpha)
-    return method.choose(pilot, problem, budget, method.shape(planned))
+    pilot = method.pilot_of(problem, method.pilot_rows(problem))
+    return method.choose(pilot, problem, alpha, method.shape(planned))
 
 
 def _promises(found: ChosenClass, problem: Rows) -> bool:

@@ -23,7 +23,7 @@ from bondic.methods.setting import GIVEN_UP, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
-from bondic.proofs.sequential import INITIAL, TABLE, TABLE_INITIAL, SequentialProof, claims_of, probabilities
+from bondic.proofs.sequential import INITIAL, SequentialProof, claims_of, probabilities
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -38,7 +38,7 @@ from bondic.search.sequential.plan import (
     pairs_of_a_table,
 )
 from bondic.search.sequential.starts import propose_bets
-from bondic.search.sequential.tables import make_table_plan, table_outlook
+from bondic.search.sequential.tables import make_table_plan, predict_table_length
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
@@ -62,10 +62,6 @@ NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
-_CLEARLY = 0.5
-"""An interval that is guessed to be shorter than this share of another one is taken to be the shorter one."""
-_MANY, _IN_DOUBT = 0.1, 0.25
-"""Share of pairs that were not seen above which coordinates are not tried; share of alpha without them where both are."""
 START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
@@ -96,9 +92,9 @@ class Sequential:
         beforehand.
     vector_share : float, default 0.2
         Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
-    table_share : float, default None
-        Share of alpha for a plan without coordinates, where Q is a box: 0 for none, 1 for that plan alone. None: the pilot
-        decides.
+    coordinates : bool, default None
+        Where Q is a box: whether the plan learns where q* can be, in coordinates of at most `rank` pairs. None: the plan whose
+        interval the pilot predicts to be shorter.
     cuts : tuple of float
         Ends of blocks, as shares of the planned rows, ascending.
     rank : int, default 200
@@ -115,7 +111,7 @@ class Sequential:
     pilot: float | int | None = None
     planned_rows: int | None = None
     vector_share: float = VECTOR_SHARE
-    table_share: float | None = None
+    coordinates: bool | None = None
     cuts: tuple[float, ...] = CUTS
     rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
@@ -135,8 +131,6 @@ class Sequential:
                 )
         if not 0 < self.vector_share < 1:
             raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
-        if self.table_share is not None and not 0 <= self.table_share <= 1:
-            raise InvalidInput(f"table_share={self.table_share}: a share of alpha, 0 to 1.")
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
@@ -151,14 +145,13 @@ class Sequential:
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape, sums = self.shape(planned), Sums.named(self.engine)
-        chosen = chosen or self.choose(pilot, problem, self.budget(problem, alpha), shape, report)
-        budget = self.budget(problem, alpha, chosen.table)
+        chosen = chosen or self.choose(pilot, problem, alpha, shape, report)
+        budget = self.budget(problem, alpha, coordinates=not chosen.table)
         clock.done("pilot")
         clock.stage("plan")
-        plan = None
-        if chosen.table < 1:
+        plan, table = None, self.table_plan(problem, pilot, chosen, budget, shape)
+        if table is None:
             plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
-        table = self.table_plan(problem, pilot, chosen, budget, shape)
         clock.done("plan")
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table)
 
@@ -199,14 +192,13 @@ class Sequential:
         if not chosen.table:
             return None
         assert isinstance(chosen.ball, Box)
-        log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
         plan = make_table_plan(
-            problem, pilot, chosen.ball, log_term, shape.planned, shape.cuts, Sums.named(self.engine)
+            problem, pilot, chosen.ball, self._log_term(budget), shape.planned, shape.cuts, Sums.named(self.engine)
         )
         return replace(plan, start=self._start_bets(problem, pilot, budget, shape.planned))
 
     def _start_bets(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> StartBets | None:
-        probability = budget.get(TABLE_INITIAL)
+        probability = budget.get(INITIAL)
         if probability is None:
             return None
         return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends_of(self.side)))
@@ -285,7 +277,7 @@ class Sequential:
         self,
         pilot: Rows,
         problem: Rows,
-        budget: ErrorBudget,
+        alpha: float,
         shape: Shape,
         report: Report | None = None,
         *,
@@ -295,8 +287,8 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
-        foresight = Foresight(shape.planned, costs, shape.seen, sums)
+        costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
+        foresight = Foresight(shape.planned, costs, shape.seen, Sums.named(self.engine))
         chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
@@ -304,52 +296,49 @@ class Sequential:
                 f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
-        length, table = self._foreseen(pilot, chosen, budget, shape)
-        length = min(length, range_at_all_times(pilot.terms).width)
+        lengths = self._predicted_lengths(problem, pilot, chosen, alpha, shape)
+        table = min(lengths, key=lengths.__getitem__)
+        length = min(lengths[table], range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
+        if isinstance(chosen.ball, Box):
+            text += f", by a plan {'without' if table else 'with'} coordinates"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
-    def _foreseen(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
-        """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
+    def _predicted_lengths(
+        self, problem: Rows, pilot: Rows, chosen: ChosenClass, alpha: float, shape: Shape
+    ) -> dict[bool, float]:
+        """How long the interval of each plan that is possible would be, from the pilot alone; True: without coordinates.
 
         Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
-        ball, ends, sums = chosen.ball, ends_of(self.side), Sums.named(self.engine)
+        ball, sums, ends = chosen.ball, Sums.named(self.engine), ends_of(self.side)
         possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
-        if self.table_share and not possible:
+        if self.coordinates is False and not possible:
             raise InvalidInput(
-                f"table_share={self.table_share}: a plan without coordinates needs a box as Q and a policy with probabilities."
+                "coordinates=False: a plan without coordinates needs a box as Q and a policy with probabilities."
             )
-        if not isinstance(ball, Box) or not possible or self.table_share == 0:
-            return self._with_coordinates(pilot, chosen, budget, shape), 0.0
-        table = table_outlook(pilot, ball, math.log(len(ends) / budget.alpha), shape.planned, sums)
-        if self.table_share == 1 or pairs_of_a_table(pilot) > shape.seen:
-            return table.length, 1.0
-        length = self._with_coordinates(pilot, chosen, budget, shape)
-        if self.table_share is not None:
-            return min(length, table.length), self.table_share
-        if length < _CLEARLY * table.length:
-            return length, 0.0
-        return min(length, table.length), _IN_DOUBT if table.noisy and table.unseen < _MANY else 1.0
+        found, wanted = {}, self.coordinates
+        if isinstance(ball, Box) and possible and not wanted:
+            budget = self.budget(problem, alpha, coordinates=False)
+            found[True] = predict_table_length(pilot, ball, self._log_term(budget), shape.planned, sums)
+        if wanted or not found or (wanted is None and pairs_of_a_table(pilot) <= shape.seen):
+            costs = costs_of(self.budget(problem, alpha), ends)
+            found[False] = outset(pilot, ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+        return found
 
-    def _with_coordinates(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> float:
-        """How long the interval of a plan with coordinates would be, from the pilot alone."""
-        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
-        return outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+    def _log_term(self, budget: ErrorBudget) -> float:
+        """log(1/delta) of an end."""
+        return -math.log(min(budget[end] for end in ends_of(self.side)))
 
-    def budget(self, problem: Rows, alpha: float, table: float = 0.0) -> ErrorBudget:
-        """alpha over the vector event, the ends, and a sampled start; `table` of it for the ends without coordinates.
+    def budget(self, problem: Rows, alpha: float, *, coordinates: bool = True) -> ErrorBudget:
+        """alpha over the vector event (of a plan with coordinates), the ends, and a sampled start.
 
         Fixed before any certified row is seen.
         """
-        ends = ends_of(self.side)
-        sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
-        events = {INITIAL: sampled}
-        events |= {name: (1 - sampled) * part for name, part in probabilities(self.side, self.vector_share).items()}
-        tails = {TABLE_INITIAL: sampled, **{TABLE[end]: (1.0 - sampled) / len(ends) for end in ends}}
-        shares = {name: (1.0 - table) * part for name, part in events.items()}
-        shares |= {name: table * part for name, part in tails.items()}
+        sampled = START_SHARE if sampled_start(problem, len(ends_of(self.side))) is not None else 0.0
+        events = probabilities(self.side, self.vector_share if coordinates else 0.0)
+        shares = {INITIAL: sampled, **{name: (1 - sampled) * part for name, part in events.items()}}
         return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
 
 

@@ -37,7 +37,7 @@ class ChosenClass:
     notes: dict[str, str]
     simulated: Simulated | None = None  # for models of what follows
     length: float = math.nan  # of the interval, as far as the pilot can tell
-    table: float = 0.0  # share of alpha for a plan without coordinates
+    table: bool = False  # whether the plan has no coordinates
 
 
 def choose_class(
