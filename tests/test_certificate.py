@@ -193,9 +193,9 @@ def test_missing_end_points_and_damaged_files_are_refused(certified, tmp_path):
 
 def test_an_older_certificate_names_the_version_that_verifies_it(certified):
     result, log, _ = certified
-    old = result.certificate.body | {"format": "bondic certificate 3"}
+    old = result.certificate.body | {"format": "bondic certificate 4"}
     with pytest.raises(
-        VerificationError, match=r"certificate 3.*certificate 4.*written by bondic \S+; verify it with that"
+        VerificationError, match=r"certificate 4.*certificate 5.*written by bondic \S+; verify it with that"
     ):
         bondic.verify(Certificate(old, result.certificate.arrays), log)
     for information in (None, {"versions": 3}, {"versions": {"bondic": ["1"]}}):

@@ -130,7 +130,7 @@ def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None)
 
 def _smooth(first: Rows, names: tuple[int, ...]) -> Ball:
     """The ball of smooth functions that the default begins with."""
-    choices, limits = Choices(), range_at_all_times(first.terms)
+    choices, limits = Choices(pairs=_LANDMARKS), range_at_all_times(first.terms)
     kernel = default_value_kernel(first, choices, names, len(first.rows))
     instruments = default_instruments(first, first, choices, names)
     return default_ball(first, first, kernel, instruments, choices, limits)[0]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from bondic.advice.facts import LogFacts, count_facts
 from bondic.claims import Status
-from bondic.methods.setting import GIVEN_UP
+from bondic.methods.setting import GIVEN_UP, NOTHING
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.tuning.states import STATED
@@ -76,6 +76,11 @@ class Situation:
     def given_up(self) -> str:
         """Why a class of value functions that the library had chosen was given up for the value range; "" where none was."""
         return self.result.choices.get(GIVEN_UP, "")
+
+    @property
+    def nothing(self) -> str:
+        """Why the default answered with the value range at once; "" where it did not."""
+        return self.result.choices.get(NOTHING, "")
 
     @property
     def names(self) -> bool | None:

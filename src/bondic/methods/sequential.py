@@ -19,7 +19,7 @@ from bondic.codec import check_outside
 from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.listed import listing_options
-from bondic.methods.setting import GIVEN_UP, tuning_problem
+from bondic.methods.setting import GIVEN_UP, NOTHING, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
@@ -34,7 +34,6 @@ from bondic.search.sequential.plan import (
     Shape,
     costs_of,
     make_plan,
-    outset,
     pairs_of_a_table,
 )
 from bondic.search.sequential.starts import propose_bets
@@ -49,7 +48,7 @@ from bondic.tuning.defaults import Choices
 from bondic.tuning.look_ahead import Report
 from bondic.tuning.pilot import PILOT, pilot_length
 from bondic.tuning.scales import seen_states
-from bondic.tuning.sequential_class import ChosenClass, choose_class
+from bondic.tuning.sequential_class import ChosenClass, choose_class, least_length
 from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
 
 NAME = "sequential"
@@ -216,6 +215,14 @@ class Sequential:
         proof = _value_range_proof(certified, alpha, self.side)
         return Result.of(proof, certified, method=NAME, estimate=estimate, choices=notes, seconds=clock.seconds)
 
+    def say_nothing(self, problem: Rows, alpha: float, why: str, clock: Clock) -> Result:
+        """The value range at once, from no row, as these rows promise no more."""
+        certified, limits = problem.select(problem.rows.start + self.pilot_rows(problem)), range_of(problem.terms)
+        notes = {**self._notes(certified, {}), NOTHING: why}
+        proof = _value_range_proof(certified, alpha, self.side)
+        middle = 0.5 * limits.low + 0.5 * limits.high
+        return Result.of(proof, certified, method=NAME, estimate=middle, choices=notes, seconds=clock.seconds)
+
     def _notes(self, certified: Rows, told: Mapping[str, str]) -> dict[str, str]:
         rows = f"rows before {certified.rows.start} tune, {certified.rows} are certified"
         return {"pilot": rows, **({} if self.planned_rows is None else {"number of rows": _ANY_NUMBER}), **told}
@@ -287,8 +294,7 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
-        foresight = Foresight(shape.planned, costs, shape.seen, Sums.named(self.engine))
+        foresight = self._foresight(problem, alpha, shape)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
@@ -304,6 +310,20 @@ class Sequential:
             text += f", by a plan {'without' if table else 'with'} coordinates"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
+    def promising(self, pilot: Rows, problem: Rows, alpha: float) -> ChosenClass | str:
+        """The Q that would be chosen; or why its interval would be no shorter than the value range.
+
+        Plans of tables are cheap: they are made whatever the pilot says.
+        """
+        shape = self.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
+        width, least = range_at_all_times(pilot.terms).width, 0.0
+        if self.ball is None and self.radius is None:
+            least = least_length(self.choices, pilot, self._foresight(problem, alpha, shape))
+        chosen = self.choose(pilot, problem, alpha, shape) if least < width else None
+        if chosen is not None and (isinstance(chosen.ball, Box) or chosen.length < width):
+            return chosen
+        return f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
+
     def _predicted_lengths(
         self, problem: Rows, pilot: Rows, chosen: ChosenClass, alpha: float, shape: Shape
     ) -> dict[bool, float]:
@@ -312,7 +332,7 @@ class Sequential:
         Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
-        ball, sums, ends = chosen.ball, Sums.named(self.engine), ends_of(self.side)
+        ball, sums = chosen.ball, Sums.named(self.engine)
         possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
         if self.coordinates is False and not possible:
             raise InvalidInput(
@@ -323,9 +343,14 @@ class Sequential:
             budget = self.budget(problem, alpha, coordinates=False)
             found[True] = predict_table_length(pilot, ball, self._log_term(budget), shape.planned, sums)
         if wanted or not found or (wanted is None and pairs_of_a_table(pilot) <= shape.seen):
-            costs = costs_of(self.budget(problem, alpha), ends)
-            found[False] = outset(pilot, ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+            known = not math.isnan(chosen.length)  # where classes were compared by it
+            foresight = self._foresight(problem, alpha, shape)
+            found[False] = chosen.length if known else foresight.length(pilot, ball, chosen.simulated)
         return found
+
+    def _foresight(self, problem: Rows, alpha: float, shape: Shape) -> Foresight:
+        costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
+        return Foresight(shape.planned, costs, shape.seen, Sums.named(self.engine))
 
     def _log_term(self, budget: ErrorBudget) -> float:
         """log(1/delta) of an end."""

@@ -46,7 +46,7 @@ from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
-GIVEN_UP = "class given up"
+GIVEN_UP, NOTHING = "class given up", "nothing is said"
 """The choice that says why a class which the library had chosen was given up for the value range."""
 TEST_SHARE = 0.1
 """Share of alpha for further tests of a Q that the library chose; fixed here, before any data are seen."""
