@@ -87,7 +87,7 @@ class Situation:
         """Whether states were treated as names; None where the method did not ask."""
         if "states" not in self.result.choices:
             return None
-        return self.result.is_assumption_free and not self.given_up
+        return self.result.is_assumption_free and not (self.given_up or self.nothing)
 
     @property
     def states_stated(self) -> bool:

@@ -85,7 +85,7 @@ def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
         kind, _ = kind_of_pilot(first, len(log), layout, stated)
     except InvalidInput as question:
         return Text(f"  states: {question}", style="yellow")
-    return Text(f"  states: {kind.text}{f'; {kind.question}' if kind.question else ''}", style="bold")
+    return Text(f"  states: {kind.said}", style="bold")
 
 
 def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:

@@ -48,7 +48,7 @@ from bondic.tuning.defaults import Choices
 from bondic.tuning.look_ahead import Report
 from bondic.tuning.pilot import PILOT, pilot_length
 from bondic.tuning.scales import seen_states
-from bondic.tuning.sequential_class import ChosenClass, choose_class, least_length
+from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states, least_length
 from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
 
 NAME = "sequential"
@@ -57,6 +57,7 @@ _ANY_NUMBER = (
     "the planned one"
 )
 _PREDICTED = "predicted"
+_ALL_IN_RANGE = "every function with values in the value range"
 NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
 VECTOR_SHARE = 0.2
@@ -207,9 +208,7 @@ class Sequential:
     ) -> Result:
         """The value range, where the log contradicts what the library chose or there is nothing to learn."""
         notes = self._notes(certified, told)
-        notes["Q"] = (
-            f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
-        )
+        notes["Q"] = f"{_ALL_IN_RANGE}, as the class was given up: {why} ({told.get('Q', '')})"
         if told:
             notes[GIVEN_UP] = why
         proof = _value_range_proof(certified, alpha, self.side)
@@ -217,8 +216,11 @@ class Sequential:
 
     def say_nothing(self, problem: Rows, alpha: float, why: str, clock: Clock) -> Result:
         """The value range at once, from no row, as these rows promise no more."""
-        certified, limits = problem.select(problem.rows.start + self.pilot_rows(problem)), range_of(problem.terms)
-        notes = {**self._notes(certified, {}), NOTHING: why}
+        pilot, limits = self.pilot_of(problem, self.pilot_rows(problem)), range_of(problem.terms)
+        certified, told = problem.select(pilot.rows.stop), {}
+        if self.ball is None:
+            told["states"] = kind_of_states(self.radius, self.choices, pilot).said
+        notes = {**self._notes(certified, told), "Q": _ALL_IN_RANGE, NOTHING: why}
         proof = _value_range_proof(certified, alpha, self.side)
         middle = 0.5 * limits.low + 0.5 * limits.high
         return Result.of(proof, certified, method=NAME, estimate=middle, choices=notes, seconds=clock.seconds)

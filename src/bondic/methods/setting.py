@@ -218,7 +218,7 @@ def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
     why = next((words for words, given in asked.items() if given), None)
     if why is not None and kind.table and method.choices.categorical is None:
         kind = StateKind(False, (), f"states are numbers, related by their distance: {why}")
-    notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
+    notes["states"] = kind.said
     return kind
 
 

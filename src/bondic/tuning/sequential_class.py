@@ -54,7 +54,7 @@ def choose_class(
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
-    notes = {"states": kind.text + (f"; {kind.question}" if kind.question else "")}
+    notes = {"states": kind.said}
     limits = range_at_all_times(pilot.terms)
     if kind.table and radius is None:
         if not pilot.layout.discrete:

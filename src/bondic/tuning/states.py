@@ -38,6 +38,10 @@ class StateKind:
     text: str
     question: str = ""  # what a reader may want to state instead
 
+    @property
+    def said(self) -> str:
+        return self.text + (f"; {self.question}" if self.question else "")
+
 
 @dataclass(frozen=True, eq=False)
 class SeenStates:
