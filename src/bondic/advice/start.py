@@ -44,6 +44,6 @@ def cost_of_starts(situation: Situation, share: float = _WORTH_SAYING) -> Iterat
         "start",
         f"The unknown start adds {three(cost)}, {part:.0%} of the length: the {count} starts are only a sample. If your question "
         f"is about starts that you can list, list them ({exact}), and this part is 0. Otherwise {4 * count} starts "
-        f"halve it.{alone}",
+        f"about halve it.{alone}",
         numbers={"part": cost, "starts": count, "share": part},
     )

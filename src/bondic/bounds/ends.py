@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bondic.bounds.dual import BIAS, NOISE, VALUE
 from bondic.claims import Claim, End, Part
 from bondic.rounding import Enclosure
+from bondic.terms import ValueRange
 
 RARE = "rare events"
 """The part log(1/delta) / Λ: what a jump that no row has shown could still hide."""
@@ -36,6 +38,14 @@ def tail_claim(end: End, base: Enclosure, rate: float, total: float, center: flo
             Part(RARE, Enclosure(log) / share, "spread"),
         ),
     )
+
+
+def mean_of_starts(limits: ValueRange, claims: Iterable[Claim]) -> ValueRange:
+    """Where J_emp lies if these claims hold; the limits where they exclude each other."""
+    low, high = limits.low, limits.high
+    for claim in claims:
+        low, high = (low, min(high, claim.bound)) if claim.end == "upper" else (max(low, claim.bound), high)
+    return ValueRange(low, high) if low <= high else limits
 
 
 def sign_of(end: End) -> float:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from bondic.bounds.dual import BIAS, START, UNMOVED, VALUE
 from bondic.bounds.embedded import Embedded, Start, balance
-from bondic.bounds.ends import Evaluation, not_negative, sign_of, tail_claim
+from bondic.bounds.ends import Evaluation, mean_of_starts, not_negative, sign_of, tail_claim
 from bondic.bounds.localize import Localizer
 from bondic.bounds.plan import MOST_FEEDBACK, Columns, Plan, columns
 from bondic.bounds.pooled import NOT_POOLED, Pooled, pool, pooled_squares, share_of, total
@@ -56,8 +56,8 @@ class Evidence:
     limits: ValueRange  # of the value itself
     probabilities: dict[str, float]  # of the vector event, and of every end's tail
     start_error: Callable[
-        [End, Sequence[Ellipsoid]], Enclosure
-    ]  # of a sampled initial distribution, given what is left
+        [End, Sequence[Ellipsoid], ValueRange], Enclosure
+    ]  # of a sampled initial distribution, given what is left of Q and of the mean over the starts
     sums: Sums
 
 
@@ -125,10 +125,10 @@ def _better(old: Claim | None, new: Claim) -> Claim:
 def _final(evidence: Evidence, claims: dict[End, Claim], sets: Sequence[Ellipsoid]) -> tuple[Claim, ...]:
     """What a sampled initial distribution costs is added once, at the end. An end that only repeats Q uses no row."""
     everything = [whole_ball(evidence.found.radius, evidence.start.coordinates.shape[0])]
-    out = []
+    value, out = mean_of_starts(evidence.limits, claims.values()), []
     for end, claim in claims.items():
         used = claim.gain(_from_start(evidence, everything, end)) > UNMOVED * evidence.limits.width
-        out.append(Claim(end, (*claim.parts, Part(START, evidence.start_error(end, sets), "spread")), used))
+        out.append(Claim(end, (*claim.parts, Part(START, evidence.start_error(end, sets, value), "spread")), used))
     return tuple(out)
 
 

@@ -1,17 +1,18 @@
 """A sampled initial distribution: J* - J_emp, bounded by bets that were fixed before the starts (Lemma 35).
 
-Starts x_1, x_2, ... are independent, V(x) = sum_a pi(a|x) q*(x, a) lies in a range of width B, E V(x_j) = J*. With a guess R
-(a number, or the mean of V over starts that were left out) and rates λ, b_1, ..., b_K, all fixed before these starts, b_k B < 1,
+Starts x_1, x_2, ... are independent, V(x) = sum_a pi(a|x) q*(x, a) lies in [v_lo, v_hi], of width B, and E V(x_j) = J*. With a
+guess R (a number, or the mean of V over starts that were left out) and rates λ, b_1, ..., b_K, all fixed before these starts,
 
-    1/2 exp( sum_j λ (J* - V(x_j)) - λ^2 B^2 / 8 )  +  1/(2K) sum_k exp( sum_j b_k (J* - V(x_j)) - g( -b_k (V(x_j) - R) ) )
+    1/2 exp( sum_j λ (J* - V(x_j)) - λ^2 B^2 / 8 )  +  1/(2K) sum_k exp( sum_j b_k (J* - V(x_j)) - g( -b_k (V(x_j) - R_k) ) ),
 
-is a supermartingale that begins at 1. It exceeds 1/delta with probability at most delta, at any number n_0 of starts, so
+R_k = max{ R, v_hi - F/b_k } with F < 1, is a supermartingale that begins at 1. It exceeds 1/delta with probability at most delta,
+at any number n_0 of starts, so
 
-    n_0 (J* - J_emp)  <=  min{ log(2/delta)/λ + n_0 λ B^2/8,   ( log(2K/delta) + sum_j g(-b_k (V(x_j) - R)) ) / b_k,  k = 1..K }.
+    n_0 (J* - J_emp)  <=  min{ log(2/delta)/λ + n_0 λ B^2/8,   ( log(2K/delta) + sum_j g(-b_k (V(x_j) - R_k)) ) / b_k,  k <= K }.
 
 The first is Hoeffding's inequality at half the probability: no set of value functions, however large, makes it worse. The
 others pay for what V varies over the starts, as far as the class and the rows tell; a start that is the same as all of those
-left out costs nothing but the logarithm. The lower end is the same with -b and -λ.
+left out costs nothing but the logarithm, and that little where v_hi is near. The lower end is the same for -V.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from bondic.bounds.plan import StartBets
+from bondic.bounds.plan import FULL_BET, StartBets
 from bondic.claims import End
 from bondic.classes.ellipsoids import Ellipsoid
 from bondic.classes.landmarks import Coordinates, Embedding
 from bondic.classes.value_class import ValueClass
 from bondic.data.initial import InitialStates
-from bondic.errors import InvalidInput, NumericalError
+from bondic.errors import InvalidInput
 from bondic.matrices import row_norms
-from bondic.noise.betting import LARGEST_BET, loss, tail_term
+from bondic.noise.betting import loss, tail_term
 from bondic.rounding import Between, Enclosure, U, upper_sum
 from bondic.rows import Cloud, Rows
 from bondic.sums.forms import STANDARD, Sums
@@ -128,29 +129,29 @@ def start_error(
     rows: Rows,
     bets: StartBets,
     limits: ValueRange,
+    value: ValueRange,
     end: End,
     probability: float,
     known: Deviations | None = None,
 ) -> Enclosure:
     """A bound of J* - J_emp (upper end) or of J_emp - J* (lower end), with probability at least 1 - `probability`.
 
-    `rows` with all starts; J_emp is the mean over those that were not left out. `known` bounds what V can still be.
+    `rows` with all starts; J_emp is the mean over those that were not left out, and lies in `value` on the event of the other
+    bounds. `known` says what V can still be there.
     """
-    terms, sign = StartTerms.of(rows, bets.skipped), 1.0 if end == "upper" else -1.0
+    terms = StartTerms.of(rows, bets.skipped)
     apart = _in_range(terms, bets, limits)
     if known is not None:
         apart = _closer(apart, known(terms, bets))
-    count, largest = float(len(terms)), float(terms.shares.max())
-    found = [_hoeffding(terms, bets.hoeffding, limits, probability)]
+    guess = _guess(terms, bets, apart, value)
+    if end == "lower":  # the upper end for -V
+        apart, guess = Between(-apart.high, -apart.low), ValueRange(-guess.high, -guess.low)
+        limits = ValueRange(-limits.high, -limits.low)
+    found, count = [_hoeffding(terms, bets.hoeffding, limits, probability)], float(len(terms))
     level = tail_term(probability * 0.5 / len(bets.rates))
     for rate in bets.rates:
-        if not rate * largest * limits.width * (1 + 8 * U) <= LARGEST_BET:
-            raise NumericalError("A bet on the initial states is too large for the value range.")
-        bet = -sign * rate * terms.shares
-        slack = 8 * U * np.abs(bet) * apart.largest()
-        low, high = bet * apart.low, bet * apart.high
-        worst = np.maximum(loss(np.minimum(low, high) - slack), loss(np.maximum(low, high) + slack))
-        found.append((level + upper_sum(worst)) / (Enclosure(rate) * count))
+        price = upper_sum(_prices(terms, rate, apart, guess, limits))
+        found.append((level + price) / (Enclosure(rate) * count))
     # weights of starts and of actions are defined as normalized: floats that are off by a share of their number
     uneven = 2 * (len(rows.initial_states) + rows.layout.slots + 16) * U * (limits.width + limits.largest)
     return min(found, key=lambda bound: bound.upper) + uneven
@@ -162,6 +163,17 @@ def _hoeffding(terms: StartTerms, rate: float, limits: ValueRange, probability: 
     return (tail_term(probability * 0.5) / rate + squares * rate) / float(len(terms))
 
 
+def _prices(terms: StartTerms, rate: float, apart: Between, guess: ValueRange, limits: ValueRange) -> FloatArray:
+    """The worst g(-b_j (V_j - R_k)) of every term, from bounds of V_j - R and of R: V - max(R, clip) = min(V - R, V - clip)."""
+    clip = limits.high - FULL_BET / (rate * float(terms.shares.max()))
+    low, high = apart.low, np.minimum(apart.high, np.minimum(guess.high + apart.high, limits.high) - clip)
+    if clip > guess.low:
+        low = np.minimum(low, np.maximum(guess.low + apart.low, limits.low) - clip)
+    bet, size = rate * terms.shares, 8 * U * (limits.largest + abs(clip) + apart.largest() + guess.largest)
+    low, high = -bet * (high + size), -bet * (low - size)
+    return np.asarray(np.maximum(loss(low), loss(high)))
+
+
 def _in_range(terms: StartTerms, bets: StartBets, limits: ValueRange) -> Between:
     """V(x_j) - R from the value range alone: a start cancels its own share of R."""
     if bets.guess is not None:
@@ -169,6 +181,16 @@ def _in_range(terms: StartTerms, bets: StartBets, limits: ValueRange) -> Between
         return Between((limits.low - bets.guess) * ones, (limits.high - bets.guess) * ones)
     most = (1.0 - terms.alike()) * limits.width * (1 + 8 * U)
     return Between(-most, most)
+
+
+def _guess(terms: StartTerms, bets: StartBets, apart: Between, value: ValueRange) -> ValueRange:
+    """Bounds of R = J_emp - mean_j (V(x_j) - R)."""
+    if bets.guess is not None:
+        return ValueRange(bets.guess, bets.guess)
+    count, slack = float(len(terms)), (len(terms) + 8) * U
+    low, high = (float(np.sum(side)) / count for side in (apart.low, apart.high))
+    most = slack * (value.largest + float(apart.largest().max()))
+    return ValueRange(value.low - high - most, value.high - low + most)
 
 
 def _closer(wide: Between, other: Between) -> Between:

@@ -8,7 +8,7 @@ as in a world without chance, noise costs nothing. Memory and time grow with the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bondic.bounds.dual import BIAS, START, UNMOVED, VALUE
 from bondic.bounds.embedded import balance, limits_at
-from bondic.bounds.ends import Evaluation, tail_claim
+from bondic.bounds.ends import Evaluation, mean_of_starts, tail_claim
 from bondic.bounds.table_plan import TableBlock, TablePlan, expected, weights_of
 from bondic.claims import Claim, End, Part
 from bondic.classes.basis import positions
@@ -28,7 +28,7 @@ from bondic.noise.deviations import clipped_deviation
 from bondic.rounding import Between, Enclosure, U, certified_dot, inflate, upper_sum
 from bondic.rows import Batch, Rows
 from bondic.sums.forms import STANDARD, Sums
-from bondic.terms import range_of
+from bondic.terms import ValueRange, range_of
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -145,7 +145,7 @@ def evaluate_table(
     box: Box,
     plan: TablePlan,
     probabilities: dict[End, float],
-    start_error: dict[End, Enclosure],
+    start_error: Callable[[End, ValueRange], Enclosure],
     sums: Sums = STANDARD,
 ) -> Evaluation:
     """The ends to compute, each with the probability of its tail and with what sampled starts cost it."""
@@ -156,14 +156,18 @@ def evaluate_table(
     base = Enclosure(found.rate) * start - Enclosure(residuals.mid, inflate(residuals.rad + slack))
     (size,) = sums.total_variations(balance(rows, [found.weights], [found.rate]))
     bias = inflate(box.radius * size.upper)
-    claims = []
+    found_ends: dict[End, Claim] = {}
     for end, probability in probabilities.items():
         log = tail_term(probability).upper
         claim = tail_claim(end, base, found.rate, *_total(found, end, bias), log)
         everything = Claim(end, (Part(VALUE, start, "value"), Part(BIAS, Enclosure(inflate(box.radius)), "spread")))
         used = claim.gain(everything) > UNMOVED * range_of(rows.terms).width
-        parts = (claim if used else everything).parts
-        claims.append(Claim(end, (*parts, Part(START, start_error[end], "spread")), used))
+        found_ends[end] = Claim(end, (claim if used else everything).parts, used)
+    value = mean_of_starts(range_of(rows.terms), found_ends.values())
+    claims = [
+        Claim(end, (*claim.parts, Part(START, start_error(end, value), "spread")), claim.uses_log)
+        for end, claim in found_ends.items()
+    ]
     effective = float(np.abs(found.weights).sum() ** 2 / max(float(np.sum(found.weights**2)), 1e-300))
     return Evaluation(tuple(claims), _crossed(claims), (), effective)
 

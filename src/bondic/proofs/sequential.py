@@ -8,7 +8,7 @@ where W of the dual bound comes from, and says so.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bondic.bounds.embedded import embed, embed_start
@@ -36,7 +36,7 @@ from bondic.registry import register
 from bondic.rounding import Enclosure
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
-from bondic.terms import range_of
+from bondic.terms import ValueRange, range_of
 
 _OTHER_MACHINES = 1e-9
 """Relative: other processors changed ends by 1e-14; what is granted is far below any digit that is shown."""
@@ -89,13 +89,13 @@ class SequentialProof(Proof):
         start, limits = embed_start(rows, self.ball, found, sums), range_of(rows.terms)
         sampled, probability = self._sampled(rows)
 
-        def error(end: End, sets: Sequence[Ellipsoid]) -> Enclosure:
+        def error(end: End, sets: Sequence[Ellipsoid], value: ValueRange) -> Enclosure:
             if sampled is None or probability is None:
                 return Enclosure(0.0)
             if bets is None:
                 return sampled.error(probability)
             each = probability / len(ends_of(self.side))
-            return start_error(whole, bets, limits, end, each, learned(self.ball, found, sets, sums))
+            return start_error(whole, bets, limits, value, end, each, learned(self.ball, found, sets, sums))
 
         return Evidence(rows, data, start, found, limits, self.budget.parts, error, sums)
 
@@ -108,21 +108,25 @@ class SequentialProof(Proof):
         if self.table is None:
             return self.evaluate(self.evidence(rows, sums))
         assert isinstance(self.ball, Box)
-        start, errors = self.table.start, self._starts_of_table(rows)
-        rows = rows if start is None else used_starts(rows, start.skipped)
+        start, error = self.table.start, self._starts_of_table(rows)
+        used = rows if start is None else used_starts(rows, start.skipped)
         tails = {end: self.budget[end] for end in ends_of(self.side)}
-        return evaluate_table(rows, self.ball, self.table, tails, errors, sums)
+        return evaluate_table(used, self.ball, self.table, tails, error, sums)
 
-    def _starts_of_table(self, rows: Rows) -> dict[End, Enclosure]:
+    def _starts_of_table(self, rows: Rows) -> Callable[[End, ValueRange], Enclosure]:
         """What sampled starts cost a plan without coordinates, which knows no more of q* than the value range."""
         assert self.table is not None
-        ends, bets = ends_of(self.side), self.table.start
+        bets, limits = self.table.start, range_of(rows.terms)
         sampled, probability = self._sampled(rows)
-        if sampled is None or probability is None:
-            return dict.fromkeys(ends, Enclosure(0.0))
-        if bets is None:
-            return dict.fromkeys(ends, sampled.error(probability))
-        return {end: start_error(rows, bets, range_of(rows.terms), end, probability / len(ends)) for end in ends}
+
+        def error(end: End, value: ValueRange) -> Enclosure:
+            if sampled is None or probability is None:
+                return Enclosure(0.0)
+            if bets is None:
+                return sampled.error(probability)
+            return start_error(rows, bets, limits, value, end, probability / len(ends_of(self.side)))
+
+        return error
 
     def _sampled(self, rows: Rows) -> tuple[SampledStart | None, float | None]:
         """A sampled initial distribution, and the probability that is set aside for it."""

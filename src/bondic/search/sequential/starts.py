@@ -95,7 +95,8 @@ class StartPath:
 def propose_bets(
     problem: Rows, pilot: Rows, planned: int, probability: float, guess: float | None = None
 ) -> StartBets | None:
-    """Hoeffding's rate for the starts that are still to come, and rates above it that double, up to the largest bet.
+    """Hoeffding's rate for the n_0 starts that are still to come, and rates above it that double: 1/B is the largest bet
+    that the whole range allows, sqrt(n_0)/B is for values within B/sqrt(n_0) of an end, which is as near as n_0 starts can tell.
 
     `probability` is that of one end, `planned` the row of the log that is planned to be the last. None: there is nothing to bet
     on, as d_0 is exact, as the number of given starts is open, or as no start follows the pilot. `guess` is for starts of which
@@ -113,9 +114,9 @@ def propose_bets(
         count, shares = float(len(states) * problem.initial_draws), states.weights * len(states)
     elif not states.count_fixed:  # as many as the pilot lets expect
         count = max(skipped * (planned - pilot.rows.stop) / max(pilot.rows.stop - problem.rows.start, 1), 1.0)
-    largest = FULL_BET / (width * float(shares.max()))
     slow = math.sqrt(8 * math.log(2 / probability) / (count * float(np.mean(shares**2)))) / width
-    doubled = slow * 2.0 ** np.arange(1, max(math.ceil(math.log2(largest / slow)), 1))
-    rates = (*(rate for rate in doubled.tolist() if rate < largest), largest)
+    whole = FULL_BET / (width * float(shares.max()))
+    first, last = math.ceil(math.log2(2 * slow / whole)), math.ceil(0.5 * math.log2(max(count, 1.0)))
+    rates = whole * 2.0 ** np.arange(min(first, 0), last + 1)
     middle = 0.5 * (limits.low + limits.high) if guess is None else guess
-    return StartBets(skipped, None if skipped else middle, slow, rates)
+    return StartBets(skipped, None if skipped else middle, slow, tuple(rates.tolist()))
