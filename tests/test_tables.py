@@ -474,6 +474,22 @@ class TestMethod:
         with pytest.raises(bondic.InvalidInput, match="needs a box"):
             run(problem, bondic.Sequential(ball=ball, coordinates=False))
 
+    def test_sampled_starts_that_differ_are_counted_against_the_plan_that_learns_nothing(self):
+        """One decision in two situations: the values of both are learned with coordinates, and range over all of it without."""
+        rng, rows = np.random.default_rng(0), np.arange(6000)
+        state, arm = (rng.random(6000) < 0.4).astype(float), rng.integers(0, 3, 6000)
+        rewards = (rng.random(6000) < 0.1 + 0.05 * arm).astype(float)
+        log = bondic.Transitions.one_step(state[:, None], arm, rewards, episode_ids=rows)
+        found = bondic.evaluate_policy(
+            log, lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)), gamma=0.0, reward_range=(0, 1)
+        )
+        assert found.proof.table is None
+        named = bondic.Sequential(coordinates=False)
+        other = bondic.evaluate_policy(
+            log, lambda s: np.tile([0.0, 0.0, 1.0], (len(s), 1)), gamma=0.0, reward_range=(0, 1), method=named
+        )
+        assert found.length < 0.8 * other.length
+
     def test_one_side(self):
         problem, truth = ring(states=100, rows=12_000, slots=2)
         found = run(problem, bondic.Sequential(side="lower"))

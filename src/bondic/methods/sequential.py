@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from bondic.bounds.dual import VALUE
 from bondic.bounds.plan import Plan, StartBets
 from bondic.bounds.start import sampled_start
@@ -344,8 +346,9 @@ class Sequential:
         if isinstance(ball, Box) and possible and not wanted:
             budget = self.budget(problem, alpha, coordinates=False)
             found[True] = predict_table_length(pilot, ball, self._log_term(budget), shape.planned, sums)
+            found[True] += self._starts_not_learned(problem, pilot, budget, shape.planned)
         if wanted or not found or (wanted is None and pairs_of_a_table(pilot) <= shape.seen):
-            known = not math.isnan(chosen.length)  # where classes were compared by it
+            known = isinstance(ball, Ball) and not math.isnan(chosen.length)  # classes were compared by it
             foresight = self._foresight(problem, alpha, shape)
             found[False] = chosen.length if known else foresight.length(pilot, ball, chosen.simulated)
         return found
@@ -353,6 +356,20 @@ class Sequential:
     def _foresight(self, problem: Rows, alpha: float, shape: Shape) -> Foresight:
         costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
         return Foresight(shape.planned, costs, shape.seen, Sums.named(self.engine))
+
+    def _starts_not_learned(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> float:
+        """What sampled starts cost both ends of a plan that does not learn what they are worth.
+
+        sqrt(p (1 - p)) B is the deviation of a value that is B away at the share p of starts that are not the most frequent one.
+        Hoeffding's inequality takes B/2 for it, at a cost of B^2 times its rate / 4. The starts that are left out tell p.
+        """
+        bets = self._start_bets(problem, pilot, budget, planned)
+        if bets is None:
+            return 0.0
+        _, counts = np.unique(problem.initial_states.observations[: bets.skipped] + 0.0, axis=0, return_counts=True)
+        others = 1.0 - float(counts.max()) / bets.skipped if bets.skipped else 0.5
+        each = 0.5 * range_of(problem.terms).width ** 2 * bets.hoeffding * math.sqrt(others * (1.0 - others))
+        return len(ends_of(self.side)) * each
 
     def _log_term(self, budget: ErrorBudget) -> float:
         """log(1/delta) of an end."""

@@ -150,8 +150,8 @@ def make_table_plan(
 
 
 def predict_table_length(pilot: Rows, box: Box, log_term: float, planned: int, sums: Sums = STANDARD) -> float:
-    """How long the interval of such a plan would be, from the pilot alone."""
+    """How long the interval of such a plan would be, from the pilot alone; longer than the range where it is that bad."""
     codes = make_codes(pilot, pilot, box, sums)
     proposer = TableProposer(codes, pilot.gamma, box.radius, pilot.rows.start + planned, log_term)
     _, aim = proposer.aim(codes.before(pilot.rows.stop), None)
-    return float(min(2 * aim.half(log_term), 2 * box.radius))
+    return float(2 * aim.half(log_term))
