@@ -61,7 +61,7 @@ class Known:
 
 def certify(known: Known, alpha: float, side: Side = "both", pilot: float | int = 0.05) -> tuple[SequentialProof, Rows]:
     """The proof that the sequential method finds in coordinates, and the rows that it is about."""
-    method = b.Sequential(ball=known.ball, side=side, pilot=pilot, table_share=0.0)
+    method = b.Sequential(ball=known.ball, side=side, pilot=pilot, coordinates=True)
     result = b.estimate_interval(known.problem, alpha=alpha, method=method)
     assert isinstance(result.proof, SequentialProof)
     return result.proof, known.problem.select(*result.rows)

@@ -17,7 +17,8 @@ from bondic.errors import InvalidInput
 from bondic.kernels.normal_form import Layout
 from bondic.methods.setting import TEST_SHARE, make_setting
 from bondic.tuning.radius import weakness
-from bondic.tuning.states import check_categorical, state_kind
+from bondic.tuning.sequential_class import kind_of_states
+from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot, state_kind
 from builders import synthetic, tabular, world_problem
 
 QUICK = b.Choices(pairs=16)
@@ -27,9 +28,9 @@ QUICK = b.Choices(pairs=16)
 
 
 def kind(observations, categorical=None, *, slots=2, action_dim=0):
-    points = np.asarray(observations, dtype=float)
-    layout = Layout(points.shape[1] - action_dim, False, action_dim, slots if action_dim == 0 else 1)
-    return state_kind(points, layout, categorical)
+    states = np.asarray(observations, dtype=float)
+    layout = Layout(states.shape[1], False, action_dim, slots if action_dim == 0 else 1)
+    return state_kind(SeenStates(states, states[:0], states[:0]), layout, categorical)
 
 
 def test_whole_numbers_in_one_column_are_names():
@@ -54,6 +55,83 @@ def test_states_of_several_columns_are_a_table_only_if_they_repeat():
     assert not found.table
     assert "columns 0, 1 hold whole numbers" in found.text
     assert "--categorical" in found.question
+
+
+def codes_of(name, rng):
+    """300 ids in the columns of a log."""
+    whole = np.column_stack([np.arange(300) // 20, np.arange(300) % 20])
+    return {
+        "two whole numbers": whole.astype(float),
+        "a number": rng.random((300, 1)),
+        "eight": rng.normal(size=(300, 8)),
+    }[name]
+
+
+def decisions(states, arms, rewards):
+    rows = np.arange(len(arms))
+    return b.Transitions(states, arms, rewards, states, rows >= 0, episode_ids=rows, timesteps=0 * rows)
+
+
+def one_step_ids(code, seed):
+    """300 ids, 17 rows each, one decision, every arm with a mean of its own; the value of arm 0 from five of them."""
+    rng = np.random.default_rng(seed)
+    who, arm, mean = rng.integers(0, 300, 5100), rng.integers(0, 2, 5100), rng.random((300, 2))
+    rewards = np.clip(mean[who, arm] + rng.normal(0, 0.05, 5100), 0, 1)
+    codes, starts = codes_of(code, rng), rng.choice(300, 5, replace=False)
+    log = decisions(codes[who], arm, rewards)
+    policy, initial = b.CallablePolicy(lambda s: np.eye(2)[np.zeros(len(s), int)]), b.InitialStates.exact(codes[starts])
+    return b.make_problem(log, policy, initial, gamma=0.0, reward_range=(0, 1)), float(mean[starts, 0].mean())
+
+
+@pytest.mark.parametrize("code", ["two whole numbers", "a number", "eight"])
+def test_ids_are_names_however_they_are_coded(code):
+    """A pilot of 255 rows shows most of 300 ids once or not at all; those that come again tell what all of them are."""
+    for seed in range(3):
+        problem, truth = one_step_ids(code, seed)
+        found = b.estimate_interval(problem)
+        assert found.is_assumption_free
+        assert "they are names" in found.choices["states"]
+        assert found.low <= truth <= found.high
+
+
+def steps(following, origins):
+    following, origins = (np.asarray(x, dtype=float) for x in (following, origins))
+    return SeenStates(origins, following, origins)
+
+
+def test_steps_that_meet_show_names_and_starts_do_not():
+    rng = np.random.default_rng(0)
+    fresh = rng.normal(size=(200, 2))
+    assert not steps(fresh, np.zeros((200, 2))).come_again  # every episode starts at one point
+    met, met_from = fresh.copy(), rng.normal(size=(200, 2))
+    met[150] = met[20]
+    assert steps(met, met_from).come_again  # from two states to the same one
+    met_from[150] = met_from[20]
+    assert not steps(met, met_from).come_again  # the same step twice: noise of few values, from a state of a list
+    stays = fresh.copy()
+    stays[7] = 0.5
+    assert steps(stays, np.where(np.arange(200)[:, None] == 7, 0.5, met_from)).come_again
+    chain = np.arange(120)[:, None] % 40.0
+    assert steps(0.1 * (chain + 1), 0.1 * chain).come_again  # always from the same state, but most of all steps
+    ids = rng.normal(size=(5000, 3))
+    assert steps(ids[rng.integers(0, 5000, 300)], ids[rng.integers(0, 5000, 300)]).come_again
+
+
+def test_check_and_evaluate_agree_about_the_pilot():
+    """The short pilot where states come again in it, else the longer one."""
+    rng, layout = np.random.default_rng(1), Layout(1, False, 0, 2)
+    numbers, names = rng.random((6000, 1)), rng.random((100, 1))[rng.integers(0, 100, 6000)]
+    late = np.concatenate([numbers[:400], names[:5600]])
+    for states, table, pilot in ((numbers, False, 600), (names, True, 300), (late, True, 600)):
+        log = decisions(states, np.arange(6000) % 2, np.zeros(6000))
+        found, rows = kind_of_pilot(lambda n, x=states: SeenStates(x[:n], x[:0], x[:0]), 6000, layout, None)
+        assert (found.table, rows) == (table, pilot)
+        problem = b.make_problem(
+            log, b.UniformPolicy(2), b.InitialStates.exact(states[:1]), gamma=0, reward_range=(0, 1)
+        )
+        method = b.Sequential()
+        assert method.pilot_rows(problem) == pilot
+        assert kind_of_states(None, b.Choices(), method.pilot_of(problem, pilot)).text == found.text
 
 
 def test_few_whole_numbers_beside_measurements_are_names():

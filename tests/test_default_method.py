@@ -128,17 +128,43 @@ def test_a_streamed_log_is_held_within_its_budget():
         assert isinstance(chosen, kind), why
 
 
-def test_states_that_are_numbers_need_a_pilot_that_promises_something():
-    """A pilot that says nothing is enlarged once; what it then says decides. Tables are not asked."""
+def test_states_that_are_numbers_need_a_pilot_that_promises_something(monkeypatch):
+    """A pilot that says nothing leaves the value range at once, with the reason; tables are not asked."""
     dull = numbers(1500, gamma=0.99)
-    chosen, why = b.Default().choose(dull)
-    assert isinstance(chosen, b.Dual)
-    assert "the first 300 rows promise no more than the value range" in why
-    assert chosen.pilot == 0.2
-    assert isinstance(b.Default(pilot=100).choose(dull)[0], b.Dual)
-    assert isinstance(b.Default().choose(numbers(1500))[0], b.Sequential)
+    monkeypatch.setattr(b.Dual, "run", lambda *_: pytest.fail("a refused question is not searched"))
+    found = b.estimate_interval(dull)
+    assert found.status is Status.TRIVIAL
+    assert tuple(found.interval) == (found.value_range.low, found.value_range.high)
+    assert found.seconds.get("plan") is None
+    for words in (found.choices["method"], found.choices["nothing is said"]):
+        assert "the first 200 rows promise no more than the value range" in words
+    assert "states are numbers" in found.choices["states"]
+    assert found.choices["other methods"] == "none"
+    assert b.verify(found.certificate, dull.log, dull.policy).status == "TRIVIAL"
+    assert b.Default(pilot=100).choose(dull)[1].startswith("none, as the first 100 rows")
+    assert b.Default().choose(numbers(1500))[1].startswith("sequential")
     table = b.make_problem(LOG, POLICY, INITIAL, gamma=0.99, reward_range=MDP.reward_range)
-    assert isinstance(b.Default().choose(table)[0], b.Sequential)
+    assert b.Default().choose(table)[1].startswith("sequential")
+
+
+def test_no_method_is_recommended_that_promises_nothing():
+    """Neither the one that was refused, nor one that is predicted to give the whole range."""
+    dull = numbers(1500, gamma=0.99)
+    for method in (None, b.Dual()):
+        steps = b.estimate_interval(dull, method=method).next_steps()
+        assert steps
+        assert not any("sequential" in step.text and "--method" in step.text for step in steps)
+        assert not any("--method dual" in step.text for step in steps)
+
+
+def test_rows_that_fit_nowhere_are_not_searched_in_vain(monkeypatch):
+    """More rows than memory, fewer than the dual method needs for its discount."""
+    monkeypatch.setattr("bondic.methods.default.MOST_BYTES", 1_000_000)
+    assert isinstance(b.Default().choose(numbers(1500))[0], b.Dual)
+    method, why = b.Default().choose(numbers(1500, gamma=0.99))
+    assert isinstance(method, b.Sequential)
+    assert why.startswith("none, as 1500 rows are too many")
+    assert "59900" in why or "5.99e+04" in why
 
 
 def test_a_span_is_for_the_sequential_method_alone():

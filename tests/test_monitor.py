@@ -56,7 +56,7 @@ def coin_monitor(n=400, alpha=LEVEL):
         reward_range=(0, 1),
         planned_rows=n,
         alpha=alpha,
-        method=Sequential(pilot=40),
+        method=Sequential(pilot=40, coordinates=True),
     )
 
 
@@ -152,7 +152,7 @@ def test_confidence_that_is_taken_for_alpha_is_doubted():
 def test_a_chosen_class_is_given_up_for_good(tmp_path, monkeypatch):
     """Whatever was said before rests on the same Q: it goes with it, and does not come back."""
     log, asked, _ = smooth()
-    monitor = new_monitor(asked, Sequential(choices=bondic.Choices(radius_factor=0.5)))
+    monitor = new_monitor(asked, Sequential(choices=bondic.Choices(radius_factor=0.5, categorical=False)))
     monitor.update(part(log, slice(500)))
     assert monitor.status is Status.INTERVAL
     with monkeypatch.context() as patch:
@@ -360,12 +360,8 @@ def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
     nudged = tuple(
         replace(block, rate=np.nextafter(block.rate, 0.0), guess=block.guess * (1 + 1e-15)) for block in plan.blocks
     )
-    table = monitor.result.proof.table
-    other = tuple(replace(block, rate=np.nextafter(block.rate, 0.0)) for block in table.blocks)
-    monitor._plans = replace(monitor._plans, plan=replace(plan, blocks=nudged), table=replace(table, blocks=other))
-    proof = monitor.update(rows[4]).proof
-    found = proof.plan
-    assert [block.rate for block in proof.table.blocks[: len(other)]] == [block.rate for block in other]
+    monitor._plans = replace(monitor._plans, plan=replace(plan, blocks=nudged))
+    found = monitor.update(rows[4]).proof.plan
     for kept, block in zip(nudged, found.blocks, strict=False):
         assert kept.rate == block.rate
         assert np.array_equal(kept.guess, block.guess)
@@ -374,7 +370,7 @@ def test_a_plan_from_elsewhere_is_kept_to_the_last_bit():
 
 def test_a_plan_of_a_table_from_elsewhere_is_kept_to_the_last_bit():
     log, asked, method = a_table()
-    monitor = new_monitor(asked, replace(method, table_share=1.0))
+    monitor = new_monitor(asked, replace(method, coordinates=False))
     rows = portions(log, CUTS)
     for portion in rows[:4]:
         monitor.update(portion)

@@ -17,7 +17,7 @@ from bondic.rounding import Between
 from bondic.search.sequential.starts import propose_bets
 from bondic.terms import ValueRange, range_of
 
-TABLE = Sequential(table_share=1.0, choices=bondic.Choices(categorical=True))
+TABLE = Sequential(coordinates=False, choices=bondic.Choices(categorical=True))
 POLICY = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
 
 

@@ -42,8 +42,8 @@ def sure(states):
     return SURE[states[:, 0].astype(int)]
 
 
-def interval(log, share=0.0, accept=()):
-    method = bondic.Sequential(choices=bondic.Choices(categorical=True), table_share=share)
+def interval(log, coordinates=True, accept=()):
+    method = bondic.Sequential(choices=bondic.Choices(categorical=True), coordinates=coordinates)
     return bondic.estimate_interval(problem_of(log, bondic.load_policy(sure), accept), alpha=0.1, method=method)
 
 
@@ -85,9 +85,10 @@ def test_actions_that_nobody_asks_about_cost_little():
     assert mixed.high - mixed.low < 1.15 * (alone.high - alone.low)
 
 
-def test_a_certificate_says_the_same():
+@pytest.mark.parametrize("coordinates", [True, False])
+def test_a_certificate_says_the_same(coordinates):
     log = log_of(*walk(2000, 3))
-    found = interval(log, share=0.25)
+    found = interval(log, coordinates)
     checked = bondic.verify(found.certificate, log)
     assert checked.low == pytest.approx(found.low, abs=1e-9)
     assert checked.high == pytest.approx(found.high, abs=1e-9)

@@ -17,14 +17,12 @@ _CURES = {
     BIAS: "It covers what the log does not tell about the value function.",
     ALLOWANCE: "It is the allowance that you stated (--misspecification), times the steps that count.",
 }
-_DUAL_NOISE = (
-    "The dual method allows for the largest noise that is possible in the stated ranges: --method sequential, if it applies, "
-    "allows only for the noise that the log shows."
-)
+_DUAL_NOISE = "The dual method allows for the largest noise that is possible in the stated ranges."
 _WHOLE = (
     "The log is too short for this policy, or too far from it: with {steps} that {count}, its rows are not enough to say "
     "anything, so the interval is the whole value range."
 )
+_NOTHING = "No interval was looked for, so the answer is the whole value range: {why}, with {steps} that {count}."
 
 
 def largest_part(situation: Situation, only: str | None = None, share: float = 0.0) -> Iterator[NextStep]:
@@ -36,7 +34,8 @@ def largest_part(situation: Situation, only: str | None = None, share: float = 0
     if not situation.uses_log:
         if situation.verdict == "trivial" and not situation.given_up:
             count = "counts" if situation.steps == 1 else "count"
-            yield NextStep("term", _WHOLE.format(steps=counted(situation.steps, "step"), count=count))
+            words, why = _NOTHING if situation.nothing else _WHOLE, situation.nothing
+            yield NextStep("term", words.format(steps=counted(situation.steps, "step"), count=count, why=why))
         return
     if not sizes:
         return

@@ -22,9 +22,10 @@ from bondic.methods.setting import tuning_problem
 from bondic.rows import Rows
 from bondic.rows.episodes import own_starts
 from bondic.search.sequential.plan import costs_of, outset, pairs_of_a_table
-from bondic.search.sequential.tables import table_outlook
+from bondic.search.sequential.tables import predict_table_length
 from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.scales import seen_states
 from bondic.tuning.states import state_kind
 
 _MOST_ROWS = 3000
@@ -104,7 +105,7 @@ def _discounted(first: Rows, gamma: float) -> Rows:
 
 def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None) -> LengthGuess:
     rows, limits, ends = first.whole(), range_at_all_times(first.terms), ends_of(side)
-    kind = state_kind(rows.logged, first.layout, categorical if first.layout.discrete else False)
+    kind = state_kind(seen_states(first), first.layout, categorical if first.layout.discrete else False)
     if kind.table and first.layout.discrete and first.answers.exact:
         ball: Ball | Box = Box.around(limits.low, limits.high, first.layout)
         pairs = pairs_of_a_table(first)
@@ -113,7 +114,7 @@ def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None)
     lengths: list[Callable[[int], float]] = []
     if isinstance(ball, Box) and (pairs > _FEW_PAIRS or len(rows) < _SHORT):
         box, log_term = ball, math.log(len(ends) / alpha)
-        lengths.append(lambda planned: table_outlook(first, box, log_term, planned).length)
+        lengths.append(lambda planned: predict_table_length(first, box, log_term, planned))
     if pairs <= _FEW_PAIRS:
         begun, costs = outset(first, ball, _LANDMARKS), costs_of(Sequential(side=side).budget(first, alpha), ends)
         lengths.append(lambda planned: begun.length(planned, costs))
@@ -130,7 +131,7 @@ def _sequential(first: Rows, alpha: float, side: Side, categorical: bool | None)
 
 def _smooth(first: Rows, names: tuple[int, ...]) -> Ball:
     """The ball of smooth functions that the default begins with."""
-    choices, limits = Choices(), range_at_all_times(first.terms)
+    choices, limits = Choices(pairs=_LANDMARKS), range_at_all_times(first.terms)
     kernel = default_value_kernel(first, choices, names, len(first.rows))
     instruments = default_instruments(first, first, choices, names)
     return default_ball(first, first, kernel, instruments, choices, limits)[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bondic.advice.length_guess import propensity_guess
+from bondic.advice.length_guess import propensity_guess, sequential_guess
 from bondic.advice.situation import Situation
 from bondic.bounds.dual import BIAS
 from bondic.methods import with_propensities
@@ -80,15 +80,25 @@ def _propensities(situation: Situation) -> Iterator[NextStep]:
 
 
 def _sequential(situation: Situation) -> Iterator[NextStep]:
-    problem, method = situation.problem, situation.result.method
-    if method in (SEQUENTIAL, PROPENSITIES):
+    """Only where it is expected to be shorter: what it promises is known before it is named."""
+    problem, result = situation.problem, situation.result
+    if result.method in (SEQUENTIAL, PROPENSITIES):
         return
     rows = len(problem.rows)
     if rows < FEWEST_ROWS:
-        words = f"The sequential method, whose intervals are far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
-    else:
-        words = "--method sequential allows only for the noise that the log shows. Its interval is usually shorter."
-    yield NextStep("method", f"{words} Name a method before you see its interval.", numbers={"rows": rows})
+        text = f"The sequential method, whose intervals are far shorter, needs {FEWEST_ROWS} rows: the log has {rows}."
+        yield NextStep("method", text, numbers={"rows": rows})
+        return
+    guess = sequential_guess(problem, result.alpha, result.side, categorical=situation.names)
+    share = 1.0 if guess is None else guess.share(rows)
+    if share < _SHORTER * situation.share:
+        yield NextStep(
+            "method",
+            f"--method sequential allows only for the noise that the log shows: it is expected to give about {share:.0%} of the "
+            "value range. Name a method before you see its interval.",
+            "extrapolated",
+            numbers={"share": share, "rows": rows},
+        )
 
 
 def _states(situation: Situation) -> Iterator[NextStep]:

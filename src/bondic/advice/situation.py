@@ -9,7 +9,7 @@ from typing import Literal
 
 from bondic.advice.facts import LogFacts, count_facts
 from bondic.claims import Status
-from bondic.methods.setting import GIVEN_UP
+from bondic.methods.setting import GIVEN_UP, NOTHING
 from bondic.result import Result
 from bondic.rows import Rows
 from bondic.tuning.states import STATED
@@ -78,11 +78,16 @@ class Situation:
         return self.result.choices.get(GIVEN_UP, "")
 
     @property
+    def nothing(self) -> str:
+        """Why the default answered with the value range at once; "" where it did not."""
+        return self.result.choices.get(NOTHING, "")
+
+    @property
     def names(self) -> bool | None:
         """Whether states were treated as names; None where the method did not ask."""
         if "states" not in self.result.choices:
             return None
-        return self.result.is_assumption_free and not self.given_up
+        return self.result.is_assumption_free and not (self.given_up or self.nothing)
 
     @property
     def states_stated(self) -> bool:

@@ -35,7 +35,7 @@ def cost_of_starts(situation: Situation, share: float = _WORTH_SAYING) -> Iterat
     """Where it is this share of the length or more, or of the value range."""
     cost, count = situation.spreads.get(START, 0.0), len(situation.problem.initial_states)
     whole = min(sum(situation.spreads.values()), situation.result.value_range.width)
-    if whole == 0 or cost < share * whole:
+    if situation.nothing or whole == 0 or cost < share * whole:
         return
     alone = " Alone it may not be enough." if situation.verdict == "trivial" else ""
     exact = "--initial FILE" if situation.problem.initial_states.from_rows else "--initial-kind exact"

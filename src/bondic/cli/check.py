@@ -19,8 +19,7 @@ from bondic.data.io.loaded import Encoding, LoadedLog
 from bondic.data.transitions import Transitions
 from bondic.errors import InvalidInput, one_line, printable
 from bondic.kernels.normal_form import Layout
-from bondic.tuning.pilot import PILOT_SHARE, SMALLEST_PILOT, share_of_rows
-from bondic.tuning.states import state_kind
+from bondic.tuning.states import SeenStates, kind_of_pilot
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _BINS = 20
@@ -72,21 +71,21 @@ def _headline(log: Transitions) -> str:
 
 
 def _states(loaded: LoadedLog, options: dict[str, Any]) -> Text:
-    """Names or numbers: what `evaluate` would take the states for, from as many rows as the dual method tunes on by default."""
+    """Names or numbers: what `evaluate` takes the states for by default."""
     log = loaded.transitions
     stated = stated_columns(options, loaded, log.observations.shape[1])
-    tuned_on = share_of_rows(PILOT_SHARE, len(log))
-    rows = slice(0, tuned_on if tuned_on >= SMALLEST_PILOT else len(log))
-    seen = np.concatenate([log.observations[rows], log.next_observations[rows][~log.terminations[rows]]])
-    if log.discrete_actions:
-        layout = Layout(seen.shape[1], False, 0, int(log.actions.max()) + 1)
-    else:
-        layout = Layout(seen.shape[1], False, log.actions.shape[1], 1)
+    actions, slots = (0, int(log.actions.max()) + 1) if log.discrete_actions else (log.actions.shape[1], 1)
+    layout = Layout(log.observations.shape[1], False, actions, slots)
+
+    def first(rows: int) -> SeenStates:
+        on = ~log.terminations[:rows]
+        return SeenStates(log.observations[:rows], log.next_observations[:rows][on], log.observations[:rows][on])
+
     try:
-        kind = state_kind(seen, layout, stated)
+        kind, _ = kind_of_pilot(first, len(log), layout, stated)
     except InvalidInput as question:
         return Text(f"  states: {question}", style="yellow")
-    return Text(f"  states: {kind.text}{f'; {kind.question}' if kind.question else ''}", style="bold")
+    return Text(f"  states: {kind.said}", style="bold")
 
 
 def _columns(loaded: LoadedLog, *, pictures: bool) -> Table:

@@ -34,13 +34,14 @@ from bondic.methods.monitor import SequentialMonitor
 from bondic.methods.monitor_files import STATE, certificate_path, is_monitor, read_document
 from bondic.methods.monitor_repeats import REPEATED
 from bondic.methods.propensities import Propensities
-from bondic.methods.sequential import PILOT, Sequential
+from bondic.methods.sequential import Sequential
 from bondic.rendering import interval_text
 from bondic.report.configuration import to_toml
 from bondic.report.progress import progress_bar
 from bondic.rows.inputs import COLUMNS, GivenLog, take_policy
 from bondic.rows.written import WrittenProbabilities
 from bondic.tuning.defaults import Choices
+from bondic.tuning.pilot import PILOT
 
 CONFIGURATION = "configuration.toml"
 _CONDITIONAL = "conditional: valid if the value function is no rougher than bondic assumes"

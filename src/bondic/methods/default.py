@@ -1,7 +1,8 @@
 """The method for whoever names none: `Propensities`, `Sequential` or `Dual`, by a rule that no certified row can move.
 
 It looks at statements, at the number of rows that was planned, and at pilots, which are not certified. So the interval has
-the guarantee of the method it picks; the reason is written into `result.choices["method"]`.
+the guarantee of the method it picks; the reason is written into `result.choices["method"]`. Where the pilot promises nothing, the
+answer is the value range at once, from no row, and says why.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from bondic.classes.box import Box
 from bondic.classes.span import Span
 from bondic.errors import InvalidInput
 from bondic.methods import with_propensities
-from bondic.methods.clock import Progress
-from bondic.methods.dual import Dual
+from bondic.methods.clock import Clock, Progress
+from bondic.methods.dual import Dual, dual_needs
 from bondic.methods.forecast import BYTES_PER_NUMBER, MOST_BYTES
 from bondic.methods.listed import listing_options
 from bondic.methods.propensities import Propensities
@@ -28,7 +29,6 @@ from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.terms import range_at_all_times
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
@@ -37,19 +37,28 @@ FEWEST_ROWS = 200
 """A log with fewer rows leaves too few for a pilot and for what is to be learned after it."""
 TABLE_BYTES = 400
 """Memory of a row of a table without coordinates, as measured."""
-_PROMISING = 0.95
-"""Share of the value range below which a guess of the length is a promise."""
 _OTHERS = "sequential and dual (--method) apply too; they do without propensities, and assume that q* is in a class Q"
 _FEWEST_LANDMARKS = 50
 """With fewer landmarks the set of value functions that is left of Q is too coarse, unless the log has no more pairs."""
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """A method that assumes q* in Q, and why it is that one."""
+
+    method: Sequential | Dual
+    why: str
+    chosen: ChosenClass | None = None  # Q, where it had to be chosen for that
+    nothing: str = ""  # why nothing can be said
+
+
 @listing_options
 @dataclass(frozen=True)
 class Default:
-    """`Propensities` where the log holds them and they say enough, else `Sequential` wherever it applies, else `Dual`.
+    """`Propensities` where the log holds them and they say enough, else `Sequential` where its pilot promises something.
 
-    It is what `estimate_interval` uses when no method is named.
+    `Dual` where it alone applies: for what was stated, for short logs, for rows that do not fit into memory. It is what
+    `estimate_interval` uses when no method is named.
 
     Parameters
     ----------
@@ -96,22 +105,27 @@ class Default:
             stated = self._stated()
             result = stated.run(found.problem, alpha, progress).with_choice("method", f"propensities, as {found.why}")
             return result.with_choice("other methods", _OTHERS)
-        method, why, chosen = self._by_class(problem, alpha)
-        known = {} if chosen is None or isinstance(method, Dual) else {"chosen": chosen}
-        result = method.run(problem, alpha, progress, **known).with_choice("method", why)
-        return result.with_choice("other methods", self._others(method, problem))
+        choice = self._by_class(problem, alpha)
+        if isinstance(choice.method, Dual):
+            result = choice.method.run(problem, alpha, progress)
+        elif choice.nothing:
+            result = choice.method.say_nothing(problem, alpha, choice.nothing, Clock(progress))
+        else:
+            result = choice.method.run(problem, alpha, progress, choice.chosen)
+        return result.with_choice("method", choice.why).with_choice("other methods", self._others(choice, problem))
 
     def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Propensities | Sequential | Dual, str]:
         """The method, and why it is that one, in words."""
         found = self._with_propensities(problem, alpha)
-        return (
-            self._by_class(problem, alpha)[:2] if found is None else (self._stated(), f"propensities, as {found.why}")
-        )
+        if found is not None:
+            return self._stated(), f"propensities, as {found.why}"
+        chosen = self._by_class(problem, alpha)
+        return chosen.method, chosen.why
 
-    def _others(self, method: Sequential | Dual, problem: Rows) -> str:
+    def _others(self, choice: _Choice, problem: Rows) -> str:
         """Methods with the same promise that could have been named instead."""
-        names = []
-        if isinstance(method, Sequential) and not isinstance(self.ball, Span):
+        names, method = [], choice.method
+        if isinstance(method, Sequential) and not choice.nothing and not isinstance(self.ball, Span):
             names.append("dual (--method) applies too, with the worst noise that the ranges allow")
         if isinstance(method, Dual) and not self._too_short(problem):
             names.append("sequential (--method) may apply too")
@@ -143,33 +157,32 @@ class Default:
         """Rows that no method certifies."""
         return 0 if self.pilot == 0 or self._too_short(problem) else self._sequential().pilot_rows(problem)
 
-    def _by_class(self, problem: Rows, alpha: float) -> tuple[Sequential | Dual, str, ChosenClass | None]:
-        """One of the methods that assume q* in Q; and Q where it had to be chosen for that.
-
-        A pilot that promises no more than the value range is enlarged to that of the dual method: it may have been too short to
-        tell. What is certified comes after every row that was looked at.
-        """
+    def _by_class(self, problem: Rows, alpha: float) -> _Choice:
+        """One of the methods that assume q* in Q, and Q where it had to be chosen for that; or why nothing can be said."""
         why = self._asked_for() or self._too_short(problem)
         if why:
-            return *self._dual(why), None
+            return self._dual(why)
         sequential = self._sequential()
         pilot = tuning_problem(problem, sequential.pilot_rows(problem))
-        rank = MOST_LANDMARKS if pilot is None else self._rank(pilot, self._rows(problem), _room(problem))
-        why = self._impossible(problem, pilot, rank)
-        if why:
-            return *self._dual(why), None
+        why = self._only_dual(problem, pilot)
+        if why or pilot is None:
+            return self._dual(why)
+        rank = self._rank(pilot, self._rows(problem), _room(problem))
+        if rank == 0:
+            why = f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
+            needed = dual_needs(problem.terms, alpha)
+            if self._rows(problem) > needed:
+                return self._dual(why)
+            why += f", and fewer than the {needed:.3g} that the dual one needs"
+            return _Choice(sequential, f"none, as {why}", nothing=why)
         sequential = replace(sequential, rank=rank)
-        larger = replace(sequential, pilot=PILOT_SHARE) if self.pilot is None else sequential
         if known := settled(problem):  # there is no Q to choose
-            return sequential, f"sequential, as {known}", None
-        for method in (sequential, larger):
-            found = None if isinstance(self.ball, Span) else _found(method, problem, alpha)
-            if found is None or _promises(found, problem):
-                fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
-                return method, f"sequential{fewer}, the default wherever it applies", found
-        seen = larger.pilot_rows(problem)
-        why = f"the first {seen} rows promise no more than the value range for the sequential method"
-        return *self._dual(why), None
+            return _Choice(sequential, f"sequential, as {known}")
+        chosen = None if isinstance(self.ball, Span) else sequential.promising(pilot, problem, alpha)
+        if isinstance(chosen, str):
+            return _Choice(sequential, f"none, as {chosen}", nothing=chosen)
+        fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
+        return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was stated."""
@@ -191,15 +204,14 @@ class Default:
             else ""
         )
 
-    def _impossible(self, problem: Rows, pilot: Rows | None, rank: int) -> str:
+    def _only_dual(self, problem: Rows, pilot: Rows | None) -> str:
+        """Why the sequential method does not apply and the dual one does."""
         if pilot is None:
             return "too few rows of the pilot can be used"
         if isinstance(self.ball, Box) and not problem.layout.discrete:
             return "Q is a box and actions are numbers, for which the sequential method has no table"
         if self.no_rows and not self._table(pilot):
             return "single rows are to be kept out of the certificate, and landmarks of the sequential method are rows"
-        if rank == 0:
-            return f"{self._rows(problem)} rows are too many for the sequential method to hold in {_room(problem) / 1e9:.3g} GB"
         return ""
 
     def _rank(self, pilot: Rows, rows: int, room: float) -> int:
@@ -225,12 +237,12 @@ class Default:
             self.side,
             self.pilot,
             self.planned_rows,
-            table_share=0.0 if self.no_rows else None,
+            coordinates=True if self.no_rows else None,
             choices=self.choices,
             engine=self.engine,
         )
 
-    def _dual(self, why: str) -> tuple[Dual, str]:
+    def _dual(self, why: str) -> _Choice:
         if isinstance(self.ball, Span):
             raise InvalidInput(
                 f"Q is a Span, which is for the sequential method alone, and that does not apply: {why}."
@@ -246,19 +258,7 @@ class Default:
             choices=self.choices,
             engine=self.engine,
         )
-        return dual, f"dual, as {why}"
-
-
-def _found(method: Sequential, problem: Rows, alpha: float) -> ChosenClass:
-    """The Q that the method would choose."""
-    planned = len(problem.rows) if method.planned_rows is None else method.planned_rows
-    pilot, budget = method.pilot_of(problem, method.pilot_rows(problem)), method.budget(problem, alpha)
-    return method.choose(pilot, problem, budget, method.shape(planned))
-
-
-def _promises(found: ChosenClass, problem: Rows) -> bool:
-    """Whether the pilot expects an interval that is shorter than the value range; of tables its guess says too little."""
-    return isinstance(found.ball, Box) or found.length < _PROMISING * range_at_all_times(problem.terms).width
+        return _Choice(dual, f"dual, as {why}")
 
 
 def _room(problem: Rows) -> float:

@@ -38,6 +38,7 @@ from bondic.search.search import KernelSearch, Search, gap_of
 from bondic.search.searches import make_search
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
+from bondic.terms import Terms, discounted_steps
 from bondic.tuning.defaults import Choices
 from bondic.tuning.pilot import PILOT_SHARE
 
@@ -222,3 +223,11 @@ def _end_points(
         attained = claim.sign * (claim.bound - search.offset) - (claim[START].mid + claim[ALLOWANCE].mid)
         gaps[end] = gap_of(attained, primal[end])
     return ends, iter(weighed), (gaps["lower"], gaps["upper"]), notes
+
+
+def dual_needs(terms: Terms, alpha: float) -> float:
+    """n* = 2 M^2 log(2/alpha): with fewer rows the noise (9) of weights that balance constants exceeds the value range.
+
+    M = 1/(1 - gamma), or s_H; processes that end by themselves may need fewer.
+    """
+    return 2 * discounted_steps(terms.gamma, terms.horizon).upper ** 2 * math.log(2 / alpha)

@@ -7,7 +7,6 @@ and whatever decided about them, and hence in the intersection of all of them.
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping
@@ -44,7 +43,7 @@ from bondic.proofs.certificate import Certificate, UserFunctions
 from bondic.proofs.dual import DualProof
 from bondic.proofs.proof import Proof
 from bondic.proofs.propensities import PropensityProof
-from bondic.proofs.sequential import TABLE, TABLE_INITIAL, SequentialProof
+from bondic.proofs.sequential import SequentialProof
 from bondic.result import ConfidenceInterval, Result
 from bondic.rows import Rows
 from bondic.rows.growing import GrowingRows, Statements, has_propensities
@@ -76,7 +75,7 @@ class _Fixed:
 
 @dataclass(frozen=True, eq=False)
 class _Plans:
-    """With coordinates, and without; or from propensities."""
+    """With coordinates, or without; or from propensities."""
 
     plan: Plan | None = None
     table: TablePlan | None = None
@@ -297,9 +296,9 @@ class SequentialMonitor:
             return self._with_notes(result, problem, grown), fixed, self._plans
         clock.stage("pilot")
         if fixed is None:
-            pilot, budget = self.method.pilot_of(problem, self._pilot), self.method.budget(problem, self.alpha)
-            chosen = self.method.choose(pilot, problem, budget, self._shape, fit=False)
-            fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha, chosen.table))
+            pilot = self.method.pilot_of(problem, self._pilot)
+            chosen = self.method.choose(pilot, problem, self.alpha, self._shape, fit=False)
+            fixed = _Fixed(pilot, chosen, self.method.budget(problem, self.alpha, coordinates=not chosen.table))
         elif self._rows is not None:
             fixed = fixed.stamped(self._rows.first(self._rows.used).content_hash, problem.log_hash)
         clock.done("pilot")
@@ -336,17 +335,14 @@ class SequentialMonitor:
         return replace(self.propensities or Propensities(), side=self.method.side)
 
     def _planned(self, problem: Rows, fixed: _Fixed) -> _Plans:
-        """The plans for the rows so far; what was planned before stays as it is."""
-        plan = None
-        if fixed.chosen.table < 1:
+        """The plan for the rows so far; what was planned before stays as it is."""
+        table = self.method.table_plan(problem, fixed.pilot, fixed.chosen, fixed.budget, self._shape)
+        if table is None:
             planner = self._planner = self._planner or self._replayed(problem, fixed)
             planner.extend(problem)
-            plan = planner.plan(problem, self._plans.plan)
-        table = self.method.table_plan(problem, fixed.pilot, fixed.chosen, fixed.budget, self._shape)
-        if table is not None and self._plans.table is not None:
-            before = self._plans.table.blocks
-            table = replace(table, blocks=(*before, *table.blocks[len(before) :]))
-        return _Plans(plan, table)
+            return _Plans(planner.plan(problem, self._plans.plan))
+        before = () if self._plans.table is None else self._plans.table.blocks
+        return _Plans(table=replace(table, blocks=(*before, *table.blocks[len(before) :])))
 
     def _with_notes(self, result: Result, problem: Rows, grown: GrowingRows) -> Result:
         more = held_back(grown)
@@ -449,8 +445,7 @@ class SequentialMonitor:
         notes = {name: str(text) for name, text in told.items() if name in NOTES}
         assert isinstance(proof.ball, Ball | Box | Span)
         self._plans = _Plans(plan, proof.table)
-        share = math.fsum(proof.budget.get(part) or 0.0 for part in (TABLE_INITIAL, *TABLE.values()))
-        chosen = ChosenClass(proof.ball, notes, table=1.0 if plan is None else share / proof.budget.alpha)
+        chosen = ChosenClass(proof.ball, notes, table=plan is None)
         self._fixed = _Fixed(pilot, chosen, proof.budget, basis)
 
 

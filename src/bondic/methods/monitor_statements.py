@@ -24,7 +24,7 @@ from bondic.rows.growing import INITIAL, GrowingRows, Statements
 from bondic.terms import make_terms
 from bondic.tuning.defaults import Choices
 
-_PLAIN = ("radius", "side", "pilot", "planned_rows", "vector_share", "table_share", "rank", "engine")
+_PLAIN = ("radius", "side", "pilot", "planned_rows", "vector_share", "coordinates", "rank", "engine")
 _STATES, _WEIGHTS = "initial_states", "initial_weights"
 _DAMAGED = (KeyError, TypeError, ValueError)
 

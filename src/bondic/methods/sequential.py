@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from bondic.bounds.dual import VALUE
 from bondic.bounds.ends import decided_by_rows
 from bondic.bounds.plan import Plan, StartBets
@@ -22,13 +24,13 @@ from bondic.errors import InvalidInput, TunedOnCertifiedRows
 from bondic.methods.clock import Clock, Progress
 from bondic.methods.described import describe, refuse_without_policy
 from bondic.methods.listed import listing_options
-from bondic.methods.setting import GIVEN_UP, tuning_problem
+from bondic.methods.setting import GIVEN_UP, NOTHING, tuning_problem
 from bondic.noise.pinelis import Pinelis
 from bondic.proofs.asked import Asked
 from bondic.proofs.dual import DualProof
 from bondic.proofs.limits import refuse
 from bondic.proofs.proof import Proof
-from bondic.proofs.sequential import INITIAL, TABLE, TABLE_INITIAL, SequentialProof, claims_of, probabilities
+from bondic.proofs.sequential import INITIAL, SequentialProof, claims_of, probabilities
 from bondic.rendering import three
 from bondic.result import Result
 from bondic.rows import Rows
@@ -40,37 +42,31 @@ from bondic.search.sequential.plan import (
     Shape,
     costs_of,
     make_plan,
-    outset,
     pairs_of_a_table,
 )
 from bondic.search.sequential.replay import replay_plan
 from bondic.search.sequential.starts import known_starts, propose_bets
-from bondic.search.sequential.tables import make_table_plan, table_outlook
+from bondic.search.sequential.tables import make_table_plan, predict_table_length
 from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.terms import range_at_all_times
+from bondic.terms import range_at_all_times, range_of
 from bondic.tuning.along_policy import refuted
 from bondic.tuning.around_centers import Foresight
 from bondic.tuning.defaults import Choices
 from bondic.tuning.look_ahead import Report
-from bondic.tuning.pilot import PILOT_SHARE, share_of_rows
-from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states
+from bondic.tuning.pilot import PILOT, pilot_length
+from bondic.tuning.scales import seen_states
+from bondic.tuning.sequential_class import ChosenClass, choose_class, kind_of_states, least_length
+from bondic.tuning.states import SeenStates, check_categorical, kind_of_pilot
 
 NAME = "sequential"
-PILOT, LONG_PILOT = 0.05, 0.1
-"""Share of the rows that is set aside to begin with: usually, and where a center of Q may be fitted to them."""
-_ENOUGH = 200
-"""A pilot has at least so many rows, or a fifth of the log."""
 _PREDICTED = "predicted"
+_ALL_IN_RANGE = "every function with values in the value range"
 NOTES = ("states", "Q", _PREDICTED)
 """What a choice of Q is told by."""
 VECTOR_SHARE = 0.2
 """Share of alpha for the event behind what is left of Q; the rest goes to the two ends."""
-_CLEARLY = 0.5
-"""An interval that is guessed to be shorter than this share of another one is taken to be the shorter one."""
-_MANY, _IN_DOUBT = 0.1, 0.25
-"""Share of pairs that were not seen above which coordinates are not tried; share of alpha without them where both are."""
 START_SHARE = 0.1
 """Share of alpha for initial states that are a sample; fixed here, before any data are seen."""
 
@@ -102,9 +98,9 @@ class Sequential:
         beforehand.
     vector_share : float, default 0.2
         Share of alpha for the vector event (16), behind what is left of Q; the ends have the rest.
-    table_share : float, default None
-        Share of alpha for a plan without coordinates, where Q is a box: 0 for none, 1 for that plan alone. None: the pilot
-        decides.
+    coordinates : bool, default None
+        Where Q is a box: whether the plan learns where q* can be, in coordinates of at most `rank` pairs. None: the plan whose
+        interval the pilot predicts to be shorter.
     cuts : tuple of float
         Ends of blocks, as shares of the planned rows, ascending.
     rank : int, default 200
@@ -121,7 +117,7 @@ class Sequential:
     pilot: float | int | None = None
     planned_rows: int | None = None
     vector_share: float = VECTOR_SHARE
-    table_share: float | None = None
+    coordinates: bool | None = None
     cuts: tuple[float, ...] = CUTS
     rank: int = MOST_LANDMARKS
     choices: Choices = field(default_factory=Choices)
@@ -141,8 +137,6 @@ class Sequential:
                 )
         if not 0 < self.vector_share < 1:
             raise InvalidInput(f"vector_share={self.vector_share}: a share of alpha strictly between 0 and 1.")
-        if self.table_share is not None and not 0 <= self.table_share <= 1:
-            raise InvalidInput(f"table_share={self.table_share}: a share of alpha, 0 to 1.")
 
     def run(self, problem: Rows, alpha: float, progress: Progress | None, chosen: ChosenClass | None = None) -> Result:
         """The interval; `chosen`, if Q was chosen on the same pilot before."""
@@ -153,14 +147,13 @@ class Sequential:
         pilot = self.pilot_of(problem, self.pilot_rows(problem))
         planned = len(problem.rows) if self.planned_rows is None else self.planned_rows
         shape, sums = self.shape(planned), Sums.named(self.engine)
-        chosen = chosen or self.choose(pilot, problem, self.budget(problem, alpha), shape, report)
-        budget = self.budget(problem, alpha, chosen.table)
+        chosen = chosen or self.choose(pilot, problem, alpha, shape, report)
+        budget = self.budget(problem, alpha, coordinates=not chosen.table)
         clock.done("pilot")
         clock.stage("plan")
-        plan = None
-        if chosen.table < 1:
+        plan, table = None, self.table_plan(problem, pilot, chosen, budget, shape)
+        if table is None:
             plan = make_plan(problem, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
-        table = self.table_plan(problem, pilot, chosen, budget, shape)
         clock.done("plan")
         planner = describe(NAME, self, problem)
         return self.evaluate(problem.select(pilot.rows.stop), chosen, plan, budget, clock, table, planner)
@@ -176,11 +169,11 @@ class Sequential:
         known, alpha = prefixes.before(first), proof.budget.alpha
         pilot = method.pilot_of(known, len(known.rows))
         shape = method.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
-        chosen = method.choose(pilot, known, method.budget(known, alpha), shape)
+        chosen = method.choose(pilot, known, alpha, shape)
         if self.ball is None and self.radius is None and isinstance(chosen.ball, Ball):
             refuse_without_policy(problem)
-        budget, plan = method.budget(known, alpha, chosen.table), None
-        if chosen.table < 1:
+        budget, plan = method.budget(known, alpha, coordinates=not chosen.table), None
+        if not chosen.table:
             plan = replay_plan(prefixes, pilot, chosen.ball, budget, ends_of(self.side), shape, sums, chosen.simulated)
             rounds = () if proof.plan is None else proof.plan.rounds
             plan = replace(plan, rounds=rounds if len(rounds) == len(plan.blocks) + 1 else ())
@@ -231,16 +224,15 @@ class Sequential:
         if not chosen.table:
             return None
         assert isinstance(chosen.ball, Box)
-        log_term = -math.log(min(budget[TABLE[end]] for end in ends_of(self.side)))
         cuts, sums, before = shape.cuts, Sums.named(self.engine), None if prefixes is None else prefixes.before
-        plan = make_table_plan(problem, pilot, chosen.ball, log_term, shape.planned, cuts, sums, before)
+        plan = make_table_plan(problem, pilot, chosen.ball, self._log_term(budget), shape.planned, cuts, sums, before)
         if prefixes is not None:
             problem = prefixes.before(pilot.rows.stop)
             problem = prefixes.with_unseen_starts(problem, known_starts(problem, pilot).skipped)
         return replace(plan, start=self._start_bets(problem, pilot, budget, shape.planned))
 
     def _start_bets(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> StartBets | None:
-        probability = budget.get(TABLE_INITIAL)
+        probability = budget.get(INITIAL)
         if probability is None:
             return None
         return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends_of(self.side)))
@@ -248,11 +240,19 @@ class Sequential:
     def give_up(self, certified: Rows, alpha: float, told: Mapping[str, str], why: str, clock: Clock) -> Result:
         """The value range, where the log contradicts what the library chose or there is nothing to learn."""
         notes = self._notes(certified, told)
-        notes["Q"] = (
-            f"every function with values in the value range, as the class was given up: {why} ({told.get('Q', '')})"
-        )
+        notes["Q"] = f"{_ALL_IN_RANGE}, as the class was given up: {why} ({told.get('Q', '')})"
         if told:
             notes[GIVEN_UP] = why
+        proof = _value_range_proof(certified, alpha, self.side)
+        return Result.of(proof, certified, method=NAME, choices=notes, seconds=clock.seconds)
+
+    def say_nothing(self, problem: Rows, alpha: float, why: str, clock: Clock) -> Result:
+        """The value range at once, from no row, as these rows promise no more."""
+        pilot = self.pilot_of(problem, self.pilot_rows(problem))
+        certified, told = problem.select(pilot.rows.stop), {}
+        if self.ball is None:
+            told["states"] = kind_of_states(self.radius, self.choices, pilot).said
+        notes = {**self._notes(certified, told), "Q": _ALL_IN_RANGE, NOTHING: why}
         proof = _value_range_proof(certified, alpha, self.side)
         return Result.of(proof, certified, method=NAME, choices=notes, seconds=clock.seconds)
 
@@ -269,19 +269,12 @@ class Sequential:
         chosen = self.ball is None and self.radius is None
         return refuted(certified, ball) if chosen and isinstance(ball, Ball) else ""
 
-    def _ask_about_states(self, problem: Rows, planned: int) -> None:
-        """InvalidInput where whole numbers may be names or quantities: more rows than the pilot are looked at for that."""
-        start = problem.rows.start
-        seen = problem.load(start, min(start + share_of_rows(PILOT_SHARE, planned), problem.rows.stop))
-        if self.ball is None and seen is not None:
-            kind_of_states(self.radius, self.choices, seen)
-
     def pilot_rows(self, problem: Rows) -> int:
         """A share of the planned rows, but enough to fit something; or a number."""
         total = len(problem.rows)
         planned = total if self.planned_rows is None else self.planned_rows
-        found = replace(self, pilot=self._share(problem, planned)) if self.pilot is None else self
-        wanted = found.planned_pilot(planned)
+        chosen = self.pilot is None and self.ball is None and self.radius is None
+        wanted = self._chosen_pilot(problem, planned) if chosen else self.planned_pilot(planned)
         if wanted >= total:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {total} rows.")
         return wanted
@@ -292,21 +285,23 @@ class Sequential:
         if not isinstance(share, float):
             wanted = int(share)
         elif 0 < share < 1:
-            wanted = max(share_of_rows(share, planned), min(_ENOUGH, planned // 5))
+            wanted = pilot_length(share, planned)
         else:
             raise InvalidInput(f"pilot={self.pilot}: a share of rows in (0, 1), or a whole number of rows.")
         if wanted < 1:
             raise InvalidInput(f"A pilot of {wanted} rows cannot be set aside from a log of {planned} rows.")
         return wanted
 
-    def _share(self, problem: Rows, planned: int) -> float:
-        """The first rows of the shorter pilot tell whether a center may be fitted: they belong to the longer one, too."""
-        start = problem.rows.start
-        stop = min(start + replace(self, pilot=PILOT).planned_pilot(planned), problem.rows.stop)
-        first = None if self.ball is not None or self.radius is not None else problem.load(start, stop)
-        if first is None or kind_of_states(None, self.choices, first).table:
-            return PILOT
-        return LONG_PILOT if LONG_PILOT * planned >= _ENOUGH else PILOT
+    def _chosen_pilot(self, problem: Rows, planned: int) -> int:
+        """As long as what the states are taken for needs it."""
+        layout, start = problem.layout, problem.rows.start
+        stated = check_categorical(self.choices.categorical, layout.observation_dim)
+
+        def first(rows: int) -> SeenStates:
+            seen = problem.load(start, start + rows)
+            return seen_states(problem.first_block() if seen is None else seen)  # None: all beyond the horizon
+
+        return kind_of_pilot(first, planned, layout, stated)[1]
 
     def pilot_of(self, problem: Rows, wanted: int) -> Rows:
         """The pilot as a problem of its own."""
@@ -322,7 +317,7 @@ class Sequential:
         self,
         pilot: Rows,
         problem: Rows,
-        budget: ErrorBudget,
+        alpha: float,
         shape: Shape,
         report: Report | None = None,
         *,
@@ -332,9 +327,7 @@ class Sequential:
 
         Coordinates, models and weights are made with Q: unlike that of the dual bound it must not have seen certified rows.
         """
-        self._ask_about_states(problem, shape.planned)
-        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
-        foresight = Foresight(shape.planned, costs, shape.seen, sums)
+        foresight = self._foresight(problem, alpha, shape)
         chosen = choose_class(self.ball, self.radius, self.choices, pilot, foresight, report, fit=fit)
         seen, rows = chosen.ball.provenance, (pilot.rows.stop, problem.rows.stop)
         if seen.saw(rows, problem.log_hash):
@@ -342,52 +335,83 @@ class Sequential:
                 f"Q was chosen with rows {seen.rows}, the interval would certify rows {rows}. The weights of the sequential "
                 "interval are made with Q, which must not have seen the rows they are used on: choose it on earlier rows."
             )
-        length, table = self._foreseen(pilot, chosen, budget, shape)
-        length = min(length, range_at_all_times(pilot.terms).width)
+        lengths = self._predicted_lengths(problem, pilot, chosen, alpha, shape)
+        table = min(lengths, key=lengths.__getitem__)
+        length = min(lengths[table], range_at_all_times(pilot.terms).width)
         text = f"a length of about {three(length)}, guessed from the first {len(pilot.rows)} rows"
+        if isinstance(chosen.ball, Box):
+            text += f", by a plan {'without' if table else 'with'} coordinates"
         return replace(chosen, notes={**chosen.notes, _PREDICTED: text}, length=length, table=table)
 
-    def _foreseen(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> tuple[float, float]:
-        """How long the interval may be, and the share of alpha for a plan without coordinates: 0, 1, or a quarter in doubt.
+    def promising(self, pilot: Rows, problem: Rows, alpha: float) -> ChosenClass | str:
+        """The Q that would be chosen; or why its interval would be no shorter than the value range.
+
+        Plans of tables are cheap: they are made whatever the pilot says.
+        """
+        shape = self.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
+        width, least = range_at_all_times(pilot.terms).width, 0.0
+        if self.ball is None and self.radius is None:
+            least = least_length(self.choices, pilot, self._foresight(problem, alpha, shape))
+        chosen = self.choose(pilot, problem, alpha, shape) if least < width else None
+        if chosen is not None and (isinstance(chosen.ball, Box) or chosen.length < width):
+            return chosen
+        return f"the first {len(pilot.rows)} rows promise no more than the value range for the sequential method"
+
+    def _predicted_lengths(
+        self, problem: Rows, pilot: Rows, chosen: ChosenClass, alpha: float, shape: Shape
+    ) -> dict[bool, float]:
+        """How long the interval of each plan that is possible would be, from the pilot alone; True: without coordinates.
 
         Coordinates learn where q* can be, which helps once rows are many times pairs / (1 - gamma)^2; they know the pilot's pairs
         alone. Without them nothing is learned about q*, and unseen events alone matter where what follows can be foreseen.
         """
-        ball, ends, sums = chosen.ball, ends_of(self.side), Sums.named(self.engine)
+        ball, sums = chosen.ball, Sums.named(self.engine)
         possible = isinstance(ball, Box) and pilot.layout.discrete and pilot.answers.exact
-        if self.table_share and not possible:
+        if self.coordinates is False and not possible:
             raise InvalidInput(
-                f"table_share={self.table_share}: a plan without coordinates needs a box as Q and a policy with probabilities."
+                "coordinates=False: a plan without coordinates needs a box as Q and a policy with probabilities."
             )
-        if not isinstance(ball, Box) or not possible or self.table_share == 0:
-            return self._with_coordinates(pilot, chosen, budget, shape), 0.0
-        table = table_outlook(pilot, ball, math.log(len(ends) / budget.alpha), shape.planned, sums)
-        if self.table_share == 1 or pairs_of_a_table(pilot) > shape.seen:
-            return table.length, 1.0
-        length = self._with_coordinates(pilot, chosen, budget, shape)
-        if self.table_share is not None:
-            return min(length, table.length), self.table_share
-        if length < _CLEARLY * table.length:
-            return length, 0.0
-        return min(length, table.length), _IN_DOUBT if table.noisy and table.unseen < _MANY else 1.0
+        found, wanted = {}, self.coordinates
+        if isinstance(ball, Box) and possible and not wanted:
+            budget = self.budget(problem, alpha, coordinates=False)
+            found[True] = predict_table_length(pilot, ball, self._log_term(budget), shape.planned, sums)
+            found[True] += self._starts_not_learned(problem, pilot, budget, shape.planned)
+        if wanted or not found or (wanted is None and pairs_of_a_table(pilot) <= shape.seen):
+            known = isinstance(ball, Ball) and not math.isnan(chosen.length)  # classes were compared by it
+            foresight = self._foresight(problem, alpha, shape)
+            found[False] = chosen.length if known else foresight.length(pilot, ball, chosen.simulated)
+        return found
 
-    def _with_coordinates(self, pilot: Rows, chosen: ChosenClass, budget: ErrorBudget, shape: Shape) -> float:
-        """How long the interval of a plan with coordinates would be, from the pilot alone."""
-        costs, sums = costs_of(budget, ends_of(self.side)), Sums.named(self.engine)
-        return outset(pilot, chosen.ball, shape.seen, sums, chosen.simulated).length(shape.planned, costs)
+    def _foresight(self, problem: Rows, alpha: float, shape: Shape) -> Foresight:
+        costs = costs_of(self.budget(problem, alpha), ends_of(self.side))
+        return Foresight(shape.planned, costs, shape.seen, Sums.named(self.engine))
 
-    def budget(self, problem: Rows, alpha: float, table: float = 0.0) -> ErrorBudget:
-        """alpha over the vector event, the ends, and a sampled start; `table` of it for the ends without coordinates.
+    def _starts_not_learned(self, problem: Rows, pilot: Rows, budget: ErrorBudget, planned: int) -> float:
+        """What sampled starts cost both ends of a plan that does not learn what they are worth.
+
+        sqrt(p (1 - p)) B is the deviation of a value that is B away at the share p of starts that are not the most frequent one.
+        Hoeffding's inequality takes B/2 for it, at a cost of B^2 times its rate / 4. The starts that are left out tell p.
+        """
+        bets = self._start_bets(problem, pilot, budget, planned)
+        if bets is None:
+            return 0.0
+        _, counts = np.unique(problem.initial_states.observations[: bets.skipped] + 0.0, axis=0, return_counts=True)
+        others = 1.0 - float(counts.max()) / bets.skipped if bets.skipped else 0.5
+        each = 0.5 * range_of(problem.terms).width ** 2 * bets.hoeffding * math.sqrt(others * (1.0 - others))
+        return len(ends_of(self.side)) * each
+
+    def _log_term(self, budget: ErrorBudget) -> float:
+        """log(1/delta) of an end."""
+        return -math.log(min(budget[end] for end in ends_of(self.side)))
+
+    def budget(self, problem: Rows, alpha: float, *, coordinates: bool = True) -> ErrorBudget:
+        """alpha over the vector event (of a plan with coordinates), the ends, and a sampled start.
 
         Fixed before any certified row is seen.
         """
-        ends = ends_of(self.side)
-        sampled = START_SHARE if sampled_start(problem, len(ends)) is not None else 0.0
-        events = {INITIAL: sampled}
-        events |= {name: (1 - sampled) * part for name, part in probabilities(self.side, self.vector_share).items()}
-        tails = {TABLE_INITIAL: sampled, **{TABLE[end]: (1.0 - sampled) / len(ends) for end in ends}}
-        shares = {name: (1.0 - table) * part for name, part in events.items()}
-        shares |= {name: table * part for name, part in tails.items()}
+        sampled = START_SHARE if sampled_start(problem, len(ends_of(self.side))) is not None else 0.0
+        events = probabilities(self.side, self.vector_share if coordinates else 0.0)
+        shares = {INITIAL: sampled, **{name: (1 - sampled) * part for name, part in events.items()}}
         return ErrorBudget.split(alpha, {name: part for name, part in shares.items() if part > 0})
 
 

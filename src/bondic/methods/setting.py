@@ -41,12 +41,12 @@ from bondic.tuning.defaults import Choices, default_ball, default_instruments, d
 from bondic.tuning.instruments import pick_instruments, pick_table
 from bondic.tuning.pilot import SMALLEST_PILOT, share_of_rows
 from bondic.tuning.refutation import class_tests
-from bondic.tuning.scales import pilot_points
+from bondic.tuning.scales import seen_states
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 FloatArray = npt.NDArray[np.float64]
 
-GIVEN_UP = "class given up"
+GIVEN_UP, NOTHING = "class given up", "nothing is said"
 """The choice that says why a class which the library had chosen was given up for the value range."""
 TEST_SHARE = 0.1
 """Share of alpha for further tests of a Q that the library chose; fixed here, before any data are seen."""
@@ -216,7 +216,7 @@ def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
     if choice is None and method.gauge == "plug-in":
         choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else problem.first_block()
-    kind = state_kind(pilot_points(seen), problem.layout, choice)
+    kind = state_kind(seen_states(seen), problem.layout, choice)
     asked = {
         "Q is as you gave it": method.ball is not None or method.radius is not None,
         "you gave a bandwidth": method.choices.weight_bandwidth is not None,
@@ -224,7 +224,7 @@ def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
     why = next((words for words, given in asked.items() if given), None)
     if why is not None and kind.table and method.choices.categorical is None:
         kind = StateKind(False, (), f"states are numbers, related by their distance: {why}")
-    notes["states"] = kind.text + (f"; {kind.question}" if kind.question else "")
+    notes["states"] = kind.said
     return kind
 
 

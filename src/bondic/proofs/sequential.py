@@ -19,7 +19,7 @@ from bondic.bounds.start import SampledStart, sampled_start
 from bondic.bounds.start_bets import learned, start_error, used_starts
 from bondic.bounds.table import evaluate_table
 from bondic.bounds.table_plan import TablePlan
-from bondic.claims import Assumption, Claim, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
+from bondic.claims import Assumption, End, ErrorBudget, Guarantee, Rejection, Side, ends_of
 from bondic.classes.box import Box
 from bondic.classes.ellipsoids import Ellipsoid
 from bondic.classes.landmarks import coordinates
@@ -40,19 +40,17 @@ from bondic.terms import ValueRange, range_of
 
 VECTOR = "vector"
 """The share of alpha of (16), the event behind what is left of Q; the tails are called by their ends."""
-TABLE: dict[End, str] = {"lower": "table lower", "upper": "table upper"}
-"""Shares of the tails of a plan without coordinates."""
-INITIAL, TABLE_INITIAL = "initial", "table initial"
-"""Shares of a sampled initial distribution, for each of the two plans."""
+INITIAL = "initial"
+"""The share of a sampled initial distribution."""
 
 
 @register("proof", "sequential")
 @dataclass(frozen=True, eq=False)
 class SequentialProof(Proof):
-    """The ends (13)-(19) for one plan, or those of a table's plan without coordinates; the better of both where there are two."""
+    """The ends (13)-(19) for a plan with coordinates, or those of a table's plan without them."""
 
     asked: Asked
-    budget: ErrorBudget  # parts: vector, lower, upper, initial; table lower, table upper, table initial
+    budget: ErrorBudget  # parts: lower, upper, initial; with coordinates also vector
     side: Side
     ball: ValueClass
     plan: Plan | None
@@ -61,12 +59,9 @@ class SequentialProof(Proof):
 
     def __post_init__(self) -> None:
         refuse(self.planned is not None and self.planned < 1, "No rows were planned.")
-        refuse(self.plan is None and self.table is None, "A sequential interval needs a plan.")
+        refuse((self.plan is None) == (self.table is None), "A sequential interval has one plan.")
         refuse(self.table is not None and not isinstance(self.ball, Box), "A plan for a table needs a box as Q.")
-        begun = {plan.provenance for plan in (self.plan, self.table) if plan is not None}
-        refuse(len(begun) > 1, "The two plans of a sequential interval were not begun with the same rows.")
-        needed = set() if self.plan is None else {VECTOR, *ends_of(self.side)}
-        needed |= set() if self.table is None else {TABLE[end] for end in ends_of(self.side)}
+        needed = {*(() if self.plan is None else (VECTOR,)), *ends_of(self.side)}
         refuse(
             not needed <= set(self.budget.parts), "A part of alpha is missing for an event of the sequential interval."
         )
@@ -96,7 +91,7 @@ class SequentialProof(Proof):
         found = coordinates(self.ball, plan.basis, rows.layout, sums)
         data = embed(rows, self.ball, found, plan.limits, sums)
         start, limits = embed_start(rows, self.ball, found, sums), range_of(rows.terms)
-        sampled, probability = self._sampled(rows, INITIAL)
+        sampled, probability = self._sampled(rows)
 
         def error(end: End, sets: Sequence[Ellipsoid], value: ValueRange) -> Enclosure:
             if sampled is None or probability is None:
@@ -113,22 +108,20 @@ class SequentialProof(Proof):
         return evaluate(evidence, self.plan, ends_of(self.side))
 
     def evaluate_all(self, rows: Rows, sums: Sums = STANDARD) -> Evaluation:
-        """What the plans say together: at every end the better claim."""
-        found = [] if self.plan is None else [self.evaluate(self.evidence(rows, sums))]
-        if self.table is not None:
-            assert isinstance(self.ball, Box)
-            start = self.table.start
-            used = rows if start is None else used_starts(rows, start.skipped)
-            tails = {end: self.budget[TABLE[end]] for end in ends_of(self.side)}
-            error = self._starts_of_table(rows)
-            found.append(evaluate_table(used, self.ball, self.table, tails, error, sums))
-        return found[0] if len(found) == 1 else _joined(*found)
+        """What the plan says about these rows."""
+        if self.table is None:
+            return self.evaluate(self.evidence(rows, sums))
+        assert isinstance(self.ball, Box)
+        start, error = self.table.start, self._starts_of_table(rows)
+        used = rows if start is None else used_starts(rows, start.skipped)
+        tails = {end: self.budget[end] for end in ends_of(self.side)}
+        return evaluate_table(used, self.ball, self.table, tails, error, sums)
 
     def _starts_of_table(self, rows: Rows) -> Callable[[End, ValueRange], Enclosure]:
         """What sampled starts cost a plan without coordinates, which knows no more of q* than the value range."""
         assert self.table is not None
         bets, limits = self.table.start, range_of(rows.terms)
-        sampled, probability = self._sampled(rows, TABLE_INITIAL)
+        sampled, probability = self._sampled(rows)
 
         def error(end: End, value: ValueRange) -> Enclosure:
             if sampled is None or probability is None:
@@ -139,9 +132,9 @@ class SequentialProof(Proof):
 
         return error
 
-    def _sampled(self, rows: Rows, name: str) -> tuple[SampledStart | None, float | None]:
+    def _sampled(self, rows: Rows) -> tuple[SampledStart | None, float | None]:
         """A sampled initial distribution, and the probability that is set aside for it."""
-        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(name)
+        sampled, probability = sampled_start(rows, len(ends_of(self.side))), self.budget.get(INITIAL)
         if sampled is not None and probability is None:
             raise InvalidInput("The initial distribution is sampled: a part of alpha must be set aside for it.")
         return sampled, probability
@@ -151,7 +144,7 @@ class SequentialProof(Proof):
 
     @property
     def _begun(self) -> Provenance:
-        """The rows that the plans were begun with."""
+        """The rows that the plan was begun with."""
         if self.plan is not None:
             return self.plan.provenance
         assert self.table is not None
@@ -165,8 +158,7 @@ class SequentialProof(Proof):
         return list_assumptions(rows, self.ball, own, rejected=rejected)
 
     def provenances(self) -> tuple[Provenance, ...]:
-        plans = tuple(plan.provenance for plan in (self.plan, self.table) if plan is not None)
-        return *plans, self.ball.provenance
+        return self._begun, self.ball.provenance
 
     def work(self, rows: Rows) -> float:
         """Coordinates, widths and moments of every row, and factors of the sets: all of them in every round.
@@ -188,8 +180,7 @@ class SequentialProof(Proof):
         self, rows: Rows, claims: Claims, log: Log, retest: Retest | None, sums: Sums = STANDARD
     ) -> tuple[Review, ...]:
         del claims, retest, sums
-        *plans, chosen = self.provenances()
-        for what, provenance in (*(("The plan was begun", one) for one in plans), ("Q was chosen", chosen)):
+        for what, provenance in (("The plan was begun", self._begun), ("Q was chosen", self.ball.provenance)):
             if provenance.saw((rows.rows.start, rows.rows.stop), log.content_hash):
                 raise VerificationError(f"{what} with rows that are certified, or with rows after them.")
         bets = "bets stay within the value range, row by row"
@@ -198,31 +189,17 @@ class SequentialProof(Proof):
         return (Review((bets,), ("whether the log contradicts Q, beyond the interval's own test",)),)
 
 
-def _joined(first: Evaluation, second: Evaluation) -> Evaluation:
-    """At every end the better of two claims; ends that cross exclude everything."""
-    best: dict[End, Claim] = {}
-    for claim in (*first.claims, *second.claims):
-        old = best.get(claim.end)
-        best[claim.end] = claim if old is None or claim.gain(old) > 0 else old
-    crossed = len(best) == 2 and best["lower"].bound > best["upper"].bound
-    empty = first.empty or second.empty or crossed
-    return Evaluation(tuple(best.values()), empty, first.rounds, max(first.effective, second.effective))
-
-
 def claims_of(evaluation: Evaluation, budget: ErrorBudget) -> Claims:
     """The ends; an empty set of what is left of Q, or ends that cross, reject at the level that was spent.
 
-    The ends of one plan cross only if its tails fail: both speak of one mean over the starts. Two plans have two such means,
-    as the one with coordinates may leave starts out: there the events of the starts count as well.
+    Ends cross only if the tails fail: both speak of one mean over the starts, so the share of these is not spent.
     """
-    both = VECTOR in budget.parts and not budget.parts.keys().isdisjoint(TABLE.values())
-    left_out = () if both else (INITIAL, TABLE_INITIAL)
-    level = math.fsum(part for name, part in budget.parts.items() if name not in left_out)
+    level = math.fsum(part for name, part in budget.parts.items() if name != INITIAL)
     test = Rejection(evaluation.empty, min(level, 1.0) if evaluation.empty else 1.0, 0.0, 0.0, 0.0)
     return Claims(evaluation.claims, (test,))
 
 
 def probabilities(side: Side, vector: float) -> dict[str, float]:
-    """Shares of the events: `vector` for what is left of Q, the rest for the tails in equal parts."""
+    """Shares of the events: `vector` for what is left of Q (0: nothing is learned about q*), the rest for the tails."""
     ends: tuple[End, ...] = ends_of(side)
     return {VECTOR: vector, **{end: (1.0 - vector) / len(ends) for end in ends}}

@@ -78,7 +78,7 @@ def _refuse_models_of_few_rows(plan: TablePlan, rows: Rows, first: int) -> None:
     if any(few):
         raise InvalidInput(
             f"{sum(few)} of {len(few)} blocks of the plan have models of pairs that fewer than {FEWEST_ROWS} rows had shown: the "
-            "certificate would show what followed in single rows. Use Sequential(table_share=0), Default(no_rows=True), or a "
+            "certificate would show what followed in single rows. Use Sequential(coordinates=True), Default(no_rows=True), or a "
             "longer pilot."
         )
 

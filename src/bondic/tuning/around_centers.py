@@ -22,8 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bondic.classes.ball import Ball
+from bondic.classes.box import Box
 from bondic.classes.instruments import Instruments
 from bondic.classes.provenance import Provenance
+from bondic.classes.span import Span
 from bondic.classes.value_class import constant_value
 from bondic.errors import PolicyError
 from bondic.rows import Rows
@@ -64,7 +66,7 @@ class Foresight:
     seen: int  # most landmarks
     sums: Sums = STANDARD
 
-    def length(self, pilot: Rows, ball: Ball, simulated: Simulated | None) -> float:
+    def length(self, pilot: Rows, ball: Ball | Box | Span, simulated: Simulated | None) -> float:
         return outset(pilot, ball, self.seen, self.sums, simulated).length(self.planned, self.budget)
 
 

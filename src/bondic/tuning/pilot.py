@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 PILOT_SHARE = 0.2
+"""Of the dual method."""
+PILOT, LONG_PILOT = 0.05, 0.1
+"""Of the sequential one: usually, and where a center of Q may be fitted to them."""
+_ENOUGH = 200
+"""Its pilot has at least so many rows, or a fifth of the log."""
 SMALLEST_PILOT = 20
 LARGEST_PILOT = 5000
 
@@ -10,3 +15,8 @@ LARGEST_PILOT = 5000
 def share_of_rows(share: float, rows: int) -> int:
     """Rows that a share stands for; fewer than SMALLEST_PILOT tune nothing."""
     return min(int(share * rows), LARGEST_PILOT)
+
+
+def pilot_length(share: float, rows: int) -> int:
+    """Rows that the sequential method sets aside for a share of so many, but enough to fit something."""
+    return max(share_of_rows(share, rows), min(_ENOUGH, rows // 5))

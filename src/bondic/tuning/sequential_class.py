@@ -17,9 +17,9 @@ from bondic.search.sequential.plan import Simulated
 from bondic.terms import range_at_all_times
 from bondic.tuning.around_centers import ClassCandidate, Foresight, balls_around_center, centers_apply
 from bondic.tuning.centers import fit_centers
-from bondic.tuning.defaults import Choices, default_ball, default_instruments, default_value_kernel
+from bondic.tuning.defaults import Choices, default_ball, default_center, default_instruments, default_value_kernel
 from bondic.tuning.look_ahead import Report
-from bondic.tuning.scales import pilot_points
+from bondic.tuning.scales import seen_states
 from bondic.tuning.states import StateKind, check_categorical, state_kind
 
 SHORT = 0.1
@@ -37,7 +37,7 @@ class ChosenClass:
     notes: dict[str, str]
     simulated: Simulated | None = None  # for models of what follows
     length: float = math.nan  # of the interval, as far as the pilot can tell
-    table: float = 0.0  # share of alpha for a plan without coordinates
+    table: bool = False  # whether the plan has no coordinates
 
 
 def choose_class(
@@ -54,7 +54,7 @@ def choose_class(
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
-    notes = {"states": kind.text + (f"; {kind.question}" if kind.question else "")}
+    notes = {"states": kind.said}
     limits = range_at_all_times(pilot.terms)
     if kind.table and radius is None:
         if not pilot.layout.discrete:
@@ -74,7 +74,7 @@ def choose_class(
     chosen, note = default_ball(pilot, pilot, kernel, plain, choices, limits)
     smooth = ClassCandidate("smooth values", chosen, f"{kernel!r}, {note}", foresight.length(pilot, chosen, None))
     if not fit:
-        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
+        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note}, length=smooth.length)
     return _shortest(smooth, choices, pilot, kind.columns, plain, foresight, notes, report)
 
 
@@ -91,7 +91,7 @@ def _shortest(
     """The class that assumes least among those of about the shortest predicted length; centers are fitted where that may help."""
     width = range_at_all_times(pilot.terms).width
     if smooth.length <= SHORT * width or not centers_apply(pilot):
-        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note})
+        return ChosenClass(smooth.ball, {**notes, "Q": smooth.note}, length=smooth.length)
     centers = fit_centers(pilot, choices.seed, report)
     simulated = None if centers.simulator is None else Simulated(centers.simulator.steps, centers.simulator.tree)
     factor = 0.1 * choices.radius_factor
@@ -103,7 +103,20 @@ def _shortest(
         f"{one.name} {three(one.length)}" for one in (smooth, *others)
     )
     notes["centers"] = centers.text()
-    return ChosenClass(pick.ball, notes, simulated=simulated)
+    return ChosenClass(pick.ball, notes, simulated=simulated, length=pick.length)
+
+
+def least_length(choices: Choices, pilot: Rows, foresight: Foresight) -> float:
+    """What is predicted for the smallest ball around the middle of the range, that of radius B/2; 0 where others may be shorter.
+
+    Its radius needs no fit, and every larger one has a longer interval: where it promises nothing, no ball is looked for.
+    """
+    kind = kind_of_states(None, choices, pilot)
+    if kind.table or centers_apply(pilot):
+        return 0.0
+    center, half = default_center(pilot, range_at_all_times(pilot.terms))
+    ball = Ball(default_value_kernel(pilot, choices, kind.columns, foresight.planned), half, center)
+    return foresight.length(pilot, ball, None)
 
 
 def _where(pilot: Rows) -> tuple[tuple[int, int], str]:
@@ -113,7 +126,7 @@ def _where(pilot: Rows) -> tuple[tuple[int, int], str]:
 def kind_of_states(radius: float | None, choices: Choices, pilot: Rows) -> StateKind:
     """Names or numbers, from the pilot alone; a radius speaks of numbers unless something else is stated."""
     stated = check_categorical(choices.categorical, pilot.layout.observation_dim)
-    kind = state_kind(pilot_points(pilot), pilot.layout, stated)
+    kind = state_kind(seen_states(pilot), pilot.layout, stated)
     if radius is not None and kind.table and choices.categorical is None:
         return StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
     return kind

@@ -1,28 +1,32 @@
-"""Are states names or numbers? Whole numbers in one column are taken for names; many of them are asked about."""
+"""Are states names or numbers? States that come again are names; whole numbers that do not are asked about.
+
+Steps with a density never lead from two states to the same one, bit for bit; names come again sooner or later. The two mistakes
+are not alike: names taken for numbers give a wrong interval, numbers taken for names a long one (docs/theory/default-class.md).
+One function decides for `check`, for `evaluate` and for every method.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from bondic.errors import InvalidInput, shown
 from bondic.kernels.normal_form import Layout
+from bondic.tuning.pilot import LONG_PILOT, PILOT, SMALLEST_PILOT, pilot_length
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 Categorical = bool | tuple[int, ...] | None
 """True: every column holds names; False: none does; numbers of columns; None: look at the states."""
 
 STATED = "as you stated"
 """Ends what is said of states that the user described."""
-_FEW = 1000
-"""Distinct states that are certainly few enough for a table."""
 _FEW_NAMES = 50
 """Different whole numbers in one column, beside columns that are not whole, that are taken for names."""
-_VISITS = 5
-"""States of several columns are a table if each was seen this often on average."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,39 @@ class StateKind:
     columns: tuple[int, ...]  # columns of names inside states that are otherwise numbers
     text: str
     question: str = ""  # what a reader may want to state instead
+
+    @property
+    def said(self) -> str:
+        return self.text + (f"; {self.question}" if self.question else "")
+
+
+@dataclass(frozen=True, eq=False)
+class SeenStates:
+    """The states of some rows, in their order."""
+
+    logged: FloatArray  # (n, d)
+    following: FloatArray  # (k, d) those that steps led to
+    origins: FloatArray  # (k, d) the states in which these steps began
+
+    @cached_property
+    def come_again(self) -> bool:
+        """Whether states are names: in one-step logs if any comes again.
+
+        Where steps follow each other, starts do not count: they may come from a list whatever states are. Steps that meet (from
+        different states to the same one, or back to their own) must outnumber those that are repeated (from the same state to
+        the same one, as near such a start if the noise has few values); or both together must be most of all steps.
+        """
+        if not len(self.following):
+            return bool(np.unique(self.logged, axis=0).shape[0] < len(self.logged))
+        stays = np.all(self.following == self.origins, axis=1)
+        places, steps = _counts(self.following), _counts(np.hstack([self.origins, self.following]))
+        meet = int(np.count_nonzero(stays | (places > steps)))
+        repeated = int(np.count_nonzero(~stays & (places == steps) & (steps > 1)))
+        return meet > repeated or 2 * (meet + repeated) > len(self.following)
+
+    @cached_property
+    def all(self) -> FloatArray:
+        return np.concatenate([self.logged, self.following])
 
 
 def check_categorical(categorical: Categorical | Sequence[int], observation_dim: int) -> Categorical:
@@ -48,9 +85,8 @@ def check_categorical(categorical: Categorical | Sequence[int], observation_dim:
     return columns
 
 
-def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> StateKind:
-    """Decide from the statement, or else from these points alone (columns: observation, time, continuous action)."""
-    observed = points[:, : layout.observation_dim]
+def state_kind(seen: SeenStates, layout: Layout, categorical: Categorical) -> StateKind:
+    """Decide from the statement, or else from these states alone; InvalidInput where it has to be stated."""
     if categorical is False:
         return StateKind(False, (), f"states are numbers, {STATED}")
     if isinstance(categorical, tuple):
@@ -62,30 +98,45 @@ def state_kind(points: FloatArray, layout: Layout, categorical: Categorical) -> 
         if not layout.discrete:
             return StateKind(False, tuple(range(layout.observation_dim)), f"states are names, {STATED}")
         return StateKind(True, (), f"states are names, {STATED}: a table")
-    return _kind_seen(observed, points[:, : layout.observation_dim + int(layout.has_time)], layout)
+    return _kind_seen(seen, layout)
 
 
-def _kind_seen(observed: FloatArray, states: FloatArray, layout: Layout) -> StateKind:
-    count = observed.shape[0]
+def kind_of_pilot(
+    first: Callable[[int], SeenStates], rows: int, layout: Layout, categorical: Categorical
+) -> tuple[StateKind, int]:
+    """What the states of a log of so many rows are taken for, and the rows that are set aside: names need the fewest.
+
+    `first` gives the states of the first rows. Where these are too few for a pilot, all are looked at.
+    """
+    short, long = (pilot_length(share, rows) for share in (PILOT, LONG_PILOT))
+    seen = first(short if short >= SMALLEST_PILOT else rows)
+    if categorical is not None or seen.come_again:
+        kind = state_kind(seen, layout, categorical)
+        if kind.table:
+            return kind, short
+    return state_kind(first(long if long >= SMALLEST_PILOT else rows), layout, categorical), long
+
+
+def _kind_seen(seen: SeenStates, layout: Layout) -> StateKind:
+    observed, count = seen.all, len(seen.logged)
     whole = [int(c) for c in np.flatnonzero(np.all(observed == np.round(observed), axis=0))]
-    distinct = int(np.unique(states, axis=0).shape[0])
     numbers = [c for c in whole if np.unique(observed[:, c]).size > 2]
     if not layout.discrete:
         return _line(observed, numbers, "actions are numbers, so a table is impossible")
-    if layout.observation_dim == 1 and whole:
-        names = int(np.unique(observed).size)
-        if names > max(_FEW, count / _VISITS):
+    distinct, column = int(np.unique(observed, axis=0).shape[0]), layout.observation_dim == 1 and whole
+    if not seen.come_again and distinct > 1:
+        if column:
             raise InvalidInput(
-                f"States are one column of whole numbers, {names} different values among {count} states: are they names, or a "
+                f"States are one column of whole numbers, and do not come again in the first {count} rows: are they names, or a "
                 "quantity? Names are compared for equality only, numbers by their distance, and the wrong choice gives a wrong "
                 "interval. State it: categorical=True (--categorical obs) for names, categorical=False (--numeric) for numbers."
             )
-        few = f"states are whole numbers in one column ({names} different values) and are treated as names: a table"
+        return _line(observed, numbers, f"they do not come again in the first {count} rows")
+    if column:
+        few = f"states are whole numbers in one column ({distinct} different values) and are treated as names: a table"
         return StateKind(True, (), few, "if they are quantities, state categorical=False (--numeric)")
-    if distinct <= _FEW and distinct * _VISITS <= count:
-        text = f"the first {count} states of the log have only {distinct} different values: a table"
-        return StateKind(True, (), text, "categorical=False (--numeric) compares states by their distance instead")
-    return _line(observed, numbers, f"{distinct} different values among {count} states are too many for a table")
+    text = f"states come again ({distinct} different ones in the first {count} rows), so they are names: a table"
+    return StateKind(True, (), text, "categorical=False (--numeric) compares states by their distance instead")
 
 
 def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
@@ -106,6 +157,12 @@ def _line(observed: FloatArray, numbers: list[int], why: str) -> StateKind:
         "categorical=[...] (--categorical COLUMN) says which are names"
         + (", categorical=False (--numeric) that none is" if few else ""),
     )
+
+
+def _counts(points: FloatArray) -> IntArray:
+    """How many rows are equal to each."""
+    _, place, counts = np.unique(points + 0.0, axis=0, return_inverse=True, return_counts=True)
+    return np.asarray(counts[place.reshape(-1)])
 
 
 def _hold(columns: Sequence[int]) -> str:

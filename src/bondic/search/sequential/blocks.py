@@ -17,7 +17,7 @@ from bondic.search.sequential.models import FIRST, Fitted, RunningMoments, fit
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past, Seen
 from bondic.search.sequential.prices import TailPrice
-from bondic.search.sequential.sample import Predictions, held_rows, past_sample, prediction_noise, sample_of
+from bondic.search.sequential.sample import Predictions, held_rows, prediction_noise, sample_of, sampled_rows
 from bondic.search.sequential.simulator import fit_simulator
 from bondic.search.sequential.weights import Aim, Balance, Problem, propose_aim
 
@@ -160,7 +160,7 @@ class Proposer:
         self._learn_steps(past)
         self.moments.advance(past)
         fitted, first = fit(self.moments, self.gamma)
-        sample, noise = past_sample(past, fitted.model), prediction_noise(past, first)
+        sample, noise = sample_of(sampled_rows(past), fitted.model, self.gamma), prediction_noise(past, first)
         rows, by_then = past.share * (self.planned - self.start), past.share * (stop - self.start)
         instruments = propose_instruments(past, fitted, sample, self.outlook, noise, by_then)
 

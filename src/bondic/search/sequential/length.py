@@ -1,7 +1,8 @@
 """How long the interval of a finished plan would be, as far as the pilot can tell: classes are compared by it.
 
 The last 30 % of the pilot, seen with the model of the rest, stand for all rows to come: the fixed point is run on them as if
-each came many times, then the tails (13) + (15) are evaluated over the ellipsoid that it leaves.
+each came many times, then the tails (13) + (15) are evaluated over the ellipsoid that it leaves. For a table all of its rows do,
+with the model of all: pairs that the last ones happen to lack would count as if no row to come had them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bondic.noise.betting import curvature
 from bondic.search.sequential.blocks import Budget, Draft, Proposer
 from bondic.search.sequential.outlook import Outlook
 from bondic.search.sequential.past import Past
-from bondic.search.sequential.sample import Predictions, held_rows, sample_of
+from bondic.search.sequential.sample import Predictions, held_rows, sample_of, sampled_rows
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,8 +32,8 @@ def predict_length(past: Past, model: LinearModel, planned: int, budget: Budget)
     """The length for a log that ends at row `planned`, from the rows of the past; it may be longer than the range."""
     proposer = Proposer(model, past.radius, past.gamma, past.row, planned, budget)
     found = proposer.prepare(past, planned)
-    rows = held_rows(past)
-    sample = sample_of(rows, found.first.model, past.gamma)
+    rows = sampled_rows(past) if past.table else held_rows(past)
+    sample = found.sample if past.table else sample_of(rows, found.first.model, past.gamma)
     weight = found.rows / len(rows)
     outlook = proposer.outlook
     features, deviations = sample.toward @ found.instruments.whitening, outlook.over_the_ball(sample)

@@ -32,8 +32,6 @@ _LATER = np.array([1.0, 1.1, 1.25])
 """Later blocks may raise Λ, in units of the one before. Taking weight back was measured to cost more than it gains."""
 _MOST = 3.0
 """In all by no more than this factor."""
-_QUIET = 0.05
-"""Noise below this share of the price of unseen events does not matter."""
 
 
 def finer(cuts: Sequence[float]) -> tuple[float, ...]:
@@ -151,22 +149,9 @@ def make_table_plan(
     return TablePlan(codes.states, codes.answers, places, slots, tuple(proposer.blocks), seen)
 
 
-@dataclass(frozen=True)
-class TableOutlook:
-    """What the pilot says about a table."""
-
-    length: float  # of the interval, about
-    noisy: bool  # deviations, not unseen events, decide the length
-    pairs: int  # visited so far
-    unseen: float  # share of what the policy does that leads to pairs which were not visited
-
-
-def table_outlook(pilot: Rows, box: Box, log_term: float, planned: int, sums: Sums = STANDARD) -> TableOutlook:
-    """How long the interval of such a plan would be, from the pilot alone."""
+def predict_table_length(pilot: Rows, box: Box, log_term: float, planned: int, sums: Sums = STANDARD) -> float:
+    """How long the interval of such a plan would be, from the pilot alone; longer than the range where it is that bad."""
     codes = make_codes(pilot, pilot, box, sums)
     proposer = TableProposer(pilot.gamma, box.radius, pilot.rows.start + planned, log_term)
-    capacity, aim = proposer.aim(codes.before(pilot.rows.stop), None)
-    length = min(2 * aim.half(log_term), 2 * box.radius)
-    little = 1e-6 * aim.total  # every visited pair can carry that
-    lost = capacity.aim(little, np.zeros(codes.size), 0.0).bias / max(little * box.radius, 1e-300)
-    return TableOutlook(float(length), bool(aim.noise > _QUIET * log_term), codes.visited.size, lost)
+    _, aim = proposer.aim(codes.before(pilot.rows.stop), None)
+    return float(2 * aim.half(log_term))
