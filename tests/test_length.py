@@ -26,7 +26,7 @@ def length_of(items):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [("numbers", {}), ("names", {"table_share": 0.0}), ("names", {"table_share": 1.0})]
+    ("kind", "options"), [("numbers", {}), ("names", {"coordinates": True}), ("names", {"coordinates": False})]
 )
 def test_sequential_plans_state_their_length_and_certificates_keep_it(kind, options):
     texts = []

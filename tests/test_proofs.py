@@ -120,7 +120,7 @@ class TestTableWithoutCoordinates(ProofCase):
 
     @classmethod
     def ask(cls):
-        return table(bondic.Sequential(table_share=1))
+        return table(bondic.Sequential(coordinates=False))
 
 
 class TestTableWithCoordinates(ProofCase):
@@ -128,7 +128,7 @@ class TestTableWithCoordinates(ProofCase):
 
     @classmethod
     def ask(cls):
-        return table(bondic.Sequential(table_share=0))
+        return table(bondic.Sequential(coordinates=True))
 
 
 class TestTableByDefault(ProofCase):

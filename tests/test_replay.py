@@ -68,7 +68,7 @@ def coin():
     rng, n = np.random.default_rng(0), 1500
     rewards = (rng.random(n) < 0.505).astype(np.float64)
     log = bondic.Transitions(np.zeros((n, 1)), rng.integers(0, 2, n), rewards, np.zeros((n, 1)), np.ones(n, bool))
-    method = bondic.Sequential(table_share=0, choices=bondic.Choices(categorical=True))
+    method = bondic.Sequential(coordinates=True, choices=bondic.Choices(categorical=True))
     start, policy = bondic.InitialStates.exact([[0.0]]), bondic.TablePolicy([[0.5, 0.5]])
     return Case(log, policy, start, method, "sequential", gamma=0.0, reward_range=(0.0, 1.0))
 
@@ -155,7 +155,7 @@ def test_tables_without_coordinates_are_replayed():
     rewards = (rng.random(n) < 0.2 + 0.5 * actions).astype(np.float64)
     log = bondic.Transitions(states, actions, rewards, rng.integers(0, 2, (n, 1)).astype(float), rng.random(n) < 0.1)
     start, policy = bondic.InitialStates.exact([[0.0]]), bondic.TablePolicy([[0.1, 0.9], [0.6, 0.4]])
-    method = bondic.Sequential(table_share=1)
+    method = bondic.Sequential(coordinates=False)
     case = Case(log, policy, start, method, "sequential", gamma=0.5, reward_range=(0.0, 1.0))
     table = case.proof.table
     blocks = tuple(replace(block, weights=1.1 * block.weights) for block in table.blocks)

@@ -155,7 +155,7 @@ def images(rows=600, **changes):
     """One-step decisions about digits, without propensities; the policy is right about most of them."""
     pixels, digits = load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
-    seen = rng.integers(0, 300, rows)
+    seen = rng.permutation(len(pixels))[:rows]
     taken = rng.integers(0, 10, rows)
     log = bondic.Transitions.one_step(pixels[seen], taken, (taken == digits[seen]).astype(float))
     model = LogisticRegression(max_iter=300).fit(pixels[:300] / 16, digits[:300])

@@ -92,7 +92,9 @@ def test_a_folder_is_that_of_the_command_and_can_be_verified(result, tmp_path):
     assert names == {"certificate.json", "certificate.npz", "report.html", "result.json"}
     assert names <= set(WRITTEN)
     assert bondic.verify(folder, LOG).low == pytest.approx(result.low)
-    assert bondic.verify(str(folder / "certificate.json"), TABLE, _probabilities).headline == ()
+    assert bondic.verify(str(folder / "certificate.json"), TABLE, _probabilities).headline == (
+        "when the plan was made",
+    )
     assert bondic.verify(result, LOG).high == pytest.approx(result.high)
     with pytest.raises(InvalidInput, match="overwrite=True"):
         result.save(folder)

@@ -58,11 +58,6 @@ class Assumption:
         return "chosen-class" if self.name == "values" else f"chosen-{self.name}"
 
 
-CHOICES = {"chosen-class": "The value function lies in the class that bondic chose: it is no rougher than that."}
-"""What a user states by accepting a choice of the library. All that a finite-sample guarantee can rest on is here: choices of
-baselines whose guarantee is another cannot be accepted, as nothing is shown by them."""
-
-
 def held(guarantee: Guarantee, assumptions: Iterable[Assumption], status: Status) -> Held:
     """The guarantee of an answer; the value range alone (no interval) rests on no choice."""
     chosen = status is Status.INTERVAL and any(item.state == "chosen" for item in assumptions)

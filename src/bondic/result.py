@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
-from bondic.claims import CHOICES, Assumption, Claim, ErrorBudget, Held, Rejection, Side, Status, conclude, held
+from bondic.choices import CHOICES
+from bondic.claims import Assumption, Claim, ErrorBudget, Held, Rejection, Side, Status, conclude, held
 from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from bondic.claims import CHOICES
+from bondic.choices import CHOICES
 from bondic.errors import InvalidInput
 
 Severity = Literal["refuse", "warn", "note"]
