@@ -79,6 +79,7 @@ experiments: $(VENV)/.stamp-experiments ## the long statistical runs
 	$(BIN)/python experiments/tightness.py --out out/tightness.json --page docs/tightness.md
 	$(BIN)/python experiments/real_logs.py --page docs/real-logs.md
 	$(BIN)/python experiments/ways_out.py --page docs/ways-out.md
+	$(BIN)/python experiments/sampled_starts.py
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist out site bondic-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
