@@ -193,3 +193,32 @@ def test_what_is_accepted_is_stated():
         assert len(bondic.make_problem(log, policy, **asked).doubts) == 1
     stated = bondic.make_problem(log, policy, **asked, accept=["reward-scale"])
     assert (stated.doubts, stated.stated) == ((), (ACCEPTABLE["reward-scale"],))
+
+
+@pytest.mark.parametrize(("ids", "each"), [(300, 10), (50, 20), (1000, 5)])
+@pytest.mark.parametrize("scale", [1.0, 0.37])
+def test_rows_that_are_sorted_by_customer_are_no_copies(ids, each, scale):
+    """Equal contents stand near each other there: matches at short distances are common all over the log."""
+    for seed in range(5):
+        draws = rng(seed)
+        who = np.repeat(np.arange(ids), each)
+        actions = draws.integers(0, 2, who.size)
+        rewards = (draws.random(who.size) < draws.random(ids)[who] * 0.6 + 0.3 * actions).astype(float)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", bondic.ValidityWarning)
+            log = bondic.Transitions.one_step(scale * who[:, None], actions, rewards)
+        assert not [item for item in bondic.inspect_log(log) if item.kind == "copies"]
+
+
+@pytest.mark.parametrize(("moves", "alarms"), [(False, 1), (True, 0)])
+def test_states_that_are_few_and_never_left(moves, alarms):
+    draws = rng()
+    state = draws.integers(0, 3, 400)
+    after = np.where((np.arange(400) == 17) & moves, (state + 1) % 3, state)
+    columns = {
+        "observations": state[:, None], "actions": draws.integers(0, 2, 400), "rewards": draws.random(400),
+        "next_observations": after[:, None], "terminations": np.zeros(400, bool),
+    }  # fmt: skip
+    assert len(found(columns, "next-observations")) == alarms
+    alone = {**columns, "observations": np.zeros((400, 1)), "next_observations": np.zeros((400, 1))}
+    assert not found(alone, "next-observations")

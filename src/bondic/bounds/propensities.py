@@ -277,12 +277,14 @@ def estimate_of(
     """A guess of the value without a guarantee: the doubly robust mean, or the least varying mix of both ends' values.
 
     Values from below use v_lo as a control variate, those from above v_hi; the mix of them that varies least on these rows
-    has a control variate in between. NaN where they differ by a constant: no row has a weight that tells.
+    has a control variate in between. NaN where they differ by a constant (no row has a weight that tells), and where a stated
+    start was never met.
     """
     way, other = found[-1], mirrored[-1]
     low, high = moderate(way.values[way.first :]), moderate(-other.values[other.first :])
     gap = high - low
-    if gap.size and gap[0] != 0 and np.all(gap == gap[0]):
+    unmet = strata is not None and not strata.since(way.first).counts().all()
+    if unmet or (gap.size and gap[0] != 0 and np.all(gap == gap[0])):
         return math.nan
     spread = float(np.var(gap))
     mix = float(np.clip(-np.cov(low, gap)[0, 1] / spread, 0.0, 1.0)) if spread > 0 and low.size > 1 else 0.5

@@ -88,6 +88,12 @@ def _refuse_repeated_keys(episodes: IntArray, rows: IntArray) -> None:
         )
 
 
+def _come_again(observations: npt.NDArray[np.float64]) -> bool:
+    """Whether most of these different rows share their state with another one: states are names, and equal rows are common."""
+    _, counts = np.unique(fingerprints(observations + 0.0), return_counts=True)
+    return bool(2 * np.count_nonzero(counts == 1) < len(observations))
+
+
 class _Copies:
     """Rows that equal an earlier one, by 64-bit fingerprints: 8 bytes a row, for logs without keys only."""
 
@@ -102,7 +108,7 @@ class _Copies:
         distinct, first, inverse = np.unique(marks, return_index=True, return_inverse=True)
         original = first[inverse.reshape(-1)]
         copied = (original != np.arange(marks.size)) | np.isin(marks, self._seen)
-        if copied.any():
+        if copied.any() and not _come_again(part.observations[first]):
             self._warned = True
             row = int(np.argmax(copied))
             where = f", a copy of row {first_row + original[row]}" if original[row] != row else ""

@@ -150,7 +150,7 @@ class Propensities:
             provenance = Provenance("rates", (problem.rows.start, borders[0]), problem.log_hash)
         proof = PropensityProof(
             Asked.of(certified), budget, self.side, value, self._used(), self._planned(columns), target, control, rates,
-            provenance,
+            provenance, self.planned is not None,
         )  # fmt: skip
         planner = None if isinstance(self.model, Regressor) else describe(NAME, self, problem)
         return self._result(proof, certified, columns, clock, planner)
@@ -198,7 +198,7 @@ class Propensities:
         refuse(first != proof.asked.rows[0], f"Rows from {first} on follow the pilot, not {proof.asked.rows[0]}.")
         again = replace(
             proof, budget=budget, value=value, stated=self._used(), planned=planned, control=control, rates=rates,
-            provenance=provenance,
+            provenance=provenance, beforehand=self.planned is not None,
         )  # fmt: skip
         return again, ("control", "start") if contexts else ("control",)
 
@@ -217,7 +217,11 @@ class Propensities:
         lower, upper = (ways(columns.seen_from(end), proof.control, exact) for end in _BOTH)
         strata = proof.strata(certified, columns)
         estimate = estimate_of(columns, lower, upper, strata)
-        source = {} if math.isnan(estimate) else {"estimate": f"mean over the log, {lower[-1].name}"}
+        source = (
+            {}
+            if math.isnan(estimate)
+            else {"estimate": f"mean over the {'log' if strata is None else 'stated starts'}, {lower[-1].name}"}
+        )
         clock.done("bets")
         return Result.of(
             proof,

@@ -45,7 +45,6 @@ from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rows import Rows
-from bondic.rows.episodes import episode_numbers
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import in_full
 
@@ -65,6 +64,7 @@ class PropensityProof(Proof):
     control: Control | None  # q̂; None: rewards are weighed as they are
     rates: dict[End, tuple[float, ...]] | None  # for "contexts": one for every way to weigh
     provenance: Provenance  # of the rates
+    beforehand: bool = False  # whether `planned` was stated; else it is the log's own number
 
     def __post_init__(self) -> None:
         missing = any(not (self.budget.get(end) or 0.0) > 0 for end in ends_of(self.side))
@@ -203,10 +203,9 @@ class PropensityProof(Proof):
     def _length(self, rows: Rows) -> str:
         """Rates and pilot are made for a number of units: the log's own is an assumption, one that was planned is not."""
         single = self._single(rows)
-        units, own = ("decisions", len(rows)) if single else ("episodes", int(episode_numbers(rows).max()) + 1)
-        before = self.provenance.rows
+        units = "decisions" if single else "episodes"
         text = f"{self.planned} {units} were planned before the log was seen; it may have stopped earlier or later than that."
-        if self.planned == own + (0 if before is None else before[1] - before[0]):
+        if not self.beforehand:
             text = (
                 f"The number of {units}, {self.planned}, was fixed beforehand: it is the log's own length, and the log did not "
                 "end because of what it showed (planned= states another number)."

@@ -125,7 +125,7 @@ def _verify(
     checked += [
         Review(tuple(f"{claim.end} end point recomputed" for claim in claims.ends)),
         *proof.reviews(rows, claims, log, retest, sums),
-        _review_plan(stored, again),
+        _review_plan(stored, again, described=certificate.planner is not None),
         check_origin(stored),
         check_rows(rows.rows, len(log), stored.provenances()),
         check_start(rows.initial_states, log, initial),
@@ -188,15 +188,14 @@ def _require(condition: bool, message: str) -> None:
 # --- when the plan was made -----------------------------------------------------------------------------
 
 
-def _review_plan(stored: Proof, again: Replayed | None) -> Review:
+def _review_plan(stored: Proof, again: Replayed | None, *, described: bool) -> Review:
     """A plan that was made again, with options whose origin nobody knows; or the certificate's word for it."""
     if not stored.needs_replay:
         return Review()
     if again is None:
-        text = (
-            "when the plan was made: that it comes from earlier rows is the certificate's own statement; replay=True "
-        )
-        return Review(unchecked=(f"{text}(--replay) makes it again from them",), headline=("when the plan was made",))
+        text = "when the plan was made: that it comes from earlier rows is the certificate's own statement"
+        text += "; replay=True (--replay) makes it again from them" if described else ", and it cannot be made again"
+        return Review(unchecked=(text,), headline=("when the plan was made",))
     checks = ("plan made again from the rows before each block",)
     if not again.options:
         return Review(checks)

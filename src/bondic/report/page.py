@@ -88,7 +88,11 @@ def _elsewhere(frontier: Frontier | None, larger: Mapping[float, ConfidenceInter
     """Where a reader finds the interval under a weaker assumption."""
     if frontier is not None:
         return "The sliders below show other radii."
-    return "Larger radii are below." if larger else "Run it with --larger-radii to see what a rougher one would change."
+    return (
+        "Larger radii are below."
+        if larger
+        else "A larger radius of the same class need not show it: steps and cliffs lie outside all of them."
+    )
 
 
 def _support(result: Result, proof: Proof, certified: Rows, columns: Sequence[str], no_rows: bool) -> str:

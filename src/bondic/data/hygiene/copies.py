@@ -2,8 +2,10 @@
 
 Equal rows, and equal short episodes, are common where states are few. What chance does not give is a *block*: episodes k, k+1,
 ..., l that come again, in the same order, d episodes later. An episode whose content occurs c times among m repeats at a
-given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could stand. Only
-contents that occur rarely count: a policy that has settled down repeats itself, and that is no copy.
+given place with probability c/m, so a block of matches weighs sum log(m/c) against the m^2 places where it could stand. Where
+equal contents stand near each other (rows sorted by customer) they match more often: no match weighs more than the share of
+other matches at distances like this one says. Only contents that occur rarely count: a policy that has settled down
+repeats itself, and that is no copy.
 
 Logs without episodes, or with few, are cut into pieces where the last four rows say so (by their hash): a copy is then cut
 at the same places. A piece depends on the one before, so pieces weigh half.
@@ -49,34 +51,49 @@ def repeated_block(marks: Marks, weight: float = 1.0) -> CopiedBlock | None:
     worth = np.where((repeats > 1) & (repeats <= _MOST_REPEATS), weight * np.log(count / repeats), 0.0)
     needed = 2.0 * float(np.log(count)) + RARE
     best: tuple[float, CopiedBlock] | None = None
-    for offset in _offsets(inverse, worth, needed):
+    distances, weights = _pairs(inverse, worth)
+    for offset in _offsets(distances, weights, needed):
         equal = np.concatenate([[False], marks[:-offset] == marks[offset:], [False]])
         begin, end = np.flatnonzero(np.diff(equal.astype(np.int8)) == 1), np.flatnonzero(np.diff(equal * 1) == -1)
         total = np.concatenate([[0.0], np.cumsum(np.where(equal[1:-1], worth[:-offset], 0.0))])
-        weights = total[end] - total[begin]
-        top = int(np.argmax(weights))
-        if weights[top] > needed and (best is None or weights[top] > best[0]):
-            best = (float(weights[top]), CopiedBlock(int(begin[top]), int(end[top] - begin[top]), offset))
+        top = int(np.argmax(total[end] - total[begin]))
+        inside = slice(int(begin[top]), int(end[top]))
+        usual = _match_rate(distances, count, offset, inside.stop - inside.start)
+        found = float(np.minimum(worth[inside], -np.log(usual)).sum())
+        if found > needed and (best is None or found > best[0]):
+            best = (found, CopiedBlock(inside.start, inside.stop - inside.start, offset))
     return None if best is None else best[1]
 
 
-def _offsets(codes: npt.NDArray[np.intp], worth: FloatArray, needed: float) -> list[int]:
-    """Distances at which rare units match so often that a block could be there."""
+def _pairs(codes: npt.NDArray[np.intp], worth: FloatArray) -> tuple[IntArray, FloatArray]:
+    """How far apart two equal rare units are, for all pairs of them, and what each is worth."""
     rare = np.flatnonzero(worth > 0)
     order = rare[np.argsort(codes[rare], kind="stable")]
-    gaps, weights = [], []
+    gaps, weights = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
     for lag in range(1, _MOST_REPEATS):
         earlier, later = order[:-lag], order[lag:]
         same = codes[earlier] == codes[later]
         gaps.append((later - earlier)[same])
         weights.append(worth[earlier][same])
-    distance = np.concatenate(gaps) if gaps else np.zeros(0, dtype=np.int64)
-    if not distance.size:
+    return np.concatenate(gaps), np.concatenate(weights)
+
+
+def _offsets(distances: IntArray, weights: FloatArray, needed: float) -> list[int]:
+    """Distances at which rare units match so often that a block could be there."""
+    if not distances.size:
         return []
-    values, inverse = np.unique(distance, return_inverse=True)
-    total = np.bincount(inverse, weights=np.concatenate(weights))
+    values, inverse = np.unique(distances, return_inverse=True)
+    total = np.bincount(inverse, weights=weights)
     heavy = np.flatnonzero(total > needed)
     return [int(values[k]) for k in heavy[np.argsort(-total[heavy])][:_MOST_OFFSETS]]
+
+
+def _match_rate(distances: IntArray, count: int, offset: int, block: int) -> float:
+    """The share of matches among pairs of units whose distance is half to twice the offset, without those of the block."""
+    least, most = (offset + 1) // 2, min(2 * offset, count - 1)
+    matches = int(np.count_nonzero((distances >= least) & (distances <= most))) - block
+    places = (most - least + 1) * (count - 0.5 * (least + most)) - block
+    return float((max(matches, 0) + 1) / (max(places, 0.0) + 2))
 
 
 class Pieces:
