@@ -112,7 +112,10 @@ class Default:
             result = choice.method.say_nothing(problem, alpha, choice.nothing, Clock(progress))
         else:
             result = choice.method.run(problem, alpha, progress, choice.chosen)
-        return result.with_choice("method", choice.why).with_choice("other methods", self._others(choice, problem))
+        why = choice.why
+        if with_propensities.applies(problem):
+            why += "; the log's propensities are not used (--method propensities uses them)"
+        return result.with_choice("method", why).with_choice("other methods", self._others(choice, problem))
 
     def choose(self, problem: Rows, alpha: float = 0.1) -> tuple[Propensities | Sequential | Dual, str]:
         """The method, and why it is that one, in words."""
