@@ -617,3 +617,26 @@ def test_the_command_leaves_nothing_behind_when_it_is_interrupted(tmp_path, monk
     refused = call(tmp_path / "taken", "--log", rows, *stated)
     assert "holds no monitor" in str(refused.exception)
     assert [path.name for path in Path(tmp_path / "taken").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("coordinates", [False, True])
+def test_a_plan_waits_for_the_first_start_after_the_pilot(coordinates):
+    """Episodes are long there: nothing is given up meanwhile, with coordinates or without."""
+    rng, rows = np.random.default_rng(0), 4000
+    late = 399 + 380 * np.arange(10) + np.arange(10) ** 2
+    last = np.where(np.arange(rows) < 195, np.arange(rows) % 10 == 9, np.isin(np.arange(rows), late))
+    after = rng.integers(0, 3, rows)
+    state = np.where(np.concatenate([[True], last[:-1]]), 0, np.concatenate([[0], after[:-1]]))
+    action = rng.integers(0, 2, rows)
+    columns = {
+        "observations": state[:, None], "actions": action, "rewards": (rng.random(rows) < 0.3 + 0.2 * action).astype(float),
+        "next_observations": after[:, None], "terminations": last, "episode_ids": np.cumsum(last) - last,
+    }  # fmt: skip
+    monitor = bondic.SequentialMonitor(
+        bondic.TablePolicy(np.full((3, 2), 0.5)), gamma=0.5, reward_range=(0, 1), planned_rows=rows,
+        method=bondic.Sequential(coordinates=coordinates, pilot=200),
+    )  # fmt: skip
+    first = monitor.update(bondic.Transitions(**{name: column[:260] for name, column in columns.items()}))
+    assert "no episode has begun" in first.choices["waiting"]
+    last_one = monitor.update(bondic.Transitions(**{name: column[260:] for name, column in columns.items()}))
+    assert last_one.status.name == "INTERVAL"

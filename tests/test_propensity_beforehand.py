@@ -256,3 +256,37 @@ def test_the_first_certified_episode_is_no_longer_than_others():
         assert first >= 400
         long += int(log.rewards[first] == 1)
     assert 60 <= long <= 140  # binomial with 200 and 1/2: outside with a chance of 1e-8
+
+
+def test_the_episode_in_between_is_neither_looked_at_nor_certified():
+    """Another method would certify its later rows: whatever happens in them, the choice is the same."""
+    policy = bondic.CallablePolicy(lambda s: np.full((len(s), 2), [0.3, 0.7]))
+    log = lengths_log(3)
+    starts = np.flatnonzero(log.timesteps == 0)
+    long = int(starts[np.flatnonzero((np.diff(starts) == 12) & (starts[:-1] > 300))[0]])
+    chosen = []
+    for action in (0, 1):
+        actions = log.actions.copy()
+        actions[long + 6 : long + 12] = action
+        changed = replace(log, actions=actions)
+        problem = bondic.make_problem(changed, policy, gamma=0.5, reward_range=(0, 1))
+        found = with_propensities.find(Propensities(), problem, lambda _: long + 6, 0.1)
+        chosen.append((found.problem.rows, found.why))
+    assert chosen[0] == chosen[1]
+    assert chosen[0][0].start == long + 12
+    assert with_propensities.find(Propensities(), problem, lambda _: 0, 0.1) is None
+
+
+def test_one_stated_state_without_episodes_is_answered():
+    """Every row goes on at the one state that there is."""
+    rng = np.random.default_rng(0)
+    actions = rng.integers(0, 2, 500)
+    log = bondic.Transitions(
+        np.zeros((500, 1)), actions, (rng.random(500) < 0.3 + 0.4 * actions).astype(float), np.zeros((500, 1)),
+        np.zeros(500, bool), behavior_action_probs=np.full(500, 0.5),
+    )  # fmt: skip
+    policy, start = bondic.TablePolicy(np.array([[0.2, 0.8]])), bondic.InitialStates.exact([[0.0]])
+    problem = bondic.make_problem(log, policy, start, gamma=0, reward_range=(0, 1))
+    found = bondic.estimate_interval(problem, method=Propensities())
+    assert found.low < 0.62 < found.high
+    assert bondic.verify(found.certificate, log, policy, replay=True).low == found.low

@@ -15,7 +15,11 @@ from bondic.data.blocks import RowRange
 from bondic.data.stream import ArrayStream
 from bondic.errors import VerificationError
 from bondic.methods.described import describe
+from bondic.proofs.asked import Asked
 from bondic.proofs.certificate import Certificate
+from bondic.proofs.proof import Claims
+from bondic.rendering import last_digit
+from bondic.result import Result
 from bondic.rows.prefix import Prefixes
 from bondic.search.sequential.past import History
 from builders import synthetic
@@ -324,3 +328,77 @@ def test_the_tool_replays(coin, tmp_path, monkeypatch, capsys):
     assert UNKNOWN not in said.out.splitlines()[0]
     assert "plan made again from the rows before each block" in said.out
     assert "plan (checked)" in said.out
+
+
+# --- what a review of the merged change found ------------------------------------------------------------------------------
+
+
+def stamped_log(rows=900):
+    """Column 0 is a time stamp, column 1 is what matters: units that are worlds apart."""
+    rng = np.random.default_rng(0)
+    states, after = (np.column_stack([1.7e9 + 1e7 * rng.random(rows), rng.random(rows)]) for _ in range(2))
+    rewards = (rng.random(rows) < 0.75).astype(float)
+    return bondic.Transitions(states, rng.integers(0, 2, rows), rewards, after, np.ones(rows, bool))
+
+
+def with_bandwidth(kernel, bandwidth):
+    if hasattr(kernel, "bandwidth"):
+        return replace(kernel, bandwidth=bandwidth)
+    if hasattr(kernel, "parts"):
+        return replace(kernel, parts=tuple(with_bandwidth(part, bandwidth) for part in kernel.parts))
+    return kernel
+
+
+def test_a_class_of_the_dual_method_is_compared_number_by_number():
+    """Beside a column of time stamps any bandwidth of another column is small."""
+    log = stamped_log()
+    policy = bondic.CallablePolicy(lambda o: np.full((len(o), 2), 0.5))
+    starts = bondic.InitialStates.exact([[1.705e9, 2.9]])
+    problem = bondic.make_problem(log, policy, starts, gamma=0.0, reward_range=(0, 1))
+    honest = bondic.estimate_interval(problem, method=bondic.Dual())
+    assert bondic.verify(honest.certificate, log, policy, replay=True).headline == ()
+    ball = replace(honest.proof.ball, kernel=with_bandwidth(honest.proof.ball.kernel, np.array([4.8e6, 100.0])))
+    other = bondic.estimate_interval(problem, method=bondic.Dual(ball=ball)).certificate
+    forged = Certificate(other.body | {"planner": honest.certificate.body["planner"]}, other.arrays)
+    with pytest.raises(VerificationError, match="bandwidth"):
+        bondic.verify(forged, log, policy, replay=True)
+    # a ball of the maker's own that calls itself chosen is named
+    assert "ball" in " ".join(bondic.verify(other, log, policy, replay=True).headline)
+
+
+def test_a_claim_is_printed_as_what_comes_out_or_longer():
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(0, 2, 1500), rng.integers(0, 2, 1500)
+    rewards = (rng.random(1500) < np.array([0.1, 0.9])[state]).astype(float)
+    log = bondic.Transitions.one_step(state[:, None], action, rewards, behavior_action_probs=np.full(1500, 0.5))
+    problem = bondic.make_problem(log, bondic.TablePolicy(np.full((2, 2), 0.5)), gamma=0, reward_range=(0, 1))
+    honest = bondic.estimate_interval(problem, method=bondic.Propensities())
+    unit = last_digit(*honest.interval)
+    for moved, passes in ((-3.0, True), (0.95, False)):
+        claims = tuple(
+            replace(claim, parts=tuple(
+                replace(part, size=part.size + moved * unit) if part.role == "value" and claim.end == "lower" else part
+                for part in claim.parts
+            ))
+            for claim in honest.claims
+        )  # fmt: skip
+        told = Result.of(honest.proof, problem, method="propensities", claims=Claims(claims)).certificate
+        if passes:
+            assert bondic.verify(told, log).low == honest.low
+        else:
+            with pytest.raises(VerificationError, match="when recomputed"):
+                bondic.verify(told, log)
+
+
+def test_the_value_over_contexts_is_no_answer_for_stated_starts():
+    rng = np.random.default_rng(0)
+    state, action = rng.integers(0, 2, 1500), rng.integers(0, 2, 1500)
+    rewards = (rng.random(1500) < np.array([0.1, 0.9])[state]).astype(float)
+    log = bondic.Transitions.one_step(state[:, None], action, rewards, behavior_action_probs=np.full(1500, 0.5))
+    policy, starts = bondic.TablePolicy(np.full((2, 2), 0.5)), bondic.InitialStates.exact([[0.0]])
+    own, other = (bondic.make_problem(log, policy, given, gamma=0, reward_range=(0, 1)) for given in (None, starts))
+    honest = bondic.estimate_interval(own, method=bondic.Propensities(value="contexts"))
+    asked = Asked.of(other.select(honest.proof.asked.rows[0]))
+    body = honest.certificate.with_proof(replace(honest.proof, asked=asked))
+    with pytest.raises(VerificationError, match="exact list"):
+        bondic.verify(body, log, policy, initial=starts)

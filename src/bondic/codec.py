@@ -281,8 +281,11 @@ def same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
-def first_difference(first: Any, second: Any, place: str, tolerance: float) -> str:
-    """Where two values of one type first differ; "": nowhere by more than a share of the largest number of an array."""
+def first_difference(first: Any, second: Any, place: str, tolerance: float, *, entrywise: bool = False) -> str:
+    """Where two values of one type first differ; "": nowhere by more than a share of the largest number of an array.
+
+    `entrywise`: of each number. Columns of one array may have units that are worlds apart.
+    """
     if isinstance(first, np.ndarray | np.generic | float) and isinstance(second, np.ndarray | np.generic | float):
         one, other = np.asarray(first), np.asarray(second)
         if one.shape != other.shape:
@@ -290,7 +293,7 @@ def first_difference(first: Any, second: Any, place: str, tolerance: float) -> s
         if not np.issubdtype(one.dtype, np.floating):
             return "" if np.array_equal(one, other) else place
         with np.errstate(invalid="ignore"):  # infinities are equal or not
-            size = np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
+            size = np.abs(other) if entrywise else np.max(np.abs(other), where=np.isfinite(other), initial=0.0)
             near = (one == other) | (np.abs(one - other) <= tolerance * size)
         return "" if np.all(near) else place
     if type(first) is not type(second):
@@ -305,7 +308,10 @@ def first_difference(first: Any, second: Any, place: str, tolerance: float) -> s
         pairs = [(key, first[key], second[key]) for key in keys]
     else:
         return "" if first == second else place
-    return next(filter(None, (first_difference(a, b, _at(place, key), tolerance) for key, a, b in pairs)), "")
+    return next(
+        filter(None, (first_difference(a, b, _at(place, key), tolerance, entrywise=entrywise) for key, a, b in pairs)),
+        "",
+    )
 
 
 def instances(value: Any, kind: type) -> Iterator[Any]:

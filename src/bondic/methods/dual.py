@@ -117,9 +117,9 @@ class Dual:
         return _run_dual(self, problem, alpha, progress)
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
-        """The proof as it is, if W, the noise bound, Q and its tests are those that the rows before the certified ones give.
+        """The noise bound, Q and its tests as the rows before the certified ones give them; W, if it is that one.
 
-        ω may have seen every row. It lives in the space of the stored W, so these are compared, not exchanged.
+        ω may have seen every row. It lives in the space of the stored W, which is compared number by number, not exchanged.
         """
         refuse(not isinstance(proof, DualProof), "The proof is not one of the method dual.")
         assert isinstance(proof, DualProof)
@@ -138,8 +138,9 @@ class Dual:
             "noise": setting.gauge,
             "tests": setting.tests,
         }
-        check_same_plan(proof, replace(proof, budget=budget, **parts))  # type: ignore[arg-type]
-        return proof, ("instruments",) if self.instruments is None else ()
+        again = replace(proof, budget=budget, **parts)  # type: ignore[arg-type]
+        check_same_plan(proof, again, entrywise=True)
+        return replace(again, instruments=proof.instruments), ("instruments",) if self.instruments is None else ()
 
 
 def _run_dual(method: Dual, problem: Rows, alpha: float, progress: Progress | None) -> Result:

@@ -305,7 +305,8 @@ class SequentialMonitor:
         clock.stage("plan")
         plans = self._planned(problem, fixed)
         clock.done("plan")
-        if problem.initial_states.from_rows and plans.plan is not None and plans.plan.start is None:
+        plan = plans.plan or plans.table
+        if problem.initial_states.from_rows and plan is not None and plan.start is None:
             return self._waiting(grown, "no episode has begun after the pilot yet"), fixed, _Plans()
         certified = problem.select(fixed.pilot.rows.stop)
         result = self.method.evaluate(certified, fixed.chosen, plans.plan, fixed.budget, clock, plans.table)

@@ -168,8 +168,8 @@ class Propensities:
 
     def _value(self, problem: Rows, columns: Decisions) -> Value:
         """The same, once units are known: a list of the one state that all of them start at is the log's own."""
-        value = self._asked_for(problem)
-        return "population" if value == "stated starts" and one_start(problem, columns) else value
+        value, apart = self._asked_for(problem), columns.episodes is not None or single_rows(problem)
+        return "population" if value == "stated starts" and apart and one_start(problem, columns) else value
 
     def replan(self, prefixes: Prefixes, proof: Proof, sums: Sums) -> tuple[Proof, tuple[str, ...]]:
         """Borders from the numbers of rows; predictions of a block, and rates, from the rows before it."""

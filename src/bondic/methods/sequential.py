@@ -169,7 +169,8 @@ class Sequential:
         known, alpha = prefixes.before(first), proof.budget.alpha
         pilot = method.pilot_of(known, len(known.rows))
         shape = method.shape(len(problem.rows) if self.planned_rows is None else self.planned_rows)
-        chosen = method.choose(pilot, known, alpha, shape)
+        unseen = prefixes.with_unseen_starts(known, known_starts(known, pilot).skipped)
+        chosen = method.choose(pilot, unseen, alpha, shape)
         if self.ball is None and self.radius is None and isinstance(chosen.ball, Ball):
             refuse_without_policy(problem)
         budget, plan = method.budget(known, alpha, coordinates=not chosen.table), None

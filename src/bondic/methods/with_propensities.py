@@ -17,7 +17,6 @@ import numpy as np
 from bondic.bounds.decisions import Decisions, read_decisions, single_rows
 from bondic.bounds.propensities import ways
 from bondic.claims import End
-from bondic.data.blocks import RowRange
 from bondic.errors import InvalidInput
 from bondic.methods.propensities import Propensities
 from bondic.noise.wealth import moderate
@@ -66,10 +65,11 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
         return Applicable(
             problem, "the log holds propensities and every decision stands alone: nothing is assumed about q*"
         )
-    first = _border(problem, pilot(problem))
-    if first is None:
+    stop = problem.rows.start + pilot(problem)
+    last, first = _borders(problem, stop)
+    if last is None or first is None:
         return None
-    looked, rest = problem.select(problem.rows.start, first), problem.select(first)
+    looked, rest = problem.select(problem.rows.start, last), problem.select(first)
     if single_rows(looked):
         return Applicable(
             rest, f"the log holds propensities and the first {len(looked.rows)} rows are episodes of one step"
@@ -84,25 +84,27 @@ def find(method: Propensities, problem: Rows, pilot: Callable[[Rows], int], alph
     )
 
 
-def _border(problem: Rows, pilot: int) -> int | None:
-    """The first row after the pilot that begins an episode; None: there is none.
+def _borders(problem: Rows, stop: int) -> tuple[int | None, int | None]:
+    """The last and the first row that begin an episode: not after the pilot's end, and not before it; None: there is none.
 
-    Whether an episode is certified must not depend on how long it is: the one that the pilot's end falls into is likely a long
-    one, and is left to the pilot.
+    The episode that the pilot's end falls into is likely a long one. Whether an episode is certified must not depend on how long
+    it is, and another method would certify its later rows: so it is neither looked at nor certified.
     """
-    wanted = problem.rows.start + pilot
+    rows = problem.rows
     if not problem.log.has_episode_ids:
-        return wanted if problem.rows.start < wanted < problem.rows.stop else None
-    last = None
-    for where, part in problem.log.batches(RowRange(max(wanted - 1, problem.rows.start), problem.rows.stop)):
+        return (stop, stop) if rows.start < stop < rows.stop else (None, None)
+    before, last = None, None
+    for where, part in problem.log.batches(rows):
         ids = np.asarray(part.episode_ids)
-        if last is not None and ids[0] != last:
-            return where.start
-        changed = np.flatnonzero(ids[1:] != ids[:-1])
-        if changed.size:
-            return int(changed[0]) + 1 + where.start
+        begins = where.start + np.flatnonzero(
+            np.concatenate([[last is not None and ids[0] != last], ids[1:] != ids[:-1]])
+        )
         last = ids[-1]
-    return None
+        early = begins[begins <= stop]
+        before = int(early[-1]) if early.size else before
+        if begins.size and begins[-1] >= stop:
+            return before, int(begins[begins >= stop][0])
+    return before, None
 
 
 def foreseen_share(method: Propensities, pilot: Rows, times: float, alpha: float) -> float | None:

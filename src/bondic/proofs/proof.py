@@ -97,9 +97,12 @@ class Proof(ABC):
         return float(len(rows))
 
 
-def check_same_plan(stored: Proof, again: Proof) -> None:
-    """VerificationError with the first piece of a proof that was made again and came out differently."""
-    place = first_difference(stored, again, "proof", _SAME_PLAN)
+def check_same_plan(stored: Proof, again: Proof, *, entrywise: bool = False) -> None:
+    """VerificationError with the first piece of a proof that was made again and came out differently.
+
+    `entrywise` where something of the stored plan is used on.
+    """
+    place = first_difference(stored, again, "proof", _SAME_PLAN, entrywise=entrywise)
     refuse(
         bool(place),
         f"{place} is not what the rows before it give: the plan was made with other rows, or by another rule.",

@@ -21,6 +21,7 @@ from bondic.bounds.decisions import (
     ask_target,
     check_draws,
     read_decisions,
+    refuse_other_starts,
     single_rows,
     strata_of,
 )
@@ -45,6 +46,7 @@ from bondic.proofs.proof import Claims, Proof, Retest
 from bondic.proofs.review import Review
 from bondic.registry import register
 from bondic.rows import Rows
+from bondic.rows.episodes import own_starts
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import in_full
 
@@ -111,6 +113,8 @@ class PropensityProof(Proof):
         """The ends, from columns that were read before."""
         if self.value == "population":
             check_draws(rows, columns)
+        if self.value == "contexts" and not own_starts(rows):
+            refuse_other_starts(rows)
         strata = self.strata(rows, columns)
         return Claims(tuple(self._claim(columns.seen_from(end), strata) for end in ends_of(self.side)))
 

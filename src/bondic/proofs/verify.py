@@ -23,13 +23,15 @@ from bondic.proofs.certificate import Certificate, UserFunctions, check_certific
 from bondic.proofs.limits import DAMAGED, check_workload, clean_text
 from bondic.proofs.proof import Proof, Retest, check_same_plan
 from bondic.proofs.review import Review, check_origin, check_rows, check_start, describe_start
-from bondic.rendering import last_digit
+from bondic.rendering import interval_text, last_digit
 from bondic.rows import Rows
 from bondic.sums.forms import STANDARD, Sums
 from bondic.terms import ValueRange, range_of
 
 _ONE_SUM = 1e-12
 """A few parts are added up: what another order of summation may change, relative to them."""
+_BORDER = 0.05
+"""Of one unit of the last printed digit: an end at a border of rounding may be printed one unit further in by another engine."""
 
 
 @dataclass(frozen=True)
@@ -234,8 +236,9 @@ def _compare(certificate: Certificate, mine: Conclusion, limits: ValueRange, sid
         stated.status is follows.status,
         f"The status is {follows.status.name} by the end points, {stated.status.name} in the certificate.",
     )
-    unit = last_digit(mine.low, mine.high)
-    inside = stated.low > mine.low + unit or stated.high < mine.high - unit
+    room = _BORDER * last_digit(mine.low, mine.high)
+    inside = stated.low > mine.low + room or stated.high < mine.high - room
+    inside &= interval_text(stated.low, stated.high) != interval_text(mine.low, mine.high)
     weaker = stated.status is Status.TRIVIAL and mine.status is Status.INTERVAL
     _require(
         not inside and (stated.status is mine.status or weaker),
