@@ -524,7 +524,7 @@ def test_one_old_patient_is_not_on_the_axis():
     rng = np.random.default_rng(5)
     states = np.column_stack([rng.permutation(ages), np.zeros(ages.size)])
     log = bondic.Transitions(
-        states, rng.integers(0, 2, ages.size), rng.random(ages.size), states, np.zeros(ages.size, dtype=bool)
+        states, rng.integers(0, 2, ages.size), rng.random(ages.size), states[::-1], np.zeros(ages.size, dtype=bool)
     )
     start = bondic.InitialStates.exact(states[:1])
     problem = bondic.make_problem(log, bondic.UniformPolicy(2), start, gamma=0.5, reward_range=(0.0, 1.0))
