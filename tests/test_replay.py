@@ -402,3 +402,23 @@ def test_the_value_over_contexts_is_no_answer_for_stated_starts():
     body = honest.certificate.with_proof(replace(honest.proof, asked=asked))
     with pytest.raises(VerificationError, match="exact list"):
         bondic.verify(body, log, policy, initial=starts)
+
+
+def test_a_choice_of_coordinates_that_hangs_on_the_cost_of_starts_is_replayed():
+    """A prefix knows of no start after the pilot; what starts will cost must be predicted all the same."""
+    states, rng = 10, np.random.default_rng(400)
+    moves = np.random.default_rng(1).dirichlet(np.full(states, 0.5), size=(states, 2))
+    rows, state, episode = [], int(rng.integers(states)), 0
+    for _ in range(400):
+        action = int(rng.integers(2))
+        reward = float(rng.random() < (state + 1) / (states + 1) * 0.9)
+        after, ends = int(rng.choice(states, p=moves[state, action])), bool(rng.random() < 0.5)
+        rows.append((state, action, reward, after, ends, episode))
+        state, episode = (int(rng.integers(states)), episode + 1) if ends else (after, episode)
+    seen, actions, rewards, following, ended, episodes = (np.array(column) for column in zip(*rows, strict=True))
+    log = bondic.Transitions(seen[:, None], actions, rewards, following[:, None], ended, episode_ids=episodes)
+    policy = bondic.CallablePolicy(lambda s: np.full((len(s), 2), 0.5))
+    problem = bondic.make_problem(log, policy, gamma=0.9, reward_range=(0, 1))
+    found = bondic.estimate_interval(problem, method=bondic.Sequential())
+    assert found.proof.table is None  # close: without the cost of starts the other plan promises more
+    assert bondic.verify(found.certificate, log, policy, replay=True).low == pytest.approx(found.low)
