@@ -1,0 +1,227 @@
+"""The empirical Bellman equations on cells, and linear functions of what is unknown in them.
+
+e = (true values less q̂) on cells, b the reference of a tally, f = e - b, F_j = sum_c A_jc f_c. For cells that are *learned* let
+P_cj = sum_i π_ij / n_c over the rows of the cell, and P_cj = 0 for the others. The coordinates are
+
+    t_c = f_c - γ sum_j P_cj F_j,      so that   F = K t,  K = (I - γ A P)^-1 A,    <f, d> = <t, w>,  w = d + γ A^T (I -
+    γ (A P)^T)^-1 P^T d.
+
+No inverse is trusted: for *any* w and K, <f, d> = <t, w> + <f, d - w + γ A^T P^T w> and F_j = <t, K_j> + <f, (A - K + γ
+K P A)_j>, and the last terms are bounded through |f_c| <= `largest`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.tally import Tally
+from bondic.matrices import largest_eigenvalue, norm
+from bondic.rounding import inflate
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """<f, d> = <t, w> + (at most `slack` in size)."""
+
+    weights: FloatArray  # (p,) w
+    slack: float
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """The equations of a tally; `learned` says which cells have one."""
+
+    tally: Tally
+    learned: BoolArray  # (p,)
+    low: FloatArray  # (p,) bounds of f that hold whatever the log says
+    high: FloatArray
+
+    @cached_property
+    def largest(self) -> float:
+        """A bound of |f_c| at every cell."""
+        return inflate(float(max(np.abs(self.low).max(initial=0.0), np.abs(self.high).max(initial=0.0))))
+
+    @cached_property
+    def counts(self) -> FloatArray:
+        """(p,) n_c."""
+        return np.asarray(self.tally.count.sum(axis=0))
+
+    @cached_property
+    def following(self) -> FloatArray:
+        """(p, J) P."""
+        ones = np.ones((self.tally.shape.blocks, self.counts.size))
+        mass = self.tally.over_pairs(ones, self.tally.mass)
+        return np.where(self.learned[:, None], mass / np.maximum(self.counts, 1.0)[:, None], 0.0)
+
+    @cached_property
+    def _inverse(self) -> FloatArray:
+        """(J, J) about (I - γ A P)^-1: proposes, and is never trusted."""
+        atoms = self.tally.shape.atoms
+        return np.asarray(np.linalg.inv(np.eye(atoms.shape[0]) - self.tally.gamma * (atoms @ self.following)))
+
+    @cached_property
+    def atom_weights(self) -> tuple[FloatArray, float]:
+        """K, (J, p), and a bound of |F_j - <t, K_j>|."""
+        atoms, gamma = self.tally.shape.atoms, self.tally.gamma
+        weights = self._inverse @ atoms
+        rest = atoms - weights + gamma * (weights @ self.following) @ atoms
+        size = atoms + np.abs(weights) + gamma * (np.abs(weights) @ self.following) @ atoms
+        off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
+        return weights, inflate(float(off.max(initial=0.0)) * self.largest)
+
+    def direction(self, cells: FloatArray, error: float = 0.0) -> Direction:
+        """Of d on cells, each of whose entries may be off by its share of `error`, their sum."""
+        atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.following
+        onto = self._inverse.T @ (cells @ following)
+        weights = cells + gamma * (onto @ atoms)
+        rest = cells - weights + gamma * (weights @ following) @ atoms
+        size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ atoms
+        off = float(np.abs(rest).sum()) + self.tally.relative * float(size.sum()) + error
+        return Direction(weights, inflate(off * self.largest))
+
+
+@dataclass(frozen=True, eq=False)
+class Feasible:
+    """The set E of values that the rows leave: t = t' + t'' with |(a_c t'_c)_c| <= ρ on learned cells and |t''_c| <= τ_c."""
+
+    system: System
+    scale: FloatArray  # (p,) a; only learned cells count
+    radius: float  # ρ
+    slack: FloatArray  # (p,) τ
+
+    @cached_property
+    def _inverse_scale(self) -> FloatArray:
+        return np.where(self.system.learned, 1.0 / np.where(self.system.learned, self.scale, 1.0), 0.0)
+
+    def support(self, direction: Direction) -> float:
+        """An upper bound of |<f, d>| over E."""
+        inside = self.radius * norm(direction.weights * self._inverse_scale)
+        outside = float(np.abs(direction.weights) @ self.slack) * (1 + self.system.tally.relative)
+        return inflate((inside + outside + direction.slack) * (1 + 1e-14))
+
+    def cells(self) -> FloatArray:
+        """(p,) upper bounds of |t_c|."""
+        return np.asarray((self.radius * self._inverse_scale + self.slack) * (1 + 1e-14))
+
+    @cached_property
+    def _reference_atom(self) -> FloatArray:
+        """(p,) a mean of the rows of K: differences of atoms are measured from it."""
+        weights, _ = self.system.atom_weights
+        return np.asarray(weights.mean(axis=0))
+
+    @cached_property
+    def _beyond(self) -> tuple[FloatArray, float]:
+        """|F_j - F_0| (J,) and |F_0| over t'' alone."""
+        weights, _ = self.system.atom_weights
+        grow = 1 + self.system.tally.relative
+        return np.abs(weights - self._reference_atom) @ self.slack * grow, float(
+            np.abs(self._reference_atom) @ self.slack
+        ) * grow
+
+    def next_differences(self) -> FloatArray:
+        """(p,): for every cell a bound of |sum_j P_cj F_j - F_k| over E and over all atoms k that follow it, the end included."""
+        tally, following = self.system.tally, self.system.following
+        weights, off = self.system.atom_weights
+        scaled = weights * self._inverse_scale
+        gram = scaled @ scaled.T
+        mixed = following @ gram  # (p, J)
+        own = np.einsum("cj,cj->c", mixed, following)
+        lost = 8 * tally.relative * float(np.abs(gram).max(initial=0.0))
+        _, cell, atom = tally.at
+        square = own[cell] - 2 * mixed[cell, atom] + gram[atom, atom]
+        apart, common = self._beyond
+        mass = following.sum(axis=1)
+        mean = following @ apart
+        reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost) + mean[cell] + apart[atom]
+        reach = reach + np.abs(1.0 - mass[cell]) * common
+        end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + mass * common
+        found = np.where(self._ends, end, 0.0)
+        np.maximum.at(found, cell, reach)
+        return np.asarray((found + 2 * off) * (1 + 16 * tally.relative))
+
+    @cached_property
+    def _ends(self) -> BoolArray:
+        """(p,) whether some row of a cell has less than all of its mass on atoms."""
+        tally = self.system.tally
+        mass = tally.over_pairs(np.ones_like(tally.count), tally.mass).sum(axis=1)
+        return np.asarray(mass < self.system.counts * (1 - 1e-9))
+
+    def root_energy(self, energy: Energy) -> float:
+        """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E, x_i(f) = f(c_i) - γ sum_j π_ij F_j.
+
+        x_i is a mean of f_c - γ F_j = t_c + γ (P F - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's
+        inequality the sum is at most one over cells and atoms, and its root is at most the root for t alone plus γ times
+        the root for P F - F_j.
+        """
+        weights, off = self.system.atom_weights
+        tally = self.system.tally
+        own = self.radius * float((np.sqrt(energy.cells) * self._inverse_scale).max(initial=0.0))
+        own += float(np.sqrt(energy.cells @ self.slack**2))
+        apart, common = self._beyond
+        mass, mean = self.system.following.sum(axis=1), self.system.following @ apart
+        inner = energy.pairs @ apart**2 + energy.within @ mean**2 + energy.ends @ (mass * common) ** 2
+        inner += energy.within @ ((1 - mass) * common) ** 2
+        # (x + y + z + u)^2 <= 4 (x^2 + y^2 + z^2 + u^2)
+        beyond = 2.0 * float(np.sqrt(inner)) + 2 * off * float(np.sqrt(energy.cells.sum()))
+        ahead = self.radius * float(np.sqrt(energy.spectrum(weights * self._inverse_scale, tally.relative)))
+        return inflate((own + tally.gamma * (ahead + beyond)) * (1 + 64 * tally.relative))
+
+
+@dataclass(frozen=True, eq=False)
+class Energy:
+    """Weights w_i >= 0 of rows, added up over cells and atoms: of the quadratic form sum_i w_i x_i(f)^2."""
+
+    following: FloatArray  # (p, J) P
+    joint: FloatArray  # (p, J) sum of w π
+    cells: FloatArray  # (p,) sum of w
+
+    @staticmethod
+    def of(system: System, weights: FloatArray) -> Energy:
+        """`weights`: (B, p), one for all rows of a block and cell."""
+        tally = system.tally
+        grow = 1 + tally.relative
+        cells = (weights * tally.count).sum(axis=0) * grow
+        return Energy(system.following, tally.over_pairs(weights, tally.mass) * grow, cells)
+
+    def scaled(self, factor: float) -> Energy:
+        return Energy(self.following, self.joint * factor, self.cells * factor)
+
+    @property
+    def pairs(self) -> FloatArray:
+        """(J,) weight of rows that an atom follows."""
+        return np.asarray(self.joint.sum(axis=0))
+
+    @property
+    def within(self) -> FloatArray:
+        """(p,) weight of rows, the end included."""
+        return self.cells
+
+    @property
+    def ends(self) -> FloatArray:
+        """(p,) weight of rows that nothing follows, at least 0."""
+        return np.asarray(np.maximum(self.cells - self.joint.sum(axis=1), 0.0))
+
+    def spectrum(self, scaled: FloatArray, relative: float) -> float:
+        """The largest eigenvalue of Y^T S Y, rounded up; Y = K / a, S the form sum_cj w_cj ( (P F)_c - F_j )^2 in F.
+
+        Y Y^T is written as L L^T + (an error); then Y^T S Y and L^T S L have the same eigenvalues up to that error times |S|.
+        """
+        weighted = self.cells[:, None] * self.following
+        cross = self.following.T @ self.joint
+        form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)
+        bound = self.following.T @ weighted + cross + cross.T + np.diag(self.pairs)
+        gram = scaled @ scaled.T
+        values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
+        factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        lost = norm(gram - factor @ factor.T) + relative * (norm(np.abs(scaled)) ** 2 + norm(factor) ** 2)
+        inner = factor.T @ form @ factor
+        error = 4 * relative * norm(factor) ** 2 * norm(bound) + lost * norm(bound)
+        top, _, _ = largest_eigenvalue(0.5 * (inner + inner.T))
+        return inflate(max(top, 0.0) + error)

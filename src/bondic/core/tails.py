@@ -1,0 +1,136 @@
+"""Both ends of the value from cells: the identity (13) with the tail (15), over what the rows leave of the values.
+
+For weights v_bc fixed before the rows of block b, |v_bc| B < 1, with probability at least 1 - δ
+
+    sum_i v_i Z_i  <=  log(1/δ) + sum_i g(-v_i Δ_i)  <=  log(1/δ) + sum_i w_i (R_i + x_i(f) - γ ζ'_i)^2,    w_i = v_i^2 g(-y)/y^2
+
+at the most negative y = -v_i Δ_i that E leaves a row of block and cell. With ψ_0 on cells, sign s = ±1, and μ = s Λ ψ_0
+- sum_i v_i T_i,
+
+    s Λ <f, ψ_0>  <=  log(1/δ) - sum_i v_i R_i + sup_E { <f, μ> + sum_i w_i (...)^2 } + sum_i |v_i| (β̄(c_i) + γ β̄'_i),   (24)
+
+and J = E_{d_0 π}[q̂ + b] + <f, ψ_0> ± E_{d_0 π}[β̄]. A second bound needs no weights: s <f, ψ_0> <= sup_E. Both hold;
+the shorter is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.localize import Located
+from bondic.core.tally import Tally
+from bondic.errors import InvalidInput, NumericalError
+from bondic.noise.betting import LARGEST_BET, curvature, tail_term
+from bondic.rounding import Enclosure, certified_dot, inflate
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """The weights of one end, fixed before the rows of each block."""
+
+    weights: FloatArray  # (B, p) v, about in proportion to s Λ times (the policy's visits / the log's)
+    rate: float  # Λ
+
+    def __post_init__(self) -> None:
+        if not (self.weights.ndim == 2 and np.all(np.isfinite(self.weights)) and 0 < self.rate < np.inf):
+            raise InvalidInput("A tail has finite weights for every block and cell, and a positive rate.")
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """The mean over the starts: of the center, and of the cells that the policy takes there."""
+
+    center: Enclosure  # E_{d_0 π}[q̂]
+    cells: FloatArray  # (p,) ψ_0
+    error: float  # of all entries of ψ_0 together
+
+
+@dataclass(frozen=True)
+class EndTerms:
+    """One end, in parts: value + s (log + noise + bias + allowance)."""
+
+    value: Enclosure
+    log: float
+    noise: float
+    bias: float
+    allowance: float
+    uses_weights: bool  # whether rows are weighed, or only the set E is used
+
+    @property
+    def spread(self) -> float:
+        return self.log + self.noise + self.bias + self.allowance
+
+
+def end_terms(located: Located, starts: Starts, tail: Tail, sign: float, probability: float) -> EndTerms:
+    """The upper end (sign 1) or the lower one (sign -1), the shorter of both bounds."""
+    base = starts.center + certified_dot(located.system.tally.reference, starts.cells)
+    base = Enclosure(
+        base.mid, inflate(base.rad + starts.error * float(np.abs(located.system.tally.reference).max(initial=0.0)))
+    )
+    allowed = float(located.allowance.averages @ starts.cells)
+    allowed = inflate(
+        allowed * (1 + located.system.tally.relative)
+        + starts.error * float(located.allowance.averages.max(initial=0.0))
+    )
+    known = located.feasible.support(located.system.direction(starts.cells, starts.error))
+    plain = EndTerms(base, 0.0, 0.0, known, allowed, False)
+    weighed = _weighed(located, starts, tail, sign, probability, base, allowed)
+    if weighed.value.mid * sign + weighed.spread < base.mid * sign + plain.spread:
+        return weighed
+    return plain
+
+
+def _weighed(
+    located: Located, starts: Starts, tail: Tail, sign: float, probability: float, base: Enclosure, allowed: float
+) -> EndTerms:
+    system, tally, weights = located.system, located.system.tally, tail.weights
+    if weights.shape != tally.count.shape:
+        raise InvalidInput("The weights of a tail are those of other blocks or cells.")
+    if not np.all(np.abs(weights) * located.limits.width <= LARGEST_BET):
+        raise NumericalError("A bet of a tail is too large for the value range.")
+    grow = 1 + tally.relative
+    residuals = float((weights * tally.total).sum())
+    size = np.abs(weights) * (tally.count * tally.error + tally.relative * tally.size)
+    off = inflate(float(size.sum()) * grow)
+    energy = located.energy(weights**2 * _prices(located, weights) * (1 + 1e-15))
+    balance, lost = _balance(tally, starts, tail, sign)
+    direction = system.direction(balance + energy.linear, lost + energy.linear_error)
+    noise = energy.constant + energy.factor * located.feasible.root_energy(energy.form) ** 2
+    # the part of the noise that is there at the reference itself is noise, what E adds to it is bias
+    bias = located.feasible.support(direction) + inflate(noise - energy.constant)
+    share = Enclosure(tail.rate)
+    allowance = (np.abs(weights) * tally.count).sum(axis=0) @ located.allowance.averages
+    allowance += tally.gamma * float(
+        tally.over_atoms(np.abs(weights), tally.mass) @ (tally.shape.atoms @ located.allowance.averages)
+    )
+    return EndTerms(
+        base - sign * (Enclosure(residuals, off) / share),
+        (tail_term(probability) / share).upper,
+        (Enclosure(energy.constant) / share).upper,
+        (Enclosure(bias) / share).upper,
+        inflate((Enclosure(inflate(float(allowance) * grow)) / share).upper + allowed),
+        True,
+    )
+
+
+def _prices(located: Located, weights: FloatArray) -> FloatArray:
+    """(B, p) g(-y)/y^2 at the most negative y of a block and cell: v (R + x) for every sign of v, within the range."""
+    tally = located.system.tally
+    reach = located.reach + tally.error
+    most = np.where(weights > 0, reach - tally.low, reach + tally.high)
+    deviation = np.clip(np.where(tally.count > 0, most, 0.0), 0.0, located.limits.width)
+    return curvature(-(np.abs(weights) * deviation))
+
+
+def _balance(tally: Tally, starts: Starts, tail: Tail, sign: float) -> tuple[FloatArray, float]:
+    """μ on cells, and a bound of the error of all its entries together."""
+    weights = tail.weights
+    own = (weights * tally.count).sum(axis=0)
+    ahead = tally.gamma * (tally.over_atoms(weights, tally.mass) @ tally.shape.atoms)
+    size = float((np.abs(weights) * tally.count).sum()) * (1 + tally.gamma) + tail.rate * float(starts.cells.sum())
+    return sign * tail.rate * starts.cells - own + ahead, inflate(tally.relative * size + tail.rate * starts.error)

@@ -1,0 +1,166 @@
+"""Weights for cells, block after block, each from the rows before it: proposes, and is never trusted.
+
+With P and frequencies d_c as the earlier rows show them, w = (I - γ P A)^-T ψ_0 are the policy's discounted visits, and
+v_c = Λ w_c / (n d_c) balances the log against it. What earlier blocks left unbalanced is the target of the later ones,
+so that only the last fluctuation remains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.core.localize import VectorEvent
+from bondic.core.tails import Tail
+from bondic.core.tally import Tally
+
+FloatArray = npt.NDArray[np.float64]
+
+FULL_BET = 0.98
+"""The largest |v_i| B that is planned."""
+_ROOM = 0.7
+"""Part of it that the first plan uses: later blocks need the rest to balance what earlier ones left."""
+_RATES = (0.7, 0.2, 0.05, 0.0125)
+"""Rates of the vector event, in units of the one that suits the noise of the pilot."""
+_TRIED = 48
+
+
+@dataclass(frozen=True, eq=False)
+class CellModel:
+    """What some rows show of the world, slightly smoothed."""
+
+    following: FloatArray  # (p, J) P
+    shares: FloatArray  # (p,) d
+    outcome: FloatArray  # (p,) mean of o
+    gamma: float
+    atoms: FloatArray  # (J, p)
+
+    @staticmethod
+    def of(tally: Tally) -> CellModel:
+        """From a tally whose reference is 0, so that sums of R are those of -o."""
+        counts = tally.count.sum(axis=0)
+        rows = max(float(counts.sum()), 1.0)
+        prior = min(0.5, 0.05 * rows / counts.size)
+        mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
+        following = (mass + prior * mass.sum(axis=0) / rows) / (counts + prior)[:, None]
+        total = -tally.total.sum(axis=0)
+        outcome = (total + prior * total.sum() / rows) / (counts + prior)
+        shares = (counts + prior) / (counts + prior).sum()
+        return CellModel(following, shares, outcome, tally.gamma, tally.shape.atoms)
+
+    def _solver(self) -> FloatArray:
+        size = self.atoms.shape[0]
+        return np.asarray(np.linalg.inv(np.eye(size) - self.gamma * (self.atoms @ self.following)))
+
+    def visits(self, targets: FloatArray) -> FloatArray:
+        """(k, p): (I - γ P A)^-T of each target."""
+        onto = (targets @ self.following) @ self._solver()
+        return np.asarray(targets + self.gamma * (onto @ self.atoms))
+
+    def values(self) -> FloatArray:
+        """(p,) solution of the Bellman equations."""
+        ahead = self._solver() @ (self.atoms @ self.outcome)
+        return np.asarray(self.outcome + self.gamma * (self.following @ ahead))
+
+
+def reference_of(tally: Tally, learned: npt.NDArray[np.bool_], low: float, high: float) -> FloatArray:
+    """Values on cells that solve the equations of all learned cells exactly; the others keep a smoothed guess."""
+    guess = np.clip(CellModel.of(tally).values(), low, high)
+    atoms, gamma = tally.shape.atoms, tally.gamma
+    counts = np.maximum(tally.count.sum(axis=0), 1.0)
+    mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
+    following = np.where(learned[:, None], mass / counts[:, None], 0.0)
+    own = np.where(learned, -tally.total.sum(axis=0) / counts, guess)
+    ahead = np.linalg.solve(np.eye(atoms.shape[0]) - gamma * (atoms @ following), atoms @ own)
+    return np.asarray(own + gamma * (following @ ahead))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Logarithms of the probabilities of the events, and the width of the value range."""
+
+    vector: float  # log(2/δ) of the vector event, before its rates share it
+    tails: float  # log(1/δ) of an end
+    width: float
+
+
+@dataclass(frozen=True, eq=False)
+class CellPlan:
+    """All that the events are made of, and how long the interval should come out."""
+
+    event: VectorEvent
+    tails: dict[float, Tail]  # by sign
+    predicted: float
+
+
+def propose_event(variance: FloatArray, shares: FloatArray, rows: float, costs: Costs) -> VectorEvent:
+    """Rates around the one that is best at the end of the fixed point, if the pilot's noise is that of the log."""
+    cost = costs.vector + math.log(len(_RATES))
+    noise = max(float(shares @ variance), 1e-12 * costs.width**2)
+    best = math.sqrt(2 * cost / (rows * noise))
+    cap = FULL_BET / costs.width
+    return VectorEvent(np.ones(variance.size), tuple(min(rate * best, cap) for rate in _RATES))
+
+
+def propose_rate(
+    visits: FloatArray, model: CellModel, variance: FloatArray, rows: float, costs: Costs
+) -> tuple[float, float]:
+    """Λ with the shortest half-length that the pilot predicts, and that half-length.
+
+    log(1/δ)/Λ + sum of v^2 σ^2 / (2Λ) + what weights at their cap leave unbalanced, times what one knows of a cell: σ
+    sqrt(2L/n) or less.
+    """
+    expected = rows * model.shares
+    cap = _ROOM * FULL_BET / costs.width
+    unknown = np.minimum(
+        np.sqrt(2 * costs.vector * variance / expected) + costs.vector * costs.width / expected, costs.width
+    )
+    best = (0.0, math.inf)
+    full = math.sqrt(2 * costs.tails / max(float(visits**2 @ (variance / expected)), 1e-300))
+    for rate in full * np.geomspace(1e-4, 4.0, _TRIED):
+        weights = np.clip(rate * visits / expected, -cap, cap)
+        left = np.abs(visits - weights * expected / rate) + np.abs(visits) / np.sqrt(8 * expected + 1)
+        length = costs.tails / rate + float(weights**2 @ (expected * variance)) / (2 * rate) + float(left @ unknown)
+        if length < best[1]:
+            best = (float(rate), length)
+    return best
+
+
+def propose_tails(
+    whole: Tally,
+    starts: Sequence[FloatArray],
+    sizes: FloatArray,
+    variance: FloatArray,
+    costs: Costs,
+    signs: Sequence[float],
+) -> tuple[dict[float, Tail], float]:
+    """Weights for every block after the first, the pilot; `whole` is a tally of all blocks, of which block b sees those
+    before it.
+
+    `starts[b]` is ψ_0 as known before block b, `sizes` the planned number of rows of each block.
+    """
+    blocks, cells = whole.count.shape
+    first = CellModel.of(whole.blocks(0, 1))
+    rows = float(sizes[1:].sum())
+    rate, half = propose_rate(first.visits(starts[1][None])[0], first, variance, rows, costs)
+    cap = FULL_BET / costs.width
+    side = np.asarray(signs, dtype=np.float64)[:, None]
+    weights = np.zeros((side.size, blocks, cells))
+    used = np.zeros((side.size, cells))
+    for block in range(1, blocks):
+        model = first if block == 1 else CellModel.of(whole.blocks(0, block))
+        ahead = float(sizes[block:].sum())
+        target = side * rate * starts[block] - used
+        found = np.clip(model.visits(target) / (ahead * model.shares), -cap, cap)
+        weights[:, block] = found
+        own = whole.blocks(block, block + 1)
+        for k in range(side.size):
+            now = np.broadcast_to(found[k], whole.count.shape)
+            used[k] += found[k] * own.count.sum(axis=0) - whole.gamma * (
+                own.over_atoms(now, own.mass) @ whole.shape.atoms
+            )
+    return {float(sign): Tail(weights[k], rate) for k, sign in enumerate(signs)}, 2 * half
