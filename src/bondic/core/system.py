@@ -77,14 +77,18 @@ class System:
         return weights, inflate(float(off.max(initial=0.0)) * self.largest)
 
     def direction(self, cells: FloatArray, error: float = 0.0) -> Direction:
-        """Of d on cells, each of whose entries may be off by its share of `error`, their sum."""
+        """Of d on cells, whose entries are off by at most `error` together."""
+        weights, slack = self.directions(cells[None])
+        return Direction(weights[0], inflate(float(slack[0]) + error * self.largest))
+
+    def directions(self, cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(m, p) weights and (m,) slacks of the rows of d."""
         atoms, gamma, following = self.tally.shape.atoms, self.tally.gamma, self.following
-        onto = self._inverse.T @ (cells @ following)
-        weights = cells + gamma * (onto @ atoms)
+        weights = cells + gamma * (((cells @ following) @ self._inverse) @ atoms)
         rest = cells - weights + gamma * (weights @ following) @ atoms
         size = np.abs(cells) + np.abs(weights) + gamma * (np.abs(weights) @ following) @ atoms
-        off = float(np.abs(rest).sum()) + self.tally.relative * float(size.sum()) + error
-        return Direction(weights, inflate(off * self.largest))
+        off = np.abs(rest).sum(axis=1) + self.tally.relative * size.sum(axis=1)
+        return weights, np.asarray(off * self.largest * (1 + 1e-14))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +109,13 @@ class Feasible:
         inside = self.radius * norm(direction.weights * self._inverse_scale)
         outside = float(np.abs(direction.weights) @ self.slack) * (1 + self.system.tally.relative)
         return inflate((inside + outside + direction.slack) * (1 + 1e-14))
+
+    def supports(self, cells: FloatArray) -> FloatArray:
+        """(m,): upper bounds of |<f, d>| for the rows of (m, p)."""
+        system, grow = self.system, 1 + 4 * self.system.tally.relative
+        weights, slack = system.directions(cells)
+        inside = self.radius * np.sqrt(((weights * self._inverse_scale) ** 2).sum(axis=1))
+        return np.asarray((inside + np.abs(weights) @ self.slack + slack) * grow)
 
     def cells(self) -> FloatArray:
         """(p,) upper bounds of |t_c|."""

@@ -1,0 +1,56 @@
+"""The bound on cells as a whole: one event, and from it an interval for every allowance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bondic.core.allowance import Allowance, CellAllowance
+from bondic.core.localize import Located, ValueLimits, VectorEvent, locate, make_system
+from bondic.core.system import System
+from bondic.core.tails import EndTerms, Starts, Tail, end_terms
+from bondic.core.tally import Tally
+
+
+@dataclass(frozen=True, eq=False)
+class CellBound:
+    """What was fixed before the rows, and their tally. Nothing in it depends on an allowance.
+
+    So with the probability of the event, for all allowances at once, also for those that were chosen by looking at the result: if (23)
+    holds at an allowance, the value lies in the interval `at` it.
+    """
+
+    tally: Tally  # of the certified rows
+    event: VectorEvent
+    vector: float  # its probability
+    tails: Mapping[float, Tail]  # by sign: 1 is the upper end, -1 the lower one
+    probabilities: Mapping[float, float]  # of the tails
+    starts: Starts
+    limits: ValueLimits
+
+    @cached_property
+    def system(self) -> System:
+        return make_system(self.tally, self.event, self.vector, self.limits)
+
+    def locate(self, allowance: Allowance) -> Located:
+        """What the rows leave of the values on cells, if (23) holds at this allowance."""
+        own = CellAllowance.constant(allowance, self.tally.shape.cells)
+        return locate(self.system, self.event, self.vector, self.limits, own)
+
+    def ends(self, located: Located) -> dict[float, EndTerms]:
+        return {
+            sign: end_terms(located, self.starts, tail, sign, self.probabilities[sign])
+            for sign, tail in self.tails.items()
+        }
+
+    def effective_rows(self) -> float:
+        """Rows that count, of the end with fewer of them: (sum |v|)^2 / sum v^2."""
+        found = []
+        for tail in self.tails.values():
+            size = float((np.abs(tail.weights) * self.tally.count).sum())
+            square = float((tail.weights**2 * self.tally.count).sum())
+            found.append(size * size / square if square > 0 else 0.0)
+        return min(found, default=0.0)
