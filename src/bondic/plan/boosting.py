@@ -1,7 +1,7 @@
 """Gradient boosting of scikit-learn, extra `sklearn`; a learner like those of `learners`.
 
 One thread per call: the threads of its boosting wait for each other in a spinning loop, and where a core was busy two of
-them took ten to a hundred times as long as one. Rows of long logs are predicted in chunks, side by side.
+them took 7 to 100 times as long as one. Rows of long logs are predicted in chunks, side by side.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def installed() -> bool:
 def boosting(states: Floats, actions: Actions, targets: Floats) -> ActionValue:
     """Boosted trees on (state, action), one indicator column for each action code.
 
-    Smaller trees and a stronger penalty than scikit-learn's own: targets of fitted Q evaluation are noisy, and with
-    its own settings errors on 2 000 rows were 1.2 to 1.5 times as large.
+    Smaller trees and a stronger penalty than scikit-learn's own: targets of fitted Q evaluation are noisy, and with 31
+    leaves and no penalty errors on 2 000 rows of four worlds were 1.0 to 1.5 times as large.
     """
     library, threads = _libraries()
     regressor = library.HistGradientBoostingRegressor(

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from bondic.errors import InvalidInput, one_line
 from bondic.plan.model import Model
 from bondic.plan.rows import Actions, Floats, Ints, TrainingRows, joined
-from bondic.plan.tree import Tree, grow
+from bondic.plan.tree import RegressionTree, grow
 
-_VALUES = 400_000
+_VALUES = 200_000
 """Rows times actions that a tree is grown on, at most: a bound on time."""
 
 
@@ -30,7 +30,7 @@ _VALUES = 400_000
 class TreeGroups:
     """Leaves of a tree on states (action codes), or on states and actions (`n_actions` None)."""
 
-    tree: Tree
+    tree: RegressionTree
     n_actions: int | None
 
     @property

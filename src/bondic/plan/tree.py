@@ -27,7 +27,7 @@ _NO_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
-class Tree:
+class RegressionTree:
     """Splits (column, threshold, code of the leaf that is cut) in the order in which they were made, on `width` columns."""
 
     splits: tuple[tuple[int, float, int], ...]
@@ -37,11 +37,11 @@ class Tree:
     def leaves(self) -> int:
         return len(self.splits) + 1
 
-    def prune(self, leaves: int) -> Tree:
+    def prune(self, leaves: int) -> RegressionTree:
         """The tree of the first `leaves` − 1 splits; itself if it has fewer."""
         if leaves < 1:
             raise InvalidInput(f"A tree has at least one leaf, not {leaves}.")
-        return Tree(self.splits[: leaves - 1], self.width)
+        return RegressionTree(self.splits[: leaves - 1], self.width)
 
     def codes(self, inputs: Floats) -> Ints:
         """The leaf of every row, 0 … G − 1."""
@@ -84,7 +84,7 @@ def _digits(number: float) -> str:
     return short if float(short := f"{number:g}") == number else repr(number)
 
 
-def grow(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> Tree:
+def grow(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> RegressionTree:
     """The tree on `inputs` (n, d) with at most `leaves` leaves of at least `min_rows` rows, for `targets` (n,) or (n, K)."""
     outputs = targets.reshape(len(inputs), -1).T
     search = _Search(_binned(inputs), outputs - outputs.mean(axis=1, keepdims=True), max(1, min_rows))
@@ -99,7 +99,7 @@ def grow(inputs: Floats, targets: Floats, *, leaves: int, min_rows: int) -> Tree
         splits.append((node.column, search.threshold(node, x), parent))
         nodes[parent], new = search.halves(node, x >= splits[-1][1])
         nodes.append(new)
-    return Tree(tuple(splits), inputs.shape[1])
+    return RegressionTree(tuple(splits), inputs.shape[1])
 
 
 def shortest_between(low: float, high: float) -> float:
