@@ -1,0 +1,1 @@
+"""What is proposed before the certified rows: models q̂ and groups. Untrusted: a bad proposal costs length, never validity."""

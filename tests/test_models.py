@@ -1,0 +1,275 @@
+"""Models by fitted Q evaluation: close to known values, chosen on held-out rows, the same twice, honest about bad input."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bondic.errors import InvalidInput, MissingExtra
+from bondic.plan import boosting, fitted, learners
+from bondic.plan.fitted import candidates, choose_model, fit_model, half_models
+from bondic.plan.model import UserModel, disagreement, given_values
+from bondic.plan.rows import TrainingRows
+
+needs_sklearn = pytest.mark.skipif(not boosting.installed(), reason="scikit-learn is not installed")
+LEARNERS = [
+    pytest.param(learners.linear, id="linear"),
+    pytest.param(learners.tree, id="tree"),
+    pytest.param(boosting.boosting, id="boosting", marks=needs_sklearn),
+]
+RICH = LEARNERS[1:]
+
+
+def _chain(n: int, gamma: float, seed: int = 0) -> tuple[TrainingRows, np.ndarray]:
+    """Five states in a row; action 1 steps right, action 0 stays, each slips with .2; state 4 pays 1 and ends. And q*."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.integers(0, 5, n), rng.integers(0, 2, n)
+    steps = np.where(rng.random(n) < 0.2, 1 - actions, actions)
+    following = np.minimum(states + steps, 4)
+    policy = np.array([0.3, 0.7])
+    weights = np.where((states == 4)[:, None], 0.0, policy)
+    rows = TrainingRows(
+        states[:, None] * 1.0, actions, (states == 4) * 1.0, following[:, None] * 1.0, gamma, (0.0, 1.0), 2, weights
+    )
+    table = np.zeros((5, 2))
+    table[4] = 1.0
+    for state in (3, 2, 1, 0):  # V(s) = p γ V(s + 1) + (1 − p) γ V(s), p the chance of a step
+        after = table[state + 1] @ policy
+        chance = 0.3 * 0.2 + 0.7 * 0.8
+        here = chance * gamma * after / (1 - (1 - chance) * gamma)
+        table[state] = [gamma * (0.2 * after + 0.8 * here), gamma * (0.8 * after + 0.2 * here)]
+    return rows, table
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.9, 0.99])
+@pytest.mark.parametrize("learner", RICH)
+def test_values_of_a_chain(learner: Any, gamma: float) -> None:
+    """At γ = .99 plain sweeps would need 300: eight are enough, because slow parts are solved on cells."""
+    rows, table = _chain(4000, gamma)
+    model = fit_model(rows, learner)
+    values = model.value_table(np.arange(5.0)[:, None])
+    np.testing.assert_allclose(values, table, atol=0.05)
+    np.testing.assert_array_equal(values[[2, 4], [1, 0]], model.values(np.array([[2.0], [4.0]]), np.array([1, 0])))
+
+
+def test_without_solving_on_cells_few_sweeps_are_far_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, table = _chain(4000, 0.99)
+    monkeypatch.setattr(fitted, "_solved", lambda _, value, next_values: (value, next_values))
+    values = fit_model(rows, learners.tree).value_table(np.arange(5.0)[:, None])
+    assert np.abs(values - table).max() > 0.15
+
+
+def _smooth(n: int, gamma: float, seed: int) -> TrainingRows:
+    """s' = .8 s + .2 (a − ½) + noise, r = s₁ + a/4 + noise; a = 1 with probability ½: q* is linear in s."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.normal(size=(n, 2)), rng.integers(0, 2, n)
+    following = 0.8 * states + 0.2 * (actions[:, None] - 0.5) + 0.6 * rng.normal(size=(n, 2))
+    rewards = states[:, 0] + actions / 4 + 0.1 * rng.normal(size=n)
+    return TrainingRows(states, actions, rewards, following, gamma, (-30.0, 30.0), 2, np.full((n, 2), 0.5))
+
+
+def _smooth_values(states: np.ndarray, actions: np.ndarray, gamma: float) -> np.ndarray:
+    slope = 1 / (1 - 0.8 * gamma)
+    constant = 0.125 / (1 - gamma)  # E_π of the action's terms, which have mean zero but for a/4
+    return slope * states[:, 0] + actions / 4 + gamma * (slope * 0.2 * (actions - 0.5) + constant)
+
+
+def test_a_linear_world_is_found_by_the_linear_model_and_chosen() -> None:
+    rows, test = _smooth(3000, 0.9, 0), _smooth(500, 0.9, 1)
+    choice = choose_model(rows)
+    assert choice.name == "linear"
+    assert min(choice.scores, key=choice.scores.__getitem__) == "linear"
+    error = choice.model.values(test.states, test.actions) - _smooth_values(test.states, test.actions, 0.9)
+    assert np.sqrt((error**2).mean()) < 0.25, "of values with a standard deviation of 3.6"
+
+
+def test_the_choice_is_not_the_least_squared_residual() -> None:
+    """The constant has the smaller residuals, because its next values have no noise: the naive rule takes it."""
+    rows, test = _smooth(3000, 0.9, 0), _smooth(3000, 0.9, 1)
+    naive = {
+        name: np.mean(test.residuals(fit_model(rows, candidates()[name]).values) ** 2)
+        for name in ("constant", "linear")
+    }
+    assert naive["constant"] < naive["linear"] / 2
+    choice = choose_model(rows, {name: candidates()[name] for name in naive})
+    assert choice.name == "linear"
+    assert choice.scores["linear"] < choice.scores["constant"] / 10
+
+
+def _halves(n: int, seed: int) -> TrainingRows:
+    """A step in the state, γ = .9: the half s ≥ ½ pays .8, the other .2; nobody changes sides. q* = 8 or 2."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.random((n, 2)), rng.integers(0, 2, n)
+    right = states[:, 0] >= 0.5
+    rewards = (rng.random(n) < np.where(right, 0.8, 0.2)) * 1.0
+    following = np.column_stack([(rng.random(n) + right) / 2, rng.random(n)])
+    return TrainingRows(states, actions, rewards, following, 0.9, (0.0, 10.0), 2, np.full((n, 2), 0.5))
+
+
+@pytest.mark.parametrize("sklearn", [pytest.param(True, marks=needs_sklearn), False])
+def test_a_step_is_found(sklearn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not sklearn:
+        _hide(monkeypatch)
+    rows, test = _halves(3000, 0), _halves(1000, 1)
+    choice = choose_model(rows)
+    assert choice.name == ("boosting" if sklearn else "tree")
+    error = choice.model.values(test.states, test.actions) - np.where(test.states[:, 0] >= 0.5, 8.0, 2.0)
+    assert np.abs(error).mean() < 0.4
+
+
+def test_noise_alone_gets_a_simple_model() -> None:
+    rows = _halves(1500, 0)
+    rows = replace(rows, rewards=np.random.default_rng(5).random(1500))
+    scores = choose_model(rows).scores
+    assert scores["constant"] < 0.02
+
+
+def _doses(n: int, seed: int = 0) -> TrainingRows:
+    """One decision, a dose in [0, 10]: pays 1 − (dose − 5)²/25, nothing from 9 on."""
+    rng = np.random.default_rng(seed)
+    states, doses = rng.random((n, 1)), rng.random((n, 1)) * 10
+    rewards = np.where(doses[:, 0] < 9, 1 - (doses[:, 0] - 5) ** 2 / 25, 0.0)
+    none = np.zeros((n, 1))
+    return TrainingRows(
+        states, doses, rewards, states, 0.5, (0.0, 1.0), next_actions=none[:, :, None], next_weights=none
+    )
+
+
+@pytest.mark.parametrize(
+    ("learner", "within"),
+    [(learners.linear, 0.2), (learners.tree, 0.05), pytest.param(boosting.boosting, 0.05, marks=needs_sklearn)],
+)
+def test_actions_that_are_numbers(learner: Any, within: float) -> None:
+    test = _doses(500, 1)
+    model = fit_model(_doses(3000), learner)
+    assert np.abs(model.values(test.states, test.actions) - test.rewards).mean() < within
+    assert model.values(test.states[:0], test.actions[:0]).shape == (0,)
+    with pytest.raises(InvalidInput, match="no table of all of them"):
+        model.value_table(test.states)
+
+
+def test_next_draws_are_weighted() -> None:
+    """One draw of weight 1 twice with weight ½ is the same; so are codes with the policy's probabilities as numbers."""
+    rows = _doses(200)
+    draws = np.random.default_rng(6).random((200, 2, 1))
+    once = replace(rows, next_actions=draws[:, :1], next_weights=np.ones((200, 1)))
+    twice = replace(rows, next_actions=draws[:, [0, 0]], next_weights=np.full((200, 2), 0.5))
+    uneven = replace(rows, next_actions=draws, next_weights=np.tile([0.25, 0.75], (200, 1)))
+
+    def value(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        return actions[:, 0] / 2 + states[:, 0] / 4
+
+    np.testing.assert_allclose(once.backup(value), twice.backup(value))
+    expected = rows.rewards + 0.5 * (draws[:, :, 0] @ [0.125, 0.375] + rows.next_states[:, 0] / 4)
+    np.testing.assert_allclose(uneven.backup(value), np.clip(expected, 0, 1))
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_the_same_twice_and_for_any_cut_of_the_rows(learner: Any) -> None:
+    rows, test = _halves(2000, 0), _halves(150_000, 1)
+    first, second = fit_model(rows, learner), fit_model(rows, learner)
+    together = first.values(test.states, test.actions)
+    np.testing.assert_array_equal(together, second.values(test.states, test.actions))
+    np.testing.assert_allclose(
+        together[70_000:70_100], first.values(test.states[70_000:70_100], test.actions[70_000:70_100])
+    )
+
+
+def test_long_logs_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def counting(states: np.ndarray, actions: np.ndarray, targets: np.ndarray) -> Any:
+        seen.append(len(states))
+        return learners.linear(states, actions, targets)
+
+    monkeypatch.setattr(fitted, "_SWEEP_ROWS", 300)
+    monkeypatch.setattr(fitted, "_LAST_ROWS", 500)
+    fit_model(_halves(1000, 0), counting)
+    assert set(seen[:-1]) == {300}
+    assert seen[-1] == 500
+    thin = _halves(1000, 0).thinned(300)
+    np.testing.assert_array_equal(thin.states, _halves(1000, 0).thinned(300).states)
+
+
+def test_an_action_without_rows_and_a_tiny_pilot() -> None:
+    rows = _halves(60, 0)
+    rows = replace(rows, actions=np.zeros(60, dtype=int))
+    for learner in candidates().values():
+        assert np.isfinite(fit_model(rows, learner).value_table(rows.states)).all()
+    for few in (1, 2, 4):
+        assert np.isfinite(choose_model(rows.take(slice(few))).model.values(rows.states, rows.actions)).all()
+
+
+def _hide(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("sklearn", "sklearn.ensemble"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    _hide(monkeypatch)
+    assert set(candidates()) == {"constant", "linear", "tree"}
+    rows = _halves(30, 0)
+    with pytest.raises(MissingExtra, match="bondic\\[sklearn\\]"):
+        boosting.boosting(rows.states, rows.actions, rows.rewards)
+
+
+def test_models_of_halves_and_their_disagreement() -> None:
+    rows = _halves(1000, 0)
+    first, second = half_models(rows, learners.constant)
+    early, late = rows.take(slice(500)), rows.take(slice(500, None))
+    at = rows.states[:1], rows.actions[:1]
+    assert first.values(*at) == fit_model(early, learners.constant).values(*at)
+    assert second.values(*at) == fit_model(late, learners.constant).values(*at)
+    cells = np.array([0, 0, 2, 2])
+    states, actions = np.arange(4.0)[:, None], np.zeros(4, dtype=int)
+    marks = disagreement(lambda s, _: s[:, 0], lambda s, _: np.ones(len(s)), states, actions, cells, 3)
+    assert marks.rows.tolist() == [2, 0, 2]
+    np.testing.assert_array_equal(marks.mean, [0.5, np.nan, 1.5])
+    np.testing.assert_array_equal(marks.largest, [1, np.nan, 2])
+    np.testing.assert_array_equal(marks.spread, [0.5, np.nan, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda s, _: s, r"shape \(3,\), not \(3, 1\)"),
+        (lambda *_: np.array([0.0, np.inf, 0.0]), "row 1 has inf"),
+        (lambda *_: "abc", "must be numbers"),
+        (lambda s: s, "model raised TypeError"),
+    ],
+)
+def test_bad_models_of_the_user(function: Any, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        UserModel(function, 2).values(np.zeros((3, 1)), np.zeros(3, dtype=int))
+
+
+def test_models_of_the_user() -> None:
+    model = UserModel(lambda s, a: s[:, 0] + a, 3)
+    np.testing.assert_array_equal(model.value_table(np.array([[1.0], [2.0]])), [[1, 2, 3], [2, 3, 4]])
+    np.testing.assert_array_equal(given_values("the rows", [1, 2], 2), [1.0, 2.0])
+    assert given_values("next states", np.ones((2, 3)), 2, 3).shape == (2, 3)
+    with pytest.raises(InvalidInput, match=r"model's values at the starts must have the shape \(3,\), not \(2,\)"):
+        given_values("the starts", [1, 2], 3)
+    with pytest.raises(InvalidInput, match="not a str"):
+        UserModel("model.pkl")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"gamma": 1.0}, "gamma"),
+        ({"value_range": (1.0, 0.0)}, "value_range"),
+        ({"states": np.zeros((0, 2))}, "at least one"),
+        ({"actions": np.full(20, 2)}, "from 0 to"),
+        ({"rewards": np.r_[np.zeros(19), np.nan]}, "rewards must be finite numbers; row 19"),
+        ({"next_probabilities": np.zeros((20, 3))}, "next_probabilities must have the shape"),
+        ({"n_actions": None}, "need next_actions"),
+    ],
+)
+def test_bad_rows(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        replace(_halves(20, 0), **change)

@@ -1,0 +1,232 @@
+"""Trees for groups: against an exhaustive search, nested, exact at cliffs, in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bondic.errors import InvalidInput
+from bondic.plan.groups import TreeGroups, cell_errors, propose_groups, tree_groups, user_groups
+from bondic.plan.model import UserModel
+from bondic.plan.rows import TrainingRows
+from bondic.plan.tree import grow, shortest_between
+
+
+def _loss(targets: np.ndarray) -> float:
+    return float(((targets - targets.mean(axis=0)) ** 2).sum())
+
+
+def _naive_codes(inputs: np.ndarray, targets: np.ndarray, leaves: int, min_rows: int) -> np.ndarray:
+    """Best-first growth by trying every threshold of every column of every leaf."""
+    codes = np.zeros(len(inputs), dtype=int)
+    for new in range(1, leaves):
+        best, right_rows = 1e-9 * _loss(targets), None
+        for leaf in range(new):
+            rows = np.flatnonzero(codes == leaf)
+            for column in range(inputs.shape[1]):
+                for threshold in np.unique(inputs[rows, column])[1:]:
+                    right = inputs[rows, column] >= threshold
+                    if min(right.sum(), (~right).sum()) < min_rows:
+                        continue
+                    gain = _loss(targets[rows]) - _loss(targets[rows[right]]) - _loss(targets[rows[~right]])
+                    if gain > best:
+                        best, right_rows = gain, rows[right]
+        if right_rows is None:
+            break
+        codes[right_rows] = new
+    return codes
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_growth_is_the_exhaustive_search(seed: int, outputs: int) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = np.column_stack([rng.normal(size=90), rng.integers(0, 5, 90), rng.random(90)])
+    targets = rng.normal(size=(90, outputs)) + 3 * (inputs[:, :1] > 0.3) * inputs[:, 1:2]
+    tree = grow(inputs, targets, leaves=7, min_rows=6)
+    np.testing.assert_array_equal(tree.codes(inputs), _naive_codes(inputs, targets, 7, 6))
+
+
+def test_nested_family() -> None:
+    rng = np.random.default_rng(0)
+    inputs = rng.random((3000, 4))
+    targets = np.sin(6 * inputs[:, 0]) + inputs[:, 1] * inputs[:, 2]
+    tree = grow(inputs, targets, leaves=32, min_rows=20)
+    assert tree.leaves == 32
+    fine = tree.codes(inputs)
+    assert np.bincount(fine).min() >= 20
+    losses = []
+    for leaves in (16, 8, 4, 2, 1):
+        coarse = tree.prune(leaves).codes(inputs)
+        assert tree.prune(leaves) == grow(inputs, targets, leaves=leaves, min_rows=20)
+        assert coarse.max() == leaves - 1
+        pairs = np.unique(np.column_stack([fine, coarse]), axis=0)
+        assert len(pairs) == 32, "every fine group lies in one coarse group"
+        losses.append(sum(_loss(targets[coarse == code]) for code in range(leaves)))
+    assert losses == sorted(losses)
+    assert tree.prune(100) == tree
+
+
+def test_a_cliff_is_cut_where_it_is() -> None:
+    """20 000 distinct values are more than there are bins; the threshold still lies between the two neighbours."""
+    inputs = np.random.default_rng(1).random((20_000, 3))
+    tree = grow(inputs, (inputs[:, 2] >= 0.7071).astype(float), leaves=8, min_rows=10)
+    assert tree.leaves == 2, "nothing is left to split"
+    ((column, threshold, _),) = tree.splits
+    assert column == 2
+    below, above = inputs[inputs[:, 2] < 0.7071, 2].max(), inputs[inputs[:, 2] >= 0.7071, 2].min()
+    assert below < threshold <= above
+
+
+def test_constant_targets_and_columns_are_not_split() -> None:
+    inputs = np.column_stack([np.ones(50), np.arange(50.0)])
+    assert grow(inputs, np.full(50, 0.1), leaves=4, min_rows=1).leaves == 1
+    assert {column for column, _, _ in grow(inputs, np.arange(50.0) % 7, leaves=4, min_rows=1).splits} == {1}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "number"),
+    [(0.49, 0.51, 0.5), (9.9, 10.0, 10.0), (0.1, 0.9, 0.5), (-1.0, 1e-9, -0.5), (3.14, 3.15, 3.15)],
+)
+def test_thresholds_have_few_digits(low: float, high: float, number: float) -> None:
+    assert shortest_between(low, high) == number
+
+
+def test_shortest_between_neighbouring_floats() -> None:
+    low = 1 / 3
+    assert shortest_between(low, np.nextafter(low, 1)) == np.nextafter(low, 1)
+
+
+def test_words_decide_like_the_tree() -> None:
+    rng = np.random.default_rng(2)
+    inputs = rng.normal(size=(2000, 2))
+    targets = np.sin(3 * inputs[:, 0]) * (inputs[:, 1] > 0.5)
+    tree = grow(inputs, targets, leaves=12, min_rows=30)
+    codes = tree.codes(inputs)
+    for code, words in enumerate(tree.describe(["angle", "speed"])):
+        inside = np.ones(len(inputs), dtype=bool)
+        for part in words.split(" and "):
+            left, *rest = part.split(" ")
+            column = inputs[:, ["angle", "speed"].index(rest[1] if left[0] in "-0123456789" else left)]
+            if left[0] in "-0123456789":
+                inside &= (float(left) <= column) & (column < float(rest[3]))
+            else:
+                inside &= column < float(rest[1]) if rest[0] == "<" else column >= float(rest[1])
+        np.testing.assert_array_equal(inside, codes == code)
+    assert tree.prune(1).describe(["angle", "speed"]) == ("all rows",)
+    with pytest.raises(InvalidInput, match="2 columns; got 1 names"):
+        tree.describe(["angle"])
+
+
+def test_wrong_width_and_count() -> None:
+    tree = grow(np.arange(20.0)[:, None], np.arange(20.0), leaves=2, min_rows=1)
+    with pytest.raises(InvalidInput, match="grown on 1 columns"):
+        tree.codes(np.zeros((3, 2)))
+    with pytest.raises(InvalidInput, match="at least one leaf"):
+        tree.prune(0)
+
+
+def _rows(n: int = 3000, seed: int = 0) -> TrainingRows:
+    """Two states of nature, cut at .4 of the first column; action 1 pays 1 there, and both columns start anew."""
+    rng = np.random.default_rng(seed)
+    states, actions = rng.random((n, 2)), rng.integers(0, 2, n)
+    rewards = ((states[:, 0] >= 0.4) & (actions == 1)).astype(float)
+    half = np.full((n, 2), 0.5)
+    return TrainingRows(states, actions, rewards, rng.random((n, 2)), 0.5, (0.0, 2.0), 2, half)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_groups_find_the_threshold_from_values_or_from_residuals(known: bool) -> None:
+    """A model that knows the cliff shows it by its values; one that does not by its residuals."""
+    rows = _rows()
+    model = UserModel(lambda s, a: known * (s[:, 0] >= 0.4) * (a == 1) + 0.3, 2)
+    groups = propose_groups(rows, model, count=2)
+    ((column, threshold, _),) = groups.tree.splits
+    assert column == 0
+    assert threshold == pytest.approx(0.4, abs=0.001)
+    assert (groups.count, groups.n_cells) == (2, 4)
+    cells = groups.cells(rows.states, rows.actions)
+    np.testing.assert_array_equal(cells, 2 * (rows.states[:, 0] >= threshold) + rows.actions)
+    assert groups.prune(1).n_cells == 2
+
+
+def test_actions_that_are_numbers_are_split_too() -> None:
+    rng = np.random.default_rng(3)
+    states, doses = rng.random((4000, 1)), rng.random((4000, 1)) * 10
+    rewards = (doses[:, 0] < 9.9).astype(float)
+    draws = rng.random((4000, 3, 1)) * 10
+    weights = np.full((4000, 3), 1 / 3)
+    rows = TrainingRows(states, doses, rewards, states, 0.5, (0.0, 2.0), next_actions=draws, next_weights=weights)
+    groups = propose_groups(rows, UserModel(lambda s, _: np.zeros(len(s))), count=2, min_rows=5)
+    assert groups.describe(["age", "dose"]) == ("dose < 9.9", "dose ≥ 9.9")
+    np.testing.assert_array_equal(groups.cells(states, doses), doses[:, 0] >= 9.9)
+    with pytest.raises(InvalidInput, match="need both"):
+        groups.codes(states)
+
+
+def test_cell_errors_solve_the_table() -> None:
+    """On a table with a cell per pair and q̂ = 0 the errors are the values of the empirical chain, by value iteration."""
+    rng = np.random.default_rng(4)
+    states, actions = rng.integers(0, 3, 400), rng.integers(0, 2, 400)
+    following, rewards = rng.integers(0, 3, 400), rng.random(400)
+    policy = rng.dirichlet(np.ones(2), 3)
+    weights = policy[following] * (rng.random(400) < 0.9)[:, None]
+    rows = TrainingRows(states[:, None] * 1.0, actions, rewards, following[:, None] * 1.0, 0.9, (0.0, 10.0), 2, weights)
+    groups = tree_groups(rows, np.eye(3)[states], count=3, min_rows=1)
+    table = np.zeros((3, 2))
+    for _ in range(400):
+        backup = rewards + 0.9 * (weights * table[following]).sum(axis=1)
+        table = np.array([[backup[(states == s) & (actions == a)].mean() for a in range(2)] for s in range(3)])
+    errors = cell_errors(rows, groups, rewards)
+    np.testing.assert_allclose(errors[groups.cells(rows.states, actions)], table[states, actions], rtol=1e-10)
+
+
+def test_cells_without_rows_get_no_error() -> None:
+    rows = _rows(200)
+    only = TrainingRows(
+        rows.states,
+        np.zeros(200, dtype=int),
+        rows.rewards + 1,
+        rows.next_states,
+        0.5,
+        (0.0, 2.0),
+        2,
+        rows.next_probabilities,
+    )
+    groups = TreeGroups(grow(only.states, only.states[:, 0], leaves=2, min_rows=5), 2)
+    errors = cell_errors(only, groups, only.rewards)
+    np.testing.assert_allclose(errors[1::2], 0, atol=1e-12)
+    assert (errors[::2] > 1).all()
+
+
+def test_groups_of_the_user() -> None:
+    states = np.arange(10.0)[:, None]
+    by_function = user_groups(lambda s: np.floor(s[:, 0] / 4), states, 2)
+    np.testing.assert_array_equal(by_function.codes(states), [0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
+    assert by_function.codes(np.array([[99.0]])).tolist() == [3], "a label that the pilot has not: the last group"
+    assert by_function.n_cells == 8
+    assert by_function.cells(states[:2], np.array([0, 1])).tolist() == [0, 1]
+    by_column = user_groups(["ward", "icu"] * 5, states, None)
+    assert by_column.codes(np.array(["icu", "ward", "home"])).tolist() == [0, 1, 2]
+    assert by_column.describe() == ("icu", "ward", "any other")
+    assert by_column.cells(["ward"], np.zeros((1, 1))).tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        (lambda s: s, "one number or text for each of 4 rows, not float64 of shape \\(4, 1\\)"),
+        (lambda _: 1, "shape \\(\\)"),
+        (lambda _: np.array([0.0, np.nan, 1.0, 1.0]), "nan\\) in row 1"),
+    ],
+)
+def test_groups_that_are_none(groups: object, words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        user_groups(groups, np.zeros((4, 1)), 2)
+
+
+def test_a_column_keeps_its_kind_and_length() -> None:
+    with pytest.raises(InvalidInput, match="use one kind"):
+        user_groups(["a", "b"], np.zeros((2, 1)), 2).codes(np.array([1, 2]))
+    with pytest.raises(InvalidInput, match="column of 3 labels for 2 rows"):
+        user_groups(["a", "b", "c"], np.zeros((2, 1)), 2)
