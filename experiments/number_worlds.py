@@ -1,0 +1,30 @@
+"""All worlds of numbers with known q* and J*: `number_worlds` to break intervals with, `length_worlds` to measure lengths.
+
+Run as a script it lists them with J* and the range of v* over the starts.
+"""
+
+from __future__ import annotations
+
+from experiments.number_worlds_actions import action_worlds
+from experiments.number_worlds_bandits import bandit_worlds
+from experiments.number_worlds_base import NumberWorld
+from experiments.number_worlds_chains import chain, chain_worlds, smooth
+from experiments.number_worlds_columns import column_worlds, marketing
+from experiments.number_worlds_jumps import jump_worlds
+from experiments.number_worlds_physics import physics_worlds
+
+
+def number_worlds() -> list[NumberWorld]:
+    """Exact up to rounding: finite linear systems, Gaussian integrals."""
+    return [*jump_worlds(), *action_worlds(), *column_worlds(), *chain_worlds()]
+
+
+def length_worlds() -> list[NumberWorld]:
+    """Worlds on which lengths are compared; Open Bandit only where its data are installed."""
+    return [smooth(0.5), smooth(0.9), chain(), *physics_worlds(), *bandit_worlds(), marketing(0.0), marketing(0.5)]
+
+
+if __name__ == "__main__":
+    for world in [*number_worlds(), *length_worlds()]:
+        values = world.v_star(world.initial.observations)
+        print(f"{world.name:45s} J* {world.truth:9.5f}   v* {values.min():8.4f} to {values.max():8.4f}")
