@@ -116,7 +116,8 @@ class RowEnergy:
         square = (math.sqrt(float((weights * tally.square).sum()) * grow) + tally.error * math.sqrt(mass)) ** 2
         single = tally.over_atoms(weights, tally.mass) @ (atoms @ allowance.single) ** 2
         further = tally.gamma**2 * float(single) * grow
-        theta = math.sqrt(further / square) if square > 0 and further > 0 else (1.0 if further > 0 else 0.0)
+        theta = math.sqrt(further / square) if square > 0 else 1.0
+        theta = max(theta, 1e-150) if further > 0 else 0.0
         rest = (1 + 1 / theta) * further if theta else 0.0
         onto = tally.over_atoms(weights, tally.moment)
         linear = (weights * tally.total).sum(axis=0) - tally.gamma * (onto @ atoms)
@@ -168,6 +169,7 @@ def _slack(system: System, allowance: CellAllowance) -> FloatArray:
     mean = np.abs(tally.total.sum(axis=0)) / counts
     rounding = tally.error + tally.relative * (tally.size.sum(axis=0) / counts + 4 * system.largest)
     allowed = allowance.averages + tally.gamma * system.following @ (tally.shape.atoms @ allowance.averages)
+    allowed = allowed * (1 + tally.relative)
     own = np.maximum(np.abs(system.low), np.abs(system.high))
     return np.asarray(np.where(system.learned, mean + rounding + allowed, own) * (1 + 1e-14))
 
@@ -203,8 +205,8 @@ class _Growth:
 
 def _reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
     """|x_i(f) - γ ζ'_i| <= |t_c| + γ |P F - F_j| + γ max β_∞, per cell."""
-    gamma = feasible.system.tally.gamma
-    single = float((feasible.system.tally.shape.atoms @ allowance.single).max(initial=0.0))
+    gamma, grow = feasible.system.tally.gamma, 1 + feasible.system.tally.relative
+    single = float((feasible.system.tally.shape.atoms @ allowance.single).max(initial=0.0)) * grow
     return np.asarray((feasible.cells() + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))
 
 

@@ -63,8 +63,13 @@ class System:
     @cached_property
     def _inverse(self) -> FloatArray:
         """(J, J) about (I - γ A P)^-1: proposes, and is never trusted."""
-        atoms = self.tally.shape.atoms
-        return np.asarray(np.linalg.inv(np.eye(atoms.shape[0]) - self.tally.gamma * (atoms @ self.following)))
+        atoms, unit = self.tally.shape.atoms, np.eye(self.tally.shape.atoms.shape[0])
+        try:
+            return np.asarray(np.linalg.inv(unit - self.tally.gamma * (atoms @ self.following)))
+        except (
+            np.linalg.LinAlgError
+        ):  # a discount of 1: without ends there is no inverse, and the range of values remains
+            return unit
 
     @cached_property
     def atom_weights(self) -> tuple[FloatArray, float]:
@@ -125,7 +130,7 @@ class Feasible:
     def _reference_atom(self) -> FloatArray:
         """(p,) a mean of the rows of K: differences of atoms are measured from it."""
         weights, _ = self.system.atom_weights
-        return np.asarray(weights.mean(axis=0))
+        return np.asarray(weights.sum(axis=0) / max(weights.shape[0], 1))
 
     @cached_property
     def _beyond(self) -> tuple[FloatArray, float]:
@@ -153,23 +158,17 @@ class Feasible:
         reach = self.radius * np.sqrt(np.maximum(square, 0.0) + lost) + mean[cell] + apart[atom]
         reach = reach + np.abs(1.0 - mass[cell]) * common
         end = self.radius * np.sqrt(np.maximum(own, 0.0) + lost) + mean + mass * common
-        found = np.where(self._ends, end, 0.0)
+        found = np.where(tally.ends, end, 0.0)
         np.maximum.at(found, cell, reach)
         return np.asarray((found + 2 * off) * (1 + 16 * tally.relative))
-
-    @cached_property
-    def _ends(self) -> BoolArray:
-        """(p,) whether some row of a cell has less than all of its mass on atoms."""
-        tally = self.system.tally
-        mass = tally.over_pairs(np.ones_like(tally.count), tally.mass).sum(axis=1)
-        return np.asarray(mass < self.system.counts * (1 - 1e-9))
 
     def root_energy(self, energy: Energy) -> float:
         """An upper bound of sqrt( sum_i w_i x_i(f)^2 ) over E, x_i(f) = f(c_i) - γ sum_j π_ij F_j.
 
         x_i is a mean of f_c - γ F_j = t_c + γ (P F - F_j) over the atoms that follow (F = 0 at the end), so by Jensen's
         inequality the sum is at most one over cells and atoms, and its root is at most the root for t alone plus γ times
-        the root for P F - F_j.
+        the root for P F - F_j. Over t'' alone |P F - F_j| <= (P apart)_c + |1 - sum_j P_cj| common + apart_j, and the first
+        with sum_j P_cj common at the end.
         """
         weights, off = self.system.atom_weights
         tally = self.system.tally
@@ -177,10 +176,10 @@ class Feasible:
         own += float(np.sqrt(energy.cells @ self.slack**2))
         apart, common = self._beyond
         mass, mean = self.system.following.sum(axis=1), self.system.following @ apart
-        inner = energy.pairs @ apart**2 + energy.within @ mean**2 + energy.ends @ (mass * common) ** 2
-        inner += energy.within @ ((1 - mass) * common) ** 2
-        # (x + y + z + u)^2 <= 4 (x^2 + y^2 + z^2 + u^2)
-        beyond = 2.0 * float(np.sqrt(inner)) + 2 * off * float(np.sqrt(energy.cells.sum()))
+        before = mean + np.abs(1 - mass) * common
+        inner = energy.joint.sum(axis=1) @ before**2 + 2 * (before @ energy.joint @ apart) + energy.pairs @ apart**2
+        inner += energy.ends @ (mean + mass * common) ** 2
+        beyond = float(np.sqrt(inner)) + 2 * off * float(np.sqrt(energy.cells.sum()))
         ahead = self.radius * float(np.sqrt(energy.spectrum(weights * self._inverse_scale, tally.relative)))
         return inflate((own + tally.gamma * (ahead + beyond)) * (1 + 64 * tally.relative))
 
@@ -210,11 +209,6 @@ class Energy:
         return np.asarray(self.joint.sum(axis=0))
 
     @property
-    def within(self) -> FloatArray:
-        """(p,) weight of rows, the end included."""
-        return self.cells
-
-    @property
     def ends(self) -> FloatArray:
         """(p,) weight of rows that nothing follows, at least 0."""
         return np.asarray(np.maximum(self.cells - self.joint.sum(axis=1), 0.0))
@@ -224,6 +218,8 @@ class Energy:
 
         Y Y^T is written as L L^T + (an error); then Y^T S Y and L^T S L have the same eigenvalues up to that error times |S|.
         """
+        if scaled.size == 0:
+            return 0.0
         weighted = self.cells[:, None] * self.following
         cross = self.following.T @ self.joint
         form = self.following.T @ weighted - cross - cross.T + np.diag(self.pairs)

@@ -49,6 +49,10 @@ class Starts:
     cells: FloatArray  # (p,) ψ_0
     error: float  # of all entries of ψ_0 together
 
+    def __post_init__(self) -> None:
+        if not (np.all((self.cells >= 0) & (self.cells < np.inf)) and 0 <= self.error < np.inf):
+            raise InvalidInput("The starts are probabilities of cells, and their error is a number of at least 0.")
+
 
 @dataclass(frozen=True)
 class EndTerms:
@@ -63,7 +67,7 @@ class EndTerms:
 
     @property
     def spread(self) -> float:
-        return self.log + self.noise + self.bias + self.allowance
+        return inflate(self.log + self.noise + self.bias + self.allowance)
 
 
 def end_terms(located: Located, starts: Starts, tail: Tail, sign: float, probability: float) -> EndTerms:
@@ -100,9 +104,9 @@ def _weighed(
     energy = located.energy(weights**2 * _prices(located, weights) * (1 + 1e-15))
     balance, lost = _balance(tally, starts, tail, sign)
     direction = system.direction(balance + energy.linear, lost + energy.linear_error)
-    noise = energy.constant + energy.factor * located.feasible.root_energy(energy.form) ** 2
     # the part of the noise that is there at the reference itself is noise, what E adds to it is bias
-    bias = located.feasible.support(direction) + inflate(noise - energy.constant)
+    added = energy.factor * located.feasible.root_energy(energy.form) ** 2
+    bias = inflate(located.feasible.support(direction) + added)
     share = Enclosure(tail.rate)
     allowance = (np.abs(weights) * tally.count).sum(axis=0) @ located.allowance.averages
     allowance += tally.gamma * float(

@@ -27,7 +27,13 @@ from bondic.errors import InvalidInput
 from bondic.rounding import U
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
+
+
+def rounding_of_sums(terms: int) -> float:
+    """How far probabilities that were normalized in floats may be from 1 in all; `relative` and `error` cover more."""
+    return 4.0 * (terms + 32) * U
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +56,11 @@ class Shape:
     blocks: int
     atoms: FloatArray  # (J, p) A
 
+    def __post_init__(self) -> None:
+        fine = self.atoms.ndim == 2 and bool(np.all((self.atoms >= 0) & (self.atoms < np.inf)))
+        if not (fine and np.all(self.atoms.sum(axis=1) <= 1 + rounding_of_sums(self.atoms.shape[1]))):
+            raise InvalidInput("An atom is a probability on cells: at least 0, and at most 1 in all.")
+
     @property
     def cells(self) -> int:
         return int(self.atoms.shape[1])
@@ -68,16 +79,17 @@ class Tally:
     size: FloatArray  # (B, p) sum |R|
     low: FloatArray  # (B, p) min R; 0 where there is no row
     high: FloatArray  # (B, p) max R
+    ends: BoolArray  # (p,) whether some row of the cell has less than all of its mass on atoms
     at: tuple[IntArray, IntArray, IntArray]  # (E,) block, cell, atom of every entry
     mass: FloatArray  # (E,) sum π
     moment: FloatArray  # (E,) sum R π
-    rows: int  # that were added up, with a cell or without
+    terms: int  # rows and next entries that were added up
     error: float  # a bound of the error of every R
 
     @cached_property
     def relative(self) -> float:
         """A bound of the relative error of a sum over rows, entries or cells, measured by the sum of absolute values."""
-        return 4.0 * (self.rows + self.mass.size + sum(self.shape.atoms.shape) + 256) * U
+        return 4.0 * (self.terms + self.mass.size + sum(self.shape.atoms.shape) + 256) * U
 
     def over_atoms(self, weights: FloatArray, values: FloatArray) -> FloatArray:
         """(J,): sum over blocks and cells of weights[b, c] times the entries of `values`."""
@@ -100,8 +112,8 @@ class Tally:
         columns = {name: np.where(kept, getattr(self, name), 0.0) for name in _COLUMNS}
         at = (self.at[0][entries], self.at[1][entries], self.at[2][entries])
         return Tally(
-            self.shape, self.gamma, self.reference, **columns, at=at, mass=self.mass[entries],
-            moment=self.moment[entries], rows=self.rows, error=self.error,
+            self.shape, self.gamma, self.reference, **columns, ends=self.ends, at=at,
+            mass=self.mass[entries], moment=self.moment[entries], terms=self.terms, error=self.error,
         )  # fmt: skip
 
 
@@ -122,17 +134,26 @@ class _Adding:
     def __init__(self, shape: Shape, gamma: float, reference: FloatArray) -> None:
         if reference.shape != (shape.cells,) or not np.all(np.isfinite(reference)):
             raise InvalidInput("A reference has a finite value at every cell.")
+        if not 0 <= gamma <= 1:
+            raise InvalidInput(f"A discount lies between 0 and 1; {gamma!r} was passed.")
         self.shape, self.gamma, self.reference = shape, gamma, reference
         self.at_atoms = shape.atoms @ reference
         size = (shape.blocks, shape.cells)
         self.sums = {name: np.zeros(size) for name in ("count", "total", "square", "size")}
         self.low, self.high = np.full(size, np.inf), np.full(size, -np.inf)
         self.keys, self.entries = np.zeros(0, dtype=np.int64), np.zeros((2, 0))
-        self.rows, self.largest, self.longest = 0, 0.0, 0
+        self.ends = np.zeros(shape.cells, dtype=bool)
+        self.terms, self.largest, self.longest = 0, 0.0, 0
 
     def add(self, part: CellRows) -> None:
         self._check(part)
         n, (blocks, cells) = part.cell.size, self.low.shape
+        together, longest = np.bincount(part.owner, part.mass, minlength=n), np.bincount(part.owner, minlength=1).max()
+        if np.any(together > 1 + rounding_of_sums(longest)):
+            row = int(np.argmax(together))
+            raise InvalidInput(
+                f"The masses after row {row} are {together[row]:.17g} in all, more than 1: normalize the policy's probabilities."
+            )
         ahead = np.bincount(part.owner, part.mass * self.at_atoms[part.atom], minlength=n)
         kept = np.flatnonzero(part.cell >= 0)
         place = part.block[kept] * cells + part.cell[kept]
@@ -148,16 +169,17 @@ class _Adding:
         np.minimum.at(self.low.reshape(-1), place, residual)
         np.maximum.at(self.high.reshape(-1), place, residual)
         self._add_entries(part, kept, residual)
-        self.rows += n
+        self.ends[part.cell[kept][together[kept] < 1 - rounding_of_sums(longest)]] = True
+        self.terms += n + part.owner.size
         self.largest = max(self.largest, part.size)
-        self.longest = max(self.longest, int(np.bincount(part.owner, minlength=1).max()))
+        self.longest = max(self.longest, int(longest))
 
     def _check(self, part: CellRows) -> None:
         fine = np.all((part.cell >= -1) & (part.cell < self.shape.cells))
         fine = fine and np.all((part.block >= 0) & (part.block < self.shape.blocks))
         fine = fine and np.all((part.atom >= 0) & (part.atom < self.shape.atoms.shape[0]))
-        fine = fine and np.all(np.isfinite(part.outcome)) and np.all((part.mass >= 0) & (part.mass <= 1 + 1e-9))
-        if not fine:
+        fine = fine and np.all((part.owner >= 0) & (part.owner < part.cell.size)) and np.all(part.mass >= 0)
+        if not (fine and np.all(np.isfinite(part.outcome)) and 0 <= part.size < np.inf):
             raise InvalidInput("Rows of a tally have known blocks, cells and atoms, and finite outcomes.")
 
     def _add_entries(self, part: CellRows, kept: IntArray, residual: FloatArray) -> None:
@@ -180,7 +202,7 @@ class _Adding:
         empty = self.sums["count"] == 0
         return Tally(
             self.shape, self.gamma, self.reference, **self.sums,
-            low=np.where(empty, 0.0, self.low), high=np.where(empty, 0.0, self.high),
+            low=np.where(empty, 0.0, self.low), high=np.where(empty, 0.0, self.high), ends=self.ends,
             at=(block, cell, atom), mass=self.entries[0], moment=self.entries[1],
-            rows=self.rows, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * (self.largest + 2 * largest),
+            terms=self.terms, error=8.0 * (self.longest + sum(self.shape.atoms.shape) + 32) * U * (self.largest + 2 * largest),
         )  # fmt: skip
