@@ -19,8 +19,8 @@ from bondic.core.tally import Tally
 class CellBound:
     """What was fixed before the rows, and their tally. Nothing in it depends on an allowance.
 
-    So with the probability of the event, for all allowances at once, also for those that were chosen by looking at the result: if (23)
-    holds at an allowance, the value lies in the interval `at` it.
+    So with the probability of the event, for all allowances at once, also for those that were chosen by looking at the
+    result: if (23) holds at an allowance, the value lies between the ends at it.
     """
 
     tally: Tally  # of the certified rows

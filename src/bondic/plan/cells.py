@@ -8,7 +8,7 @@ so that only the last fluctuation remains.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,15 +41,18 @@ class CellModel:
 
     @staticmethod
     def of(tally: Tally) -> CellModel:
-        """From a tally whose reference is 0, so that sums of R are those of -o."""
+        """From a tally whose reference is 0, so that sums of R are those of -o.
+
+        Cells that no row has shown yet change nothing: how many there will be is not known beforehand.
+        """
         counts = tally.count.sum(axis=0)
-        rows = max(float(counts.sum()), 1.0)
-        prior = min(0.5, 0.05 * rows / counts.size)
+        rows, seen = max(float(counts.sum()), 1.0), max(int((counts > 0).sum()), 1)
+        prior = min(0.5, 0.05 * rows / seen)
         mass = tally.over_pairs(np.ones_like(tally.count), tally.mass)
         following = (mass + prior * mass.sum(axis=0) / rows) / (counts + prior)[:, None]
         total = -tally.total.sum(axis=0)
         outcome = (total + prior * total.sum() / rows) / (counts + prior)
-        shares = (counts + prior) / (counts + prior).sum()
+        shares = (counts + prior) / (rows + prior * seen)
         return CellModel(following, shares, outcome, tally.gamma, tally.shape.atoms)
 
     def _solver(self) -> FloatArray:
@@ -97,10 +100,10 @@ class CellPlan:
     predicted: float
 
 
-def propose_event(variance: FloatArray, shares: FloatArray, rows: float, costs: Costs) -> VectorEvent:
-    """Rates around the one that is best at the end of the fixed point, if the pilot's noise is that of the log."""
+def propose_event(variance: FloatArray, counts: FloatArray, rows: float, costs: Costs) -> VectorEvent:
+    """Rates around the one that is best at the end of the fixed point, if the noise of the pilot's rows is that of the log."""
     cost = costs.vector + math.log(len(_RATES))
-    noise = max(float(shares @ variance), 1e-12 * costs.width**2)
+    noise = max(float(counts @ variance) / max(float(counts.sum()), 1.0), 1e-12 * costs.width**2)
     best = math.sqrt(2 * cost / (rows * noise))
     cap = FULL_BET / costs.width
     return VectorEvent(np.ones(variance.size), tuple(min(rate * best, cap) for rate in _RATES))
@@ -131,36 +134,35 @@ def propose_rate(
 
 
 def propose_tails(
-    whole: Tally,
+    history: Callable[[int], Tally],
     starts: Sequence[FloatArray],
     sizes: FloatArray,
     variance: FloatArray,
     costs: Costs,
     signs: Sequence[float],
 ) -> tuple[dict[float, Tail], float]:
-    """Weights for every block after the first, the pilot; `whole` is a tally of all blocks, of which block b sees those
-    before it.
+    """Weights for every block after the first, the pilot; and the predicted length.
 
-    `starts[b]` is ψ_0 as known before block b, `sizes` the planned number of rows of each block.
+    `history(b)` is a tally of the rows before block b, `starts[b]` is ψ_0 as known then, `sizes` are planned numbers of rows.
     """
-    blocks, cells = whole.count.shape
-    first = CellModel.of(whole.blocks(0, 1))
-    rows = float(sizes[1:].sum())
-    rate, half = propose_rate(first.visits(starts[1][None])[0], first, variance, rows, costs)
+    past = history(1)
+    model, (blocks, cells) = CellModel.of(past), past.count.shape
+    rate, half = propose_rate(model.visits(starts[1][None])[0], model, variance, float(sizes[1:].sum()), costs)
     cap = FULL_BET / costs.width
-    side = np.asarray(signs, dtype=np.float64)[:, None]
+    side = np.asarray(signs, dtype=np.float64)
     weights = np.zeros((side.size, blocks, cells))
-    used = np.zeros((side.size, cells))
     for block in range(1, blocks):
-        model = first if block == 1 else CellModel.of(whole.blocks(0, block))
+        if block > 1:
+            past = history(block)
+            model = CellModel.of(past)
         ahead = float(sizes[block:].sum())
-        target = side * rate * starts[block] - used
-        found = np.clip(model.visits(target) / (ahead * model.shares), -cap, cap)
-        weights[:, block] = found
-        own = whole.blocks(block, block + 1)
-        for k in range(side.size):
-            now = np.broadcast_to(found[k], whole.count.shape)
-            used[k] += found[k] * own.count.sum(axis=0) - whole.gamma * (
-                own.over_atoms(now, own.mass) @ whole.shape.atoms
-            )
+        used = np.stack([_balanced(past, own) for own in weights])
+        target = side[:, None] * rate * starts[block] - used
+        weights[:, block] = np.clip(model.visits(target) / (ahead * model.shares), -cap, cap)
     return {float(sign): Tail(weights[k], rate) for k, sign in enumerate(signs)}, 2 * half
+
+
+def _balanced(past: Tally, weights: FloatArray) -> FloatArray:
+    """(p,) sum_i v_i T_i of the rows so far."""
+    ahead = past.over_atoms(weights, past.mass) @ past.shape.atoms
+    return np.asarray((weights * past.count).sum(axis=0) - past.gamma * ahead)

@@ -1,0 +1,126 @@
+"""Events on cells for a problem: blocks, the vector event and the weights of both ends, each from the rows before it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.cell_rows import Cells
+from bondic.bounds.plan import StartBets
+from bondic.claims import End, ErrorBudget, Side, ends_of
+from bondic.classes.provenance import Provenance
+from bondic.core.localize import learned_cells
+from bondic.core.tails import Tail
+from bondic.core.tally import Shape, Tally, tally
+from bondic.plan.cells import CellModel, Costs, propose_event, propose_tails, reference_of
+from bondic.proofs.cells import CellEvents
+from bondic.proofs.sequential import INITIAL, VECTOR
+from bondic.rows import Rows
+from bondic.search.sequential.starts import Starts, known_starts, propose_bets
+
+FloatArray = npt.NDArray[np.float64]
+
+_SIGNS: dict[End, float] = {"lower": -1.0, "upper": 1.0}
+
+TABLE_CUTS = (0.1, 0.2, 0.4, 0.7, 0.85, 0.92, 0.95, 0.97, 0.98, 0.987, 0.993, 1.0)
+"""Ends of blocks for a table, as shares of the planned rows: later blocks balance what earlier ones left."""
+GROUP_CUTS = (0.6, 0.9, 1.0)
+"""For groups: an allowance is about averages over the rows of a block, so blocks are few and long."""
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """Events for the rows after the pilot, and how long the interval should come out at allowance 0."""
+
+    events: CellEvents
+    predicted: float
+
+
+def block_stops(problem: Rows, pilot_stop: int, planned: int, cuts: Sequence[float]) -> tuple[int, ...]:
+    """Rows of the log before which blocks end, the pilot first; the last one holds whatever comes."""
+    first = problem.rows.start
+    ends = [first + math.ceil(cut * planned) for cut in cuts]
+    kept = [end for end in ends if end > pilot_stop] or [pilot_stop + 1]
+    kept[-1] = max(kept[-1], problem.rows.stop)
+    return (pilot_stop, *sorted(set(kept)))
+
+
+def propose_on_cells(
+    problem: Rows,
+    pilot: Rows,
+    cells: Cells,
+    budget: ErrorBudget,
+    side: Side,
+    planned: int,
+    cuts: Sequence[float],
+    before: Callable[[int], Rows] | None = None,
+) -> Proposal:
+    """Two passes over the rows. `cells` speaks of all rows of the problem; `before(row)`, for a replay, of those before one."""
+    stops = block_stops(problem, pilot.rows.stop, planned, cuts)
+    shape, none = Shape(len(stops), cells.atoms(problem)), np.zeros(cells.size(problem.layout.slots))
+
+    def count(rows: Rows) -> Tally:
+        return tally(cells.first(rows).parts(rows, stops), shape, rows.gamma, none)
+
+    whole = count(problem) if before is None else count(before(stops[-2]))
+
+    def history(block: int) -> Tally:
+        return whole.blocks(0, block) if before is None else count(before(stops[block - 1]))
+
+    limits, ends = cells.limits(problem), ends_of(side)
+    costs = Costs(math.log(2 / budget[VECTOR]), math.log(1 / min(budget[end] for end in ends)), limits.width)
+    model = CellModel.of(history(1))
+    values = np.clip(model.values(), limits.low, limits.high)
+    own = tally(cells.first(pilot).parts(pilot, stops), shape, problem.gamma, values)
+    counts, squares = own.count.sum(axis=0), own.square.sum(axis=0)
+    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+    lengths = np.diff([problem.rows.start, *stops]).astype(np.float64)
+    sizes = lengths * (float(counts.sum()) / max(lengths[0], 1.0))
+    starts = known_starts(problem, pilot)
+    means = [_known_mean(cells, starts, first) for first in (pilot.rows.stop, *stops[:-1])]
+    tails, predicted = propose_tails(history, means, sizes, variance, costs, [_SIGNS[end] for end in ends])
+    event = propose_event(variance, counts, float(sizes[1:].sum()), costs)
+    certified = whole.blocks(1, len(stops))
+    learned = learned_cells(certified.count.sum(axis=0), event, budget[VECTOR], limits)
+    events = CellEvents(
+        stops[1:],
+        event,
+        {end: Tail(tails[_SIGNS[end]].weights[1:], tails[_SIGNS[end]].rate) for end in ends},
+        reference_of(certified, learned, limits.low, limits.high),
+        Provenance("begun", (problem.rows.start, pilot.rows.stop), problem.log_hash),
+        _bets(problem, pilot, cells, starts, budget, ends, planned, values),
+    )
+    return Proposal(events, predicted)
+
+
+def _known_mean(cells: Cells, starts: Starts, row: int) -> FloatArray:
+    """(p,) ψ_0, as the starts that are known before a row show it; the first of the log is known once there is a row."""
+    known = starts.told_by < max(row, int(starts.told_by[0]) + 1)
+    weights = np.where(known, np.maximum(starts.weights, 0.0), 0.0)
+    weights = weights if weights.sum() > 0 else known.astype(np.float64)
+    return cells.start_mean(starts.cloud, weights / weights.sum())
+
+
+def _bets(
+    problem: Rows,
+    pilot: Rows,
+    cells: Cells,
+    starts: Starts,
+    budget: ErrorBudget,
+    ends: Sequence[End],
+    planned: int,
+    values: FloatArray,
+) -> StartBets | None:
+    """Bets on sampled starts, at the spread of the values over those that are left out."""
+    probability = budget.get(INITIAL)
+    if probability is None:
+        return None
+    spread, skipped = math.inf, min(starts.skipped, 1024)
+    if skipped:
+        seen, center = cells.start_cells(problem.initial, 0, skipped)
+        spread = float((center + seen @ values).std())
+    return propose_bets(problem, pilot, problem.rows.start + planned, probability / len(ends), spread=spread)
