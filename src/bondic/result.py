@@ -15,6 +15,7 @@ from bondic._version import __version__
 from bondic.bounds.robustness import Robustness
 from bondic.choices import CHOICES
 from bondic.claims import Assumption, Claim, ErrorBudget, Held, Rejection, Side, Status, conclude, held
+from bondic.curve import AllowanceCurve
 from bondic.errors import InvalidInput, Listing, NoInterval
 from bondic.proofs.assumptions import VALUE_RANGE
 from bondic.proofs.certificate import Certificate, certify
@@ -87,6 +88,9 @@ class Result(Shortcuts):
     search: Search | None = field(repr=False, compare=False, default=None)  # to search on; never written to a file
     question: Rows | None = field(repr=False, compare=False, default=None)  # what was asked; never written to a file
     steps: tuple[NextStep, ...] = field(repr=False, compare=False, default=())  # what to do next, if it was requested
+    curve: AllowanceCurve | None = field(
+        repr=False, compare=False, default=None
+    )  # intervals by allowance, where there are groups
     robustness: Robustness | None = None  # what the interval is worth if the value function is rougher than Q
 
     @staticmethod

@@ -127,7 +127,7 @@ class TableCells(Cells):
             )  # fmt: skip
 
     def size(self, slots: int) -> int:
-        return self.states.shape[0] * slots
+        return int(self.states.shape[0]) * slots
 
     def start_points(self, cloud: Cloud) -> tuple[IntArray, FloatArray]:
         places = StateIndex(self.states).positions(cloud.points)
@@ -152,11 +152,13 @@ class GroupCells(Cells):
     value: FloatArray  # (n,) q̂(x_i)
     next_value: FloatArray  # (n,) the policy's mean of q̂ at s'_i; 0 after an end
     start_value: FloatArray  # (n_0,) the same at every initial state
+    half: IntArray  # (n,) 0 or 1: which half of its group a row is in, for tests of the allowance
 
     def __post_init__(self) -> None:
         codes = (self.group, self.next_group, self.start_group)
         fine = self.count > 0 and all(np.all((one >= 0) & (one < self.count)) for one in codes)
-        fine = fine and self.group.shape == self.value.shape == self.next_value.shape
+        fine = fine and self.group.shape == self.value.shape == self.next_value.shape == self.half.shape
+        fine = fine and bool(np.all((self.half == 0) | (self.half == 1)))
         if not (fine and all(np.all(np.isfinite(one)) for one in (self.value, self.next_value, self.start_value))):
             raise InvalidInput("Every row, next point and start has one of the groups, and a finite value.")
 
@@ -178,6 +180,14 @@ class GroupCells(Cells):
                 batch.rewards + gamma * following - value, batch.next.rows[point], group[point] * slots + slot,
                 weights[point, slot], float(size.max(initial=0.0)),
             )  # fmt: skip
+
+    def half_parts(self, rows: Rows, stops: Sequence[int]) -> Iterator[CellRows]:
+        """The same rows with cells 2 c and 2 c + 1 for the halves of cell c."""
+        first = 0
+        for part in self.parts(rows, stops):
+            half = self.half[first : first + part.cell.size]
+            first += part.cell.size
+            yield replace(part, cell=2 * part.cell + half)
 
     def _check(self, rows: Rows) -> None:
         known, points = range_at_all_times(rows.terms), _points(rows)
@@ -214,7 +224,7 @@ class GroupCells(Cells):
     def part(self, rows: slice, points: slice) -> GroupCells:
         return replace(
             self, group=self.group[rows], next_group=self.next_group[points], value=self.value[rows],
-            next_value=self.next_value[rows],
+            next_value=self.next_value[rows], half=self.half[rows],
         )  # fmt: skip
 
 

@@ -89,6 +89,7 @@ class Located:
     allowance: CellAllowance
     reach: FloatArray  # (p,) a bound of |x_i(f) - γ ζ'_i| over E and over the rows of a cell
     limits: ValueLimits
+    energy_bound: float  # of sum_i s_c^2 (R_i + x_i(f) - γ ζ'_i)^2
 
     @property
     def system(self) -> System:
@@ -148,9 +149,9 @@ def locate(
     reach = np.full(counts.size, math.inf)
     radius, found = math.inf, crude
     for _ in range(_REFINEMENTS):
-        prices = [_price(rate * event.shape, tally, reach, limits) for rate in event.rates]
+        costs = prices(event, tally, reach, limits)
         for _ in range(_ROUNDS):
-            pairs = zip(event.rates, prices, strict=True)
+            pairs = zip(event.rates, costs, strict=True)
             new = min((log_term / rate + price * rate * found) * (1 + 1e-14) for rate, price in pairs)
             settled = new >= radius * (1 - _SETTLED)
             radius = min(radius, inflate(new))
@@ -159,7 +160,7 @@ def locate(
                 break
         feasible = Feasible(system, scale, radius, slack)
         reach = np.minimum(reach, _reach(feasible, allowance))
-    return Located(feasible, allowance, reach, limits)
+    return Located(feasible, allowance, reach, limits, found)
 
 
 def _slack(system: System, allowance: CellAllowance) -> FloatArray:
@@ -210,8 +211,8 @@ def _reach(feasible: Feasible, allowance: CellAllowance) -> FloatArray:
     return np.asarray((feasible.cells() + gamma * (feasible.next_differences() + single)) * (1 + 1e-14))
 
 
-def _price(rates: FloatArray, tally: Tally, reach: FloatArray, limits: ValueLimits) -> float:
-    """The largest g(-y)/y^2 over the rows of all cells."""
+def prices(event: VectorEvent, tally: Tally, reach: FloatArray, limits: ValueLimits) -> list[float]:
+    """For every rate the largest g(-y)/y^2 over the rows of all cells."""
     size = np.maximum(-tally.low, tally.high).max(axis=0) + tally.error
     deviation = np.minimum(np.where(tally.count.sum(axis=0) > 0, size + reach, 0.0), limits.width)
-    return float(curvature(-(rates * deviation)).max(initial=0.5))
+    return [float(curvature(-(rate * event.shape * deviation)).max(initial=0.5)) for rate in event.rates]

@@ -25,6 +25,7 @@ from bondic.classes.provenance import Provenance
 from bondic.core.allowance import NOTHING_ALLOWED, Allowance
 from bondic.core.cells import CellBound
 from bondic.core.localize import Located, VectorEvent
+from bondic.core.refute import ruled_out
 from bondic.core.tails import EndTerms, Tail
 from bondic.core.tally import Shape, tally
 from bondic.data.log import Log
@@ -43,6 +44,8 @@ from bondic.terms import ValueRange, range_at_all_times, range_of
 
 FloatArray = npt.NDArray[np.float64]
 
+TEST = "test"
+"""The share of alpha of what the log rules out: the vector event over halves of groups."""
 _CHUNK = 1024
 _SIGNS: Mapping[End, float] = {"lower": -1.0, "upper": 1.0}
 
@@ -116,6 +119,18 @@ class CellsProof(Proof):
             cells.starts(used),
             cells.limits(rows),
         )
+
+    def ruled_out(self, rows: Rows, bound: CellBound) -> float:
+        """β that the rows exclude (both numbers); 0 for a table, or where no part of alpha was set aside for it."""
+        cells, probability = self.cells, self.budget.get(TEST)
+        if not isinstance(cells, GroupCells) or probability is None:
+            return 0.0
+        count = bound.tally.shape.cells
+        atoms = np.zeros((count, 2 * count))
+        atoms[np.arange(count), 2 * np.arange(count)] = 1.0  # both halves have the reference of their cell
+        shape, reference = Shape(len(self.events.stops), atoms), np.repeat(self.events.reference, 2)
+        halves = tally(cells.half_parts(rows, self.events.stops), shape, rows.gamma, reference)
+        return ruled_out(bound, halves, probability)
 
     def _with_starts(self, rows: Rows) -> Cells:
         """Groups are stored for all starts; those that were left out are the first."""

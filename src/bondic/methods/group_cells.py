@@ -1,0 +1,305 @@
+"""Groups and a model for a problem, from its pilot: as numbers at every row, next point and start. Never trusted.
+
+The number of groups is the one with the shortest predicted interval, the allowance that it will need included: what two models
+fitted on halves of the pilot disagree on inside a cell, times the policy's visits. Fewer groups need more allowance, more groups
+are noisier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bondic.bounds.cell_rows import GroupCells
+from bondic.core.tally import Shape, tally
+from bondic.curve import Mark
+from bondic.errors import InvalidInput
+from bondic.plan.cells import CellModel, Costs, propose_rate
+from bondic.plan.fitted import candidates, choose_model, half_models
+from bondic.plan.groups import TreeGroups, UserGroups, propose_groups, user_groups
+from bondic.plan.model import Model, UserModel, disagreement
+from bondic.plan.rows import TrainingRows
+from bondic.plan.tree import RegressionTree, grow
+from bondic.rendering import three
+from bondic.rows import Batch, Rows
+from bondic.terms import range_at_all_times
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_CELLS = 1200
+"""Groups times actions: equations on more cells take long, and every one of them needs rows."""
+_MOST_GROUPS = 32
+_FEWEST_IN_HALF = 10
+Groups = TreeGroups | UserGroups
+
+
+@dataclass(frozen=True, eq=False)
+class FittedGroups:
+    """A model with groups, which can be asked anywhere."""
+
+    model: Model
+    groups: Groups
+    halves: tuple[RegressionTree | None, ...]  # of every group: how it is cut in two
+    limits: tuple[float, float]  # values of the model are cut to these
+    layout_actions: int  # columns of a point that are the action; 0 where actions are codes
+    name: str
+    second: tuple[Model, Model] | None  # fitted on the first and the second half of the pilot
+
+    def split(self, points: FloatArray) -> tuple[FloatArray, FloatArray | None]:
+        """States and, where they are numbers, actions of points."""
+        if not self.layout_actions:
+            return points, None
+        return points[:, : -self.layout_actions], points[:, -self.layout_actions :]
+
+    def group(self, points: FloatArray) -> IntArray:
+        return self.groups.codes(*self.split(points))
+
+    def half(self, points: FloatArray, group: IntArray) -> IntArray:
+        found = np.zeros(group.size, dtype=np.int64)
+        for code, tree in enumerate(self.halves):
+            if tree is not None:
+                here = np.flatnonzero(group == code)
+                found[here] = tree.codes(points[here])
+        return found
+
+    def values(self, points: FloatArray, slots: IntArray, model: Model | None = None) -> FloatArray:
+        """q̂ at pairs."""
+        states, actions = self.split(points)
+        found = (model or self.model).values(states, slots if actions is None else actions)
+        return np.clip(found, *self.limits)
+
+    def means(self, points: FloatArray, weights: FloatArray, model: Model | None = None) -> FloatArray:
+        """The policy's share of the mean of q̂ at every point: sum over its actions, or over one draw."""
+        if self.layout_actions:
+            return np.asarray(self.values(points, np.zeros(points.shape[0], dtype=np.int64), model) * weights[:, 0])
+        table = np.clip((model or self.model).value_table(points), *self.limits)
+        return np.asarray(np.einsum("ij,ij->i", table, weights))
+
+    def cells(self, problem: Rows) -> GroupCells:
+        """Everything as numbers, block by block."""
+        parts = [self._batch(batch) for batch in problem.batches()]
+        group, following, value, next_value, half = (np.concatenate(column) for column in zip(*parts, strict=True))
+        cloud = problem.initial
+        start = np.bincount(cloud.rows, self.means(cloud.points, cloud.weights), minlength=len(problem.initial_states))
+        return GroupCells(
+            self.groups.count,
+            group,
+            following,
+            self.group(cloud.points),
+            value,
+            next_value,
+            np.clip(start, *self.limits),
+            half,
+        )
+
+    def _batch(self, batch: Batch) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray]:
+        group, cloud = self.group(batch.logged), batch.next
+        following = self.group(cloud.points) if cloud.rows.size else np.zeros(0, dtype=np.int64)
+        means = self.means(cloud.points, cloud.weights) if cloud.rows.size else np.zeros(0)
+        next_value = np.asarray(np.bincount(cloud.rows, means, minlength=len(batch)), dtype=np.float64)
+        return group, following, self.values(batch.logged, batch.slots), next_value, self.half(batch.logged, group)
+
+
+def training_rows(pilot: Rows) -> TrainingRows:
+    """The pilot as arrays."""
+    batch, layout = pilot.whole(), pilot.layout
+    n, known = len(batch), range_at_all_times(pilot.terms)
+    common: dict[str, Any] = {
+        "rewards": batch.rewards,
+        "gamma": min(pilot.gamma, 1 - 1e-6),
+        "value_range": (known.low, known.high),
+    }
+    if layout.discrete:
+        following, chances = np.zeros_like(batch.logged), np.zeros((n, layout.slots))
+        following[batch.next.rows], chances[batch.next.rows] = batch.next.points, batch.next.weights
+        return TrainingRows(
+            batch.logged,
+            batch.slots,
+            next_states=following,
+            n_actions=layout.slots,
+            next_probabilities=chances,
+            **common,
+        )
+    k, draws = layout.action_dim, batch.next.draws
+    states, actions = batch.logged[:, :-k], batch.logged[:, -k:]
+    following, chosen, weights = np.zeros_like(states), np.zeros((n, draws, k)), np.zeros((n, draws))
+    if batch.next.rows.size:
+        rows = batch.next.rows[::draws]
+        following[rows] = batch.next.points[::draws, :-k]
+        chosen[rows] = batch.next.points[:, -k:].reshape(-1, draws, k)
+        weights[rows] = batch.next.weights[:, 0].reshape(-1, draws)
+    return TrainingRows(states, actions, next_states=following, next_actions=chosen, next_weights=weights, **common)
+
+
+def fit_groups(
+    pilot: Rows,
+    model: Any,
+    groups: Any,
+    count: int | None,
+    costs: Costs,
+    rows: int,
+    report: Callable[[str], object],
+) -> FittedGroups:
+    """A model and groups from the pilot alone, or the user's own."""
+    training, layout = training_rows(pilot), pilot.layout
+    actions = layout.slots if layout.discrete else None
+    report("model")
+    own: Model
+    second: tuple[Model, Model] | None
+    if model is None:
+        choice = choose_model(training)
+        own, name = choice.model, choice.name
+        second = half_models(training, candidates()[name])
+    else:
+        own, name, second = UserModel(model, actions), "yours", None
+    report("groups")
+    known = range_at_all_times(pilot.terms)
+    limits = (min(known.low, 0.0), max(known.high, 0.0)) if pilot.terms.horizon else (known.low, known.high)
+    columns = 0 if layout.discrete else layout.action_dim
+
+    def made(found: Groups) -> FittedGroups:
+        return FittedGroups(own, found, (), limits, columns, name, second)
+
+    if groups is not None:
+        chosen = made(user_groups(_labels(groups, pilot), training.states, actions))
+        if chosen.groups.n_cells > MOST_CELLS:
+            raise InvalidInput(
+                f"groups has {chosen.groups.count} labels, and with the actions {chosen.groups.n_cells} cells; at most "
+                f"{MOST_CELLS} can be used: make fewer, larger groups."
+            )
+    else:
+        most = count or max(min(_MOST_GROUPS, MOST_CELLS // layout.slots), 1)
+        tree = propose_groups(training, _Clipped(own, limits), count=most)
+        sizes = [tree.count] if count else sorted({min(2**k, tree.count) for k in range(1, 6)})
+        chosen = min((made(tree.prune(size)) for size in sizes), key=lambda one: _predicted(one, pilot, costs, rows))
+    return FittedGroups(own, chosen.groups, _halves(chosen, pilot), limits, columns, name, second)
+
+
+@dataclass(frozen=True)
+class _Clipped:
+    """A model whose values are cut to the value range."""
+
+    model: Model
+    limits: tuple[float, float]
+
+    def values(self, states: FloatArray, actions: Any) -> FloatArray:
+        return np.clip(self.model.values(states, actions), *self.limits)
+
+    def value_table(self, states: FloatArray) -> FloatArray:
+        return np.clip(self.model.value_table(states), *self.limits)
+
+
+def _labels(groups: Any, pilot: Rows) -> Any:
+    """A function of states; the name of a column stands for its values."""
+    if callable(groups):
+        return groups
+    if isinstance(groups, str):
+        if groups not in pilot.names:
+            raise InvalidInput(
+                f"groups={groups!r} is no column of the states; these are {', '.join(pilot.names) or 'not named'}."
+            )
+        place = pilot.names.index(groups)
+        return lambda states: states[:, place]
+    raise InvalidInput(
+        "groups is a function of states that returns a label for each, or the name of a column of the states."
+    )
+
+
+def _predicted(fitted: FittedGroups, pilot: Rows, costs: Costs, rows: int) -> float:
+    """The length of the interval as the pilot predicts it, with what the allowance will cost."""
+    cells = fitted.cells(pilot)
+    shape = Shape(1, cells.atoms(pilot))
+    whole = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, np.zeros(shape.cells))
+    model = CellModel.of(whole)
+    known = tally(cells.parts(pilot, (pilot.rows.stop,)), shape, pilot.gamma, model.values())
+    counts, squares = known.count.sum(axis=0), known.square.sum(axis=0)
+    variance = (squares + 2 * squares.sum() / max(float(counts.sum()), 1.0)) / (counts + 2)
+    visits = model.visits(cells.start_mean(pilot.initial, pilot.initial_states.weights)[None])[0]
+    _, half = propose_rate(visits, model, variance, float(rows), costs)
+    return 2 * half + 2 * (1 + pilot.gamma) * float(np.abs(visits) @ _spread(fitted, pilot))
+
+
+def _spread(fitted: FittedGroups, pilot: Rows) -> FloatArray:
+    """(p,) how far the error of the model may vary inside each cell, as two models disagree; 0 where there are not two."""
+    count = fitted.groups.n_cells
+    if fitted.second is None:
+        return np.zeros(count)
+    batch = pilot.whole()
+    cell = fitted.group(batch.logged) * pilot.layout.slots + batch.slots
+    found = _disagreement(fitted, batch, cell, count)
+    return np.nan_to_num(found) / 2
+
+
+def _disagreement(fitted: FittedGroups, batch: Batch, cell: IntArray, count: int) -> FloatArray:
+    assert fitted.second is not None
+    states, actions = fitted.split(batch.logged)
+    first, second = fitted.second
+    return disagreement(
+        first.values, second.values, states, batch.slots if actions is None else actions, cell, count
+    ).spread
+
+
+def _halves(fitted: FittedGroups, pilot: Rows) -> tuple[RegressionTree | None, ...]:
+    """Each group cut in two where residuals of the pilot differ most; None where it has too few rows."""
+    training, batch = training_rows(pilot), pilot.whole()
+    residuals = training.residuals(_Clipped(fitted.model, fitted.limits).values)
+    found: list[RegressionTree | None] = []
+    group = fitted.group(batch.logged)
+    for code in range(fitted.groups.count):
+        here = np.flatnonzero(group == code)
+        if here.size < 4 * _FEWEST_IN_HALF:
+            found.append(None)
+            continue
+        tree = grow(batch.logged[here], residuals[here], leaves=2, min_rows=max(here.size // 4, _FEWEST_IN_HALF))
+        found.append(tree if tree.leaves == 2 else None)
+    return tuple(found)
+
+
+def marks_of(fitted: FittedGroups, pilot: Rows) -> tuple[Mark, ...]:
+    """What may hint at the allowance that is needed, from the pilot: no choice is made by it."""
+    batch, slots = pilot.whole(), pilot.layout.slots
+    cell = fitted.group(batch.logged) * slots + batch.slots
+    found = []
+    if fitted.second is not None:
+        spread = _disagreement(fitted, batch, cell, fitted.groups.n_cells)
+        counts = np.bincount(cell, minlength=spread.size)
+        value = float(np.nan_to_num(spread) @ counts / max(int(counts.sum()), 1))
+        text = f"two models fitted on different rows differ by {three(value)} inside a group, on average"
+        found.append(Mark("two models", value, text))
+    residual = training_rows(pilot).residuals(_Clipped(fitted.model, fitted.limits).values)
+    half = 2 * cell + fitted.half(batch.logged, fitted.group(batch.logged))
+    count, total = (np.bincount(half, w, minlength=2 * fitted.groups.n_cells).reshape(-1, 2) for w in (None, residual))
+    both = (count > 0).all(axis=1)
+    if both.any():
+        gaps = np.abs(total[both, 0] / count[both, 0] - total[both, 1] / count[both, 1]) / 2
+        value = float(gaps @ count[both].sum(axis=1) / count[both].sum())
+        text = f"one-step errors of the model in halves of a group lie {three(value)} from its mean, on average"
+        found.append(Mark("halves of groups", value, text))
+    if (start := _start_mark(fitted, pilot, cell)) is not None:
+        found.append(start)
+    return tuple(mark for mark in found if math.isfinite(mark.value))
+
+
+def _start_mark(fitted: FittedGroups, pilot: Rows, cell: IntArray) -> Mark | None:
+    """How far two models' difference at the starts is from that at the rows of the same cells."""
+    if fitted.second is None:
+        return None
+    batch, cloud, slots = pilot.whole(), pilot.initial, pilot.layout.slots
+    first, second = fitted.second
+    own = fitted.values(batch.logged, batch.slots, first) - fitted.values(batch.logged, batch.slots, second)
+    counts = np.bincount(cell, minlength=fitted.groups.n_cells)
+    means = np.bincount(cell, own, minlength=counts.size) / np.maximum(counts, 1)
+    group = fitted.group(cloud.points)
+    weights = pilot.initial_states.weights[cloud.rows]
+    at_rows = (means.reshape(-1, slots)[group] * cloud.weights).sum(axis=1)
+    at_starts = fitted.means(cloud.points, cloud.weights, first) - fitted.means(cloud.points, cloud.weights, second)
+    value = abs(float(weights @ (at_starts - at_rows)))
+    return Mark(
+        "starts", value, f"at the starts their difference lies {three(value)} from that at the rows of the same groups"
+    )
