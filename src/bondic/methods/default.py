@@ -29,7 +29,7 @@ from bondic.search.sequential.basis import PointSlots
 from bondic.search.sequential.plan import MOST_LANDMARKS
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
-from bondic.tuning.defaults import Choices, Radius, check_radius
+from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 from bondic.tuning.sequential_class import ChosenClass, kind_of_states
 from bondic.tuning.states import unstated
@@ -103,9 +103,6 @@ class Default:
     engine: EngineName | Sums = "auto"
     propensities: Propensities | None = None
 
-    def __post_init__(self) -> None:
-        check_radius(self.radius)
-
     def run(self, problem: Rows, alpha: float, progress: Progress | None) -> Result:
         found = self._with_propensities(problem, alpha)
         if found is not None:
@@ -170,14 +167,14 @@ class Default:
 
     def _by_class(self, problem: Rows, alpha: float) -> _Choice:
         """One of the methods that work with a class Q, and Q where it had to be made for that; or why nothing can be said."""
-        sequential = self._sequential()
         if known := settled(problem):
-            return _Choice(sequential, f"none, as {known}", nothing=known)
+            return self._value_range(known)
         if (unproved := self._numbers(problem)) is not None:
             return unproved
         why = self._asked_for() or self._too_short(problem)
         if why:
             return self._dual(why)
+        sequential = self._sequential()
         pilot = tuning_problem(problem, sequential.pilot_rows(problem))
         why = self._only_dual(problem, pilot)
         if why or pilot is None:
@@ -189,11 +186,11 @@ class Default:
             if self._rows(problem) > needed:
                 return self._dual(why)
             why += f", and fewer than the {needed:.3g} that the dual one needs"
-            return _Choice(sequential, f"none, as {why}", nothing=why)
+            return self._value_range(why)
         sequential = replace(sequential, rank=rank)
         chosen = sequential.promising(pilot, problem, alpha)
         if isinstance(chosen, str):
-            return _Choice(sequential, f"none, as {chosen}", nothing=chosen)
+            return self._value_range(chosen)
         fewer = f" with {rank} landmarks, as more do not fit into memory" if rank < MOST_LANDMARKS else ""
         return _Choice(sequential, f"sequential{fewer}, the default wherever it applies", chosen)
 
@@ -215,8 +212,11 @@ class Default:
             kind = kind_of_states(None, self.choices, pilot)
         if kind.table:
             return None
-        why = unstated(problem.layout)
-        return _Choice(self._sequential(), f"none, as {why}", nothing=why, states=kind.said)
+        return self._value_range(unstated(problem.layout), kind.said)
+
+    def _value_range(self, why: str, states: str = "") -> _Choice:
+        """No row is used, so nothing but the side matters."""
+        return _Choice(Sequential(side=self.side), f"none, as {why}", nothing=why, states=states)
 
     def _asked_for(self) -> str:
         """What only the dual method has, and was stated."""

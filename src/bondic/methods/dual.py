@@ -38,7 +38,7 @@ from bondic.search.searches import make_search
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import Terms, discounted_steps
-from bondic.tuning.defaults import Choices, Radius, check_radius
+from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT_SHARE
 
 _FIT = "least-squares fit of the Bellman equation to the certified rows"
@@ -105,7 +105,6 @@ class Dual:
     engine: EngineName | Sums = "auto"
 
     def __post_init__(self) -> None:
-        check_radius(self.radius)
         if isinstance(self.gauge, NoiseBound):
             check_noise_bound(self.gauge)
         for given in (self.ball, *self.candidates):

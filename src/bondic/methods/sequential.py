@@ -51,7 +51,7 @@ from bondic.search.table import table_kernel
 from bondic.sums.forms import Sums
 from bondic.sums.standard import EngineName
 from bondic.terms import range_at_all_times, range_of
-from bondic.tuning.defaults import Choices, Radius, check_radius
+from bondic.tuning.defaults import Choices, Radius
 from bondic.tuning.pilot import PILOT, pilot_length
 from bondic.tuning.scales import seen_states
 from bondic.tuning.sequential_class import ChosenClass, choose_class
@@ -123,7 +123,6 @@ class Sequential:
     engine: EngineName | Sums = "auto"
 
     def __post_init__(self) -> None:
-        check_radius(self.radius)
         if self.ball is not None:
             check_outside(self.ball, "Q")
             if self.radius is not None:

@@ -39,6 +39,7 @@ from bondic.tuning.defaults import (
     PAPER,
     Choices,
     Radius,
+    check_radius,
     default_instruments,
     default_value_kernel,
     paper_ball,
@@ -149,6 +150,7 @@ def make_setting(
 
     `known`: the question without the rows that W must not see, for a replay; None: it is trusted not to look at them.
     """
+    check_radius(method.radius)
     known = problem if known is None else known
     sides = len(ends_of(method.side))
     if method.ball is not None and method.radius is not None:
@@ -164,6 +166,8 @@ def make_setting(
     if pilot is None:
         notes["pilot"] = f"no pilot: {certified.rows} are certified, nothing is tuned on earlier ones"
     kind = _choose_states(method, known, pilot, notes)
+    if method.ball is None and method.radius is None and not kind.table:
+        refuse_unstated(known.layout)
     instruments = _choose_instruments(method, known, pilot, wanted, kind, notes)
     rows = (certified.rows.start, certified.rows.stop)
     if instruments.provenance.saw(rows, certified.log_hash):
@@ -203,13 +207,9 @@ def _choose_states(method: Options, problem: Rows, pilot: Rows | None, notes: di
         choice = False  # its constant is fitted in a kernel space
     seen = pilot if pilot is not None else problem.first_block()
     kind = state_kind(seen_states(seen), problem.layout, choice)
-    asked = {
-        "Q is as you gave it": method.ball is not None or method.radius is not None,
-        "you gave a bandwidth": method.choices.weight_bandwidth is not None,
-    }
-    why = next((words for words, given in asked.items() if given), None)
-    if why is not None and kind.table and method.choices.categorical is None:
-        kind = StateKind(False, (), f"states are numbers, related by their distance: {why}")
+    stated = method.ball is not None or method.radius is not None
+    if stated and kind.table and method.choices.categorical is None:
+        kind = StateKind(False, (), "states are numbers, related by their distance: Q is as you gave it")
     notes["states"] = kind.said
     return kind
 
@@ -218,10 +218,10 @@ def _choose_instruments(
     method: Options, problem: Rows, pilot: Rows | None, wanted: int, kind: StateKind, notes: dict[str, str]
 ) -> Instruments:
     """W as given, or picked on the pilot with a Q that is made from the pilot alone."""
-    declared = bool(method.choices.categorical)
+    declared, table = bool(method.choices.categorical), _table_weights(method, kind)
     if method.instruments is not None:
         instruments: Instruments = method.instruments
-    elif kind.table and pilot is None and declared:
+    elif table and pilot is None and declared:
         instruments = Instruments(table_kernel(0.5))
     elif pilot is None:  # columns of names that were looked up were looked up in certified rows
         instruments = default_instruments(problem, None, method.choices, kind.columns if declared else ())
@@ -233,12 +233,17 @@ def _choose_instruments(
 
 def _pick(method: Options, problem: Rows, pilot: Rows, wanted: int, kind: StateKind) -> tuple[Instruments, str]:
     ahead, limits = _rows_ahead(method, problem, wanted), range_at_all_times(pilot.terms)
-    if kind.table:
+    if _table_weights(method, kind):
         return pick_table(pilot, ahead, _box(pilot), method.choices)
     plain = default_instruments(problem, pilot, method.choices, kind.columns)
     kernel = default_value_kernel(pilot, method.choices, kind.columns, ahead)
     ball, _ = paper_ball(pilot, kernel, plain, limits)  # only ranks candidates: whatever Q is, any W is valid
     return pick_instruments(pilot, ahead, ball, method.choices, kind.columns)
+
+
+def _table_weights(method: Options, kind: StateKind) -> bool:
+    """Whether W is a table; a bandwidth speaks of features, whatever states are."""
+    return kind.table and method.choices.weight_bandwidth is None
 
 
 def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
@@ -251,15 +256,14 @@ def _rows_ahead(method: Options, problem: Rows, wanted: int) -> int:
 def _choose_class(
     method: Options, certified: Rows, pilot: Rows | None, kind: StateKind, notes: dict[str, str]
 ) -> ValueClass:
-    """Q as given; else the box where states are names, which assumes nothing; InvalidInput where neither is so."""
+    """Q as given; else the box where states are names, which assumes nothing."""
     if method.ball is not None:
         return _with_allowance(method, method.ball, notes)
     if kind.table and method.radius is None:
         box = _box(certified)
         notes["Q"] = f"every function with values in the value range: half-width {box.radius:.6g}, nothing is assumed"
         return _with_allowance(method, box, notes)
-    if method.radius is None:
-        refuse_unstated(certified.layout)
+    assert method.radius is not None  # refused before
     kernel = default_value_kernel(certified, method.choices, kind.columns)
     if method.radius == PAPER:
         rows = certified.first_block() if pilot is None else pilot

@@ -135,7 +135,9 @@ def default_value_kernel(
 def check_radius(radius: object) -> None:
     """A number, or "paper"; what a ball needs of the number it says itself."""
     if isinstance(radius, str) and radius != PAPER:
-        raise InvalidInput(f"radius={radius!r}: a number, or {PAPER!r} for the radius rule of the paper.")
+        raise InvalidInput(
+            f"`radius` of Q is {radius!r}; a number is needed, or {PAPER!r} for the radius rule of the paper."
+        )
 
 
 def stated_ball(kernel: Kernel, radius: float, where: tuple[tuple[int, int], str] | None = None) -> Ball:

@@ -13,6 +13,7 @@ from bondic.tuning.defaults import (
     PAPER,
     Choices,
     Radius,
+    check_radius,
     default_instruments,
     default_value_kernel,
     paper_ball,
@@ -39,6 +40,7 @@ def choose_class(
 
     The scales of a kernel, and the fit behind the rule of the paper, are the pilot's: certified rows are not looked at.
     """
+    check_radius(radius)
     if ball is not None:
         return ChosenClass(ball, {"Q": f"{ball.name()} ({ball.provenance})"})
     kind = kind_of_states(radius, choices, pilot)
