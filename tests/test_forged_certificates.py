@@ -34,7 +34,7 @@ def world():
 def honest(world):
     mdp, log, policy, initial = world
     problem = bondic.make_problem(log, policy, initial, gamma=mdp.gamma, reward_range=mdp.reward_range)
-    return bondic.estimate_interval(problem, method=bondic.Dual(gauge=bondic.PlugIn(0.02)))
+    return bondic.estimate_interval(problem, method=bondic.Dual(radius="paper", gauge=bondic.PlugIn(0.02)))
 
 
 def forge(problem, ball, instruments, omegas=(None, None), witnesses=(None,), alpha=0.1) -> Certificate:

@@ -19,7 +19,6 @@ from bondic.search.actions import Cap, action_groups, grouped, shared_columns, s
 from bondic.search.basis import capped_basis, make_basis
 from bondic.search.best_so_far import evaluate_all
 from bondic.search.search import kernel_search
-from bondic.tuning import along_policy
 from bondic.tuning.long_logs import affordable, expected_points
 from builders import setting_of
 
@@ -161,14 +160,6 @@ def test_what_a_capped_search_proposes_is_certified_and_its_primal_feasible(acti
     ((_, (nothing,), _), (_, (claim,), _)), _ = evaluate_all(setting, ("upper",), [found.omega])
     assert claim.bound - search.offset >= found.primal - 1e-9
     assert claim.bound < nothing.bound
-
-
-def test_the_look_along_the_policy_counts_what_its_landmarks_miss():
-    """With 34 actions few landmarks are left for each: what they miss of the norm must not speak against Q."""
-    problem = question(2000, 34, 5)
-    ball = Ball(Gaussian(3.0, on="state") * Dirac(on="action") + Constant(1.0), 6.0)
-    assert along_policy.refuted(problem, ball) == ""
-    assert along_policy.contradiction(problem, ball.with_radius(1e-9)) >= along_policy.contradiction(problem, ball)
 
 
 def test_initial_states_are_asked_about_in_pieces(monkeypatch):

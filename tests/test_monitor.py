@@ -151,7 +151,7 @@ def test_confidence_that_is_taken_for_alpha_is_doubted():
 
 def test_numbers_without_a_statement_are_refused():
     log, asked, _ = smooth()
-    monitor = new_monitor(asked, Sequential())
+    monitor = new_monitor(asked, Sequential(choices=bondic.Choices(categorical=False)))
     with pytest.raises(
         bondic.InvalidInput, match=r"states are numbers: without a statement .* radius= \(--radius\) or ball="
     ):

@@ -221,8 +221,11 @@ def test_bandwidths_are_a_way_out_for_no_rows(place, capsys):
     assert "--weight-bandwidth" in err
     assert run(capsys, *arguments, "--no-rows", "--weight-bandwidth", "1", "--out", "b")[0] in (0, 4)
     assert tomllib.loads((place / "b" / "configuration.toml").read_text())["weight-bandwidth"] == 1.0
-    assert run(capsys, *arguments, "--value-bandwidth", "2", "--out", "c")[0] in (0, 4)
-    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "b"))
+    assert "nothing is assumed" in json.loads((place / "b" / "result.json").read_text())["choices"]["Q"]
+    for folder, bandwidth in (("c", "2"), ("d", "1")):
+        stated = ["--radius", "30", "--value-bandwidth", bandwidth, "--out", folder]
+        assert run(capsys, *arguments, *stated)[0] in (0, 4)
+    wide, usual = ((place / folder / "result.json").read_text() for folder in ("c", "d"))
     assert json.loads(wide)["choices"]["Q"] != json.loads(usual)["choices"]["Q"]
 
 
@@ -250,12 +253,12 @@ def test_a_statement_on_the_states_is_used_printed_and_written(place, capsys):
         assert f">{sentence(found[out]['choices']['states'])}.</p>" in html.unescape(
             (place / out / "report.html").read_text()
         )
-        assert ("chosen by bondic" in said) == (out == "numbers")
+        assert ("without a statement on how values vary" in said) == (out == "numbers")
     assert "treated as names" in found["table"]["choices"]["states"]
     assert {out for out, data in found.items() if "as you stated" in data["choices"]["states"]} == set(words) - {
         "table"
     }
-    assert {out for out, data in found.items() if data["chosen"]} == {"numbers"}
+    assert {out for out, data in found.items() if data["status"] == "TRIVIAL"} == {"numbers"}
     assert len({data["low"] for out, data in found.items() if out != "numbers"}) == 1
     again = ["evaluate", "log.parquet", "--quiet", "--force"]
     for out in ("named", "numbers"):

@@ -87,7 +87,7 @@ RADIUS = option(
     "--radius",
     "State the radius of Q, the class of functions that holds the value function, in advance; 'paper' states the rule of the "
     "paper, 10 times the norm of a fitted q. Needed where states are numbers.",
-    type=click.UNPROCESSED,
+    type=str,
     callback=_radius,
     metavar="NUMBER|paper",
 )
